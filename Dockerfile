@@ -1,0 +1,67 @@
+# One Oncelog node, and the `oncelog` command.
+#
+#   docker build -t oncelog .
+#   docker run -p 127.0.0.1:7001:7001 -e ONCELOG_ADVERTISE=localhost:7001 -v oncelog:/data oncelog
+#
+# Settings are ONCELOG_* variables (`docker run oncelog --help`). The address to
+# advertise has no default: only who publishes the port knows it.
+#
+# BASE is any Debian-like image with Python 3.11 or later, its venv and pip.
+# Packages come from the index at their locked versions or, without network,
+# from ./wheelhouse (scripts/wheelhouse fills it on a machine that has one).
+ARG BASE=python:3.12-slim
+
+FROM ${BASE} AS build
+ARG UV_VERSION=0.13.8
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore \
+    UV_NO_CACHE=1 UV_LINK_MODE=copy UV_NO_PYTHON_DOWNLOADS=1
+WORKDIR /build
+# The brackets make a pattern of the last name, and a pattern may match nothing.
+COPY pyproject.toml uv.lock wheelhous[e] /build/
+RUN set -eu; \
+    python3 -m venv /opt/venv; \
+    if [ -f requirements.txt ]; then \
+      /opt/venv/bin/python -m pip install --no-index --find-links /build -r requirements.txt; \
+    else \
+      /opt/venv/bin/python -m pip install --target /tmp/uv "uv==${UV_VERSION}"; \
+      UV_PROJECT_ENVIRONMENT=/opt/venv /tmp/uv/bin/uv sync --locked --no-install-project \
+        --python /opt/venv/bin/python --extra node --extra cli --extra zstd --extra lz4; \
+      rm -rf /tmp/uv; \
+    fi; \
+    rm -rf /opt/venv/lib/python*/site-packages/pip /opt/venv/lib/python*/site-packages/pip-*; \
+    /opt/venv/bin/python -m compileall -q /opt/venv/lib
+
+COPY oncelog/ /app/oncelog/
+COPY cluster/ /app/cluster/
+COPY storage/ /app/storage/
+RUN set -eu; \
+    /opt/venv/bin/python -m compileall -q /app; \
+    printf '#!/bin/sh\nexec /opt/venv/bin/python -c "from oncelog.cli import main; main()" "$@"\n' \
+      > /opt/venv/bin/oncelog; \
+    chmod 755 /opt/venv/bin/oncelog; \
+    cd /app; /opt/venv/bin/python -c "import oncelog, cluster, storage"
+
+FROM ${BASE}
+COPY --from=build /opt/venv /opt/venv
+COPY --from=build /app /app
+# The user's number is fixed, so that a volume fits the next image as well.
+RUN set -eu; \
+    echo "oncelog:x:10001:" >> /etc/group; \
+    echo "oncelog:x:10001:10001::/data:/usr/sbin/nologin" >> /etc/passwd; \
+    mkdir -p /data; chown 10001:10001 /data; chmod 750 /data
+# GRPC_DNS_RESOLVER: see docker-compose.yml.
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONPATH=/app \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    GRPC_DNS_RESOLVER=native \
+    ONCELOG_DATA_DIR=/data \
+    ONCELOG_LISTEN=0.0.0.0:7001
+WORKDIR /data
+USER 10001:10001
+VOLUME /data
+EXPOSE 7001
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 \
+    CMD python -m cluster --health "127.0.0.1:${ONCELOG_LISTEN##*:}"
+ENTRYPOINT ["python", "-m", "cluster"]

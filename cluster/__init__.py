@@ -1,0 +1,1 @@
+"""The Oncelog node: consensus, partitions, metadata and the gRPC services over them."""

@@ -1,0 +1,379 @@
+"""Settings of a node, read once at start: flags over environment over file over defaults.
+
+`NodeConfig.load(argv, environ)` is the only way in. Nothing is repaired
+silently: an unknown key, a bad value or two settings that contradict each other
+raise `ConfigError` with the key, where it came from, the value and the limit.
+
+What a setting is (its type, limits, help) stands once, in `SETTINGS`; the flag
+`--election-timeout-ms`, the variable `ONCELOG_ELECTION_TIMEOUT_MS` and the TOML
+key `election_timeout_ms` all follow from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cluster.errors import ConfigError
+
+KIB = 1024
+MIB = 1024 * KIB
+SECOND_MS = 1000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+ENV_PREFIX = "ONCELOG_"
+# Variables with our prefix that are somebody else's: the command line client's,
+# the tests'. All others must be settings, so that a misspelt one is noticed.
+FOREIGN_ENV = ("ONCELOG_BOOTSTRAP", "ONCELOG_CLIENT_", "ONCELOG_TEST_", "ONCELOG_BENCH_")
+ENV_CONFIG_FILE = "ONCELOG_CONFIG"
+
+# What a message carries beside the payload of its largest batch.
+MESSAGE_OVERHEAD_BYTES = MIB
+MAX_NODES = 64
+MAX_NODE_ID = 2**31 - 1
+MAX_ADDRESS_CHARS = 255
+WILDCARD_HOSTS = ("0.0.0.0", "[::]", "*")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: `kind` is int, str, addr, optaddr, level or nodes; limits are inclusive."""
+
+    name: str
+    kind: str
+    help: str
+    low: int = 0
+    high: int = 0
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def env(self) -> str:
+        return ENV_PREFIX + self.name.upper()
+
+
+def _int(name: str, low: int, high: int, text: str) -> Setting:
+    return Setting(name, "int", text, low, high)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("cluster_id", "str", "name that all nodes of the cluster share"),
+    _int("node_id", 1, MAX_NODE_ID, "this node's number in the cluster"),
+    Setting("data_dir", "str", "directory of this node's data"),
+    Setting("listen", "addr", "address to serve clients and peers at"),
+    Setting("advertise", "optaddr", "address that clients are told (default: own in nodes)"),
+    Setting("nodes", "nodes", "all nodes, as 1=host:port,2=host:port (default: only this)"),
+    Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
+    _int("election_timeout_ms", 50, MINUTE_MS, "silence after which a leader is replaced"),
+    _int("heartbeat_ms", 5, 10 * SECOND_MS, "how often a leader is heard at least"),
+    _int("request_timeout_ms", 100, 10 * MINUTE_MS, "longest wait for a commit"),
+    _int("max_batch_bytes", KIB, 64 * MIB, "cap on the topics' max_batch_bytes"),
+    _int("lease_lifetime_ms", SECOND_MS, 30 * DAY_MS, "how long a producer id is valid"),
+    _int("producer_name_expiry_ms", SECOND_MS, 365 * DAY_MS,
+         "idle time after which a producer name is forgotten"),
+    _int("pid_block_size", 1, 100_000, "producer ids that a node takes at a time"),
+    _int("default_partitions", 1, 1000, "partitions of a topic that names no number"),
+    _int("default_replicas", 1, 9, "replicas of a topic that names no number"),
+    _int("preferred_leader_delay_ms", 0, HOUR_MS,
+         "how long a preferred leader must be back before it leads again"),
+    _int("checkpoint_bytes", 64 * KIB, 16 * 1024 * MIB,
+         "log bytes of a partition between two snapshots of its state"),
+    _int("checkpoint_entries", 10, 100_000_000,
+         "log entries of a partition between two snapshots of its state"),
+    _int("retention_check_ms", 100, DAY_MS, "how often old records are dropped"),
+    Setting("log_level", "level", "one of " + ", ".join(LOG_LEVELS)),
+    _int("fetch_max_bytes", KIB, 64 * MIB, "payload bytes in a fetch response"),
+    _int("tail_cache_bytes", 64 * KIB, 16 * 1024 * MIB,
+         "memory of each partition for its newest entries"),
+    _int("last_seen_capacity", 100, 100_000_000,
+         "producers that a partition remembers at most"),
+)  # fmt: skip
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """Checked settings. Times are milliseconds, sizes bytes, addresses "host:port"."""
+
+    cluster_id: str = "oncelog"
+    node_id: int = 1
+    data_dir: Path = Path("oncelog-data")
+    listen: str = "127.0.0.1:7001"
+    advertise: str = ""
+    nodes: Mapping[int, str] = field(default_factory=dict)
+    metrics_listen: str = ""
+    election_timeout_ms: int = 1000
+    heartbeat_ms: int = 100
+    request_timeout_ms: int = 10_000
+    max_batch_bytes: int = 64 * MIB
+    lease_lifetime_ms: int = DAY_MS
+    producer_name_expiry_ms: int = 7 * DAY_MS
+    pid_block_size: int = 100
+    default_partitions: int = 6
+    default_replicas: int = 3
+    preferred_leader_delay_ms: int = 5000
+    checkpoint_bytes: int = 64 * MIB
+    checkpoint_entries: int = 100_000
+    retention_check_ms: int = MINUTE_MS
+    log_level: str = "info"
+    fetch_max_bytes: int = 4 * MIB
+    tail_cache_bytes: int = 16 * MIB
+    last_seen_capacity: int = 1_000_000
+    # Asked for on the command line: print the settings and stop.
+    print_config: bool = False
+
+    @property
+    def max_message_bytes(self) -> int:
+        """Largest gRPC message a node sends or takes."""
+        return self.max_batch_bytes + MESSAGE_OVERHEAD_BYTES
+
+    @property
+    def advertised(self) -> str:
+        """What this node registers as its address for clients."""
+        return self.advertise
+
+    @classmethod
+    def load(cls, argv: Sequence[str], environ: Mapping[str, str]) -> NodeConfig:
+        """Read the settings from `argv` (without the program's name), `environ` and the file.
+
+        Raises ConfigError. `--help` prints and raises SystemExit(0), as argparse does.
+        """
+        flags = vars(_parser().parse_args(list(argv)))
+        print_config = bool(flags.pop("print_config", False))
+        path = flags.pop("config", None) or environ.get(ENV_CONFIG_FILE)
+        given: dict[str, _Given] = {}
+        if path:
+            given.update(_from_file(Path(path)))
+        given.update(_from_env(environ))
+        for name, value in flags.items():
+            given[name] = _Given(value, _BY_NAME[name].flag)
+        values = {name: _convert(_BY_NAME[name], item) for name, item in given.items()}
+        return dataclasses.replace(_resolve(values, given), print_config=print_config)
+
+    def describe(self) -> str:
+        """The settings as a file that `load` reads back to the same settings."""
+        # A node alone that listens on any free port has no address to print.
+        alone = self.nodes == {self.node_id: self.listen}
+        lines = []
+        for setting in SETTINGS:
+            value = getattr(self, setting.name)
+            if setting.kind == "nodes":
+                continue
+            if alone and setting.name == "advertise" and value == self.listen:
+                value = ""
+            shown = str(value) if setting.kind == "int" else _toml_string(str(value))
+            lines.append(f"{setting.name} = {shown}")
+        if not alone:
+            lines += ["", "[nodes]"]
+            lines += [f"{node} = {_toml_string(peer)}" for node, peer in self.nodes.items()]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value as found, and where, for messages."""
+
+    value: Any
+    source: str
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that reports through ConfigError instead of printing and exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"command line: {message}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m cluster",
+        description="Runs one Oncelog node. Flags override ONCELOG_* variables, which override "
+        "the file.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE", help="TOML file with the settings below")
+    parser.add_argument("--print-config", action="store_true", help="print the settings and stop")
+    defaults = {field.name: field.default for field in dataclasses.fields(NodeConfig)}
+    for setting in SETTINGS:
+        limits = f", {setting.low}..{setting.high}" if setting.kind == "int" else ""
+        default = defaults[setting.name]
+        known = isinstance(default, int | str | Path) and default != ""
+        shown = f" (default {default}{limits})" if known else ""
+        parser.add_argument(
+            setting.flag,
+            dest=setting.name,
+            metavar="N" if setting.kind == "int" else "VALUE",
+            help=(setting.help + shown).replace("%", "%%"),
+        )
+    return parser
+
+
+def _from_file(path: Path) -> dict[str, _Given]:
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"config file {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config file {path}: not valid TOML: {error}") from error
+    unknown = sorted(set(table) - set(_BY_NAME))
+    if unknown:
+        raise ConfigError(f"config file {path}: unknown key {_listed(unknown)}")
+    return {name: _Given(value, f"config file {path}") for name, value in table.items()}
+
+
+def _from_env(environ: Mapping[str, str]) -> dict[str, _Given]:
+    by_env = {setting.env: setting.name for setting in SETTINGS}
+    given = {}
+    unknown = []
+    for key, value in environ.items():
+        if key in by_env:
+            given[by_env[key]] = _Given(value, f"environment variable {key}")
+        elif (
+            key.startswith(ENV_PREFIX)
+            and key != ENV_CONFIG_FILE
+            and not key.startswith(FOREIGN_ENV)
+        ):
+            unknown.append(key)
+    if unknown:
+        raise ConfigError(f"environment: unknown key {_listed(sorted(unknown))}")
+    return given
+
+
+def _convert(setting: Setting, given: _Given) -> Any:
+    """`given` as the setting's type, within its limits."""
+    match setting.kind:
+        case "int":
+            return _convert_int(setting, given)
+        case "nodes":
+            return _convert_nodes(given)
+    if not isinstance(given.value, str):
+        raise _bad(setting.name, given, "must be a string")
+    text = given.value
+    if setting.kind == "level":
+        if text.lower() not in LOG_LEVELS:
+            raise _bad(setting.name, given, "must be one of " + ", ".join(LOG_LEVELS))
+        return text.lower()
+    if setting.kind == "addr" or (setting.kind == "optaddr" and text):
+        # A listener may ask for any free port; an address told to others may not.
+        check_address(setting.name, given, text, low_port=int(setting.name == "advertise"))
+        return text
+    if setting.kind == "str":
+        if not text or len(text) > MAX_ADDRESS_CHARS or not text.isprintable():
+            raise _bad(setting.name, given, f"must have 1..{MAX_ADDRESS_CHARS} printable chars")
+        return Path(text) if setting.name == "data_dir" else text
+    return text
+
+
+def _convert_int(setting: Setting, given: _Given) -> int:
+    value = given.value
+    if isinstance(value, str):
+        try:
+            value = int(value.strip())
+        except ValueError:
+            raise _bad(setting.name, given, "must be a whole number") from None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _bad(setting.name, given, "must be a whole number")
+    if not setting.low <= value <= setting.high:
+        raise _bad(setting.name, given, f"must be {setting.low}..{setting.high}")
+    return value
+
+
+def _convert_nodes(given: _Given) -> dict[int, str]:
+    """A table {"1": "host:port"} or the text "1=host:port,2=host:port"."""
+    pairs: list[tuple[str, object]] = []
+    if isinstance(given.value, dict):
+        pairs = list(given.value.items())
+    elif isinstance(given.value, str):
+        for part in filter(None, (part.strip() for part in given.value.split(","))):
+            number, sep, text = part.partition("=")
+            if not sep:
+                raise _bad("nodes", given, "must look like 1=host:port,2=host:port")
+            pairs.append((number.strip(), text.strip()))
+    else:
+        raise _bad("nodes", given, "must be a table of id = address")
+    nodes: dict[int, str] = {}
+    for number, address in pairs:
+        key = _Given(address, given.source)
+        if not (number.isascii() and number.isdigit() and 1 <= int(number) <= MAX_NODE_ID):
+            raise _bad("nodes", given, f"node id {number!r} must be 1..{MAX_NODE_ID}")
+        if not isinstance(address, str):
+            raise _bad(f"nodes.{number}", key, 'must be a string "host:port"')
+        check_address(f"nodes.{number}", key, address, low_port=1)
+        if int(number) in nodes:
+            raise _bad("nodes", given, f"node id {number} stands twice")
+        if address in nodes.values():
+            raise _bad(f"nodes.{number}", key, "is the address of two nodes")
+        nodes[int(number)] = address
+    if len(nodes) > MAX_NODES:
+        raise _bad("nodes", given, f"must name at most {MAX_NODES} nodes")
+    return nodes
+
+
+def check_address(name: str, given: _Given, text: str, *, low_port: int) -> None:
+    """Raise ConfigError unless `text` is host:port, with [brackets] around an IPv6 host."""
+    host, _, port = text.rpartition(":")
+    in_brackets = host.startswith("[") and host.endswith("]") and len(host) > 2
+    if not host or (":" in host and not in_brackets) or any(c.isspace() for c in text):
+        raise _bad(name, given, "must be host:port")
+    if not (port.isascii() and port.isdigit() and low_port <= int(port) <= 65535):
+        raise _bad(name, given, f"port must be {low_port}..65535")
+    if len(text) > MAX_ADDRESS_CHARS:
+        raise _bad(name, given, f"must have at most {MAX_ADDRESS_CHARS} characters")
+
+
+def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
+    """Fill in the defaults that depend on other settings; refuse contradictions."""
+    config = NodeConfig(**{name: value for name, value in values.items() if name != "nodes"})
+    nodes: dict[int, str] = values.get("nodes") or {}
+    if nodes and "node_id" not in values:
+        raise ConfigError(f"node_id: must be set where nodes is ({given['nodes'].source})")
+    if nodes and config.node_id not in nodes:
+        listed = ", ".join(map(str, sorted(nodes)))
+        raise _bad("node_id", given["node_id"], f"must be one of nodes: {listed}")
+    nodes = nodes or {config.node_id: config.advertise or config.listen}
+    advertise = config.advertise or nodes[config.node_id]
+    if advertise.rpartition(":")[0] in WILDCARD_HOSTS:
+        raise ConfigError(
+            f"advertise: clients cannot connect to {advertise}; name an address they can reach"
+        )
+    if config.default_replicas > len(nodes):
+        if "default_replicas" in given:
+            raise _bad("default_replicas", given["default_replicas"],
+                       f"must be at most the number of nodes, {len(nodes)}")  # fmt: skip
+        config = dataclasses.replace(config, default_replicas=len(nodes))
+    if config.heartbeat_ms * 3 > config.election_timeout_ms:
+        raise ConfigError(
+            f"heartbeat_ms: {config.heartbeat_ms} must be at most a third of "
+            f"election_timeout_ms, {config.election_timeout_ms}"
+        )
+    if config.producer_name_expiry_ms < config.lease_lifetime_ms:
+        raise ConfigError(
+            f"producer_name_expiry_ms: {config.producer_name_expiry_ms} must be at least "
+            f"lease_lifetime_ms, {config.lease_lifetime_ms}"
+        )
+    return dataclasses.replace(config, nodes=dict(sorted(nodes.items())), advertise=advertise)
+
+
+def _bad(name: str, given: _Given, limit: str) -> ConfigError:
+    return ConfigError(f"{name}: {given.value!r} ({given.source}) {limit}")
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(map(repr, keys))
+
+
+def _toml_string(text: str) -> str:
+    """`text` as a basic TOML string; settings hold no control characters."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,105 @@
+"""A replica's checkpoints, and how far they let its log's head go.
+
+A checkpoint is the state machine's dump at an applied index. A restart begins
+at the newest; the log's head is dropped only up to one, so that a follower
+that is behind the log's start can be given exactly the state there, and goes
+on with the entries that are still kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from cluster.consensus.journal import Journal
+from storage.checkpoints import CheckpointStore
+from storage.errors import StorageError, StorageFullError
+from storage.kv import WriteBatch
+
+log = logging.getLogger(__name__)
+
+MAX_CHECKPOINTS = 16
+
+
+class Checkpoints:
+    """The checkpoints of one replica.
+
+    every_bytes, every_entries: how much log a restart replays at most, about.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        journal: Journal,
+        batch: Callable[[], WriteBatch],
+        dump: Callable[[], bytes],
+        *,
+        every_bytes: int,
+        every_entries: int,
+    ) -> None:
+        self._store, self._journal, self._batch, self._dump = store, journal, batch, dump
+        self._every_bytes, self._every_entries = every_bytes, every_entries
+        self.indexes = [info.index for info in store.list()]
+        self._bytes = 0
+        self._last = self.indexes[-1] if self.indexes else journal.base_index
+
+    def newest(self) -> tuple[int, bytes] | None:
+        """(applied index, state), or None. Raises storage.CorruptionError."""
+        if not self.indexes:
+            return None
+        return self.indexes[-1], self._store.load(self.indexes[-1])
+
+    def applied(self, size: int) -> None:
+        """An entry of `size` bytes was applied."""
+        self._bytes += size
+
+    def save_if_due(self) -> None:
+        entries = self._journal.applied_index - self._last
+        if self._bytes >= self._every_bytes or entries >= self._every_entries:
+            self.save()
+
+    def save(self) -> None:
+        """Saves the state at the applied index, unless that is there already."""
+        index = self._journal.applied_index
+        self._bytes, self._last = 0, index
+        if index == 1 or (self.indexes and self.indexes[-1] == index):
+            return
+        batch, term = self._batch(), self._journal.term_at(index)
+        try:
+            self._store.put(batch, index, term, self._dump())
+        except StorageFullError as error:
+            # A large state is written at once. Without it a restart replays more; no harm done.
+            log.warning("no checkpoint index=%d: %s", index, error)
+            return
+        self.indexes.append(index)
+        if len(self.indexes) > MAX_CHECKPOINTS:
+            self._store.drop(batch, self._thin())
+
+    def _thin(self) -> int:
+        """Gives up the checkpoint whose neighbours are closest; never the first or last."""
+        inner = range(1, len(self.indexes) - 1)
+        at = min(inner, key=lambda i: self.indexes[i + 1] - self.indexes[i - 1])
+        return self.indexes.pop(at)
+
+    def compact(self, limit: int) -> None:
+        """Drops the log's head up to the newest checkpoint at or below `limit`."""
+        fit = [index for index in self.indexes if self._journal.base_index < index <= limit]
+        if fit:
+            self._journal.trim_to(fit[-1])
+            self._store.drop_below(self._batch(), fit[-1])
+            self.indexes = [index for index in self.indexes if index >= fit[-1]]
+
+    def base(self) -> tuple[int, int, bytes]:
+        """(index, term, state) exactly at the log's base. Raises storage.StorageError."""
+        index = self._journal.base_index
+        try:
+            return index, self._journal.base_term, self._store.load(index)
+        except KeyError as error:
+            # The base moved since the last round: its checkpoint is in the open batch.
+            raise StorageError(f"checkpoint {index} is not written yet") from error
+
+    def replace(self, index: int, term: int, state: bytes) -> None:
+        """An installed snapshot takes the place of all that was saved."""
+        batch = self._batch()
+        self._store.put(batch, index, term, state)
+        self._store.drop_below(batch, index)

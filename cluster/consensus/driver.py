@@ -1,0 +1,205 @@
+"""The one loop that touches Raft, for all groups of a node.
+
+    inbound messages, timeouts, proposals
+        -> advance the groups that have work
+        -> one write for all of them            begin()
+        -> send what needs no promise
+        -> one fsync for all of them            sync()
+        -> send acks and votes held until then  finish()
+
+Persist before send is visible here and nowhere else. The three phases are
+plain calls, so that the simulator runs them at times of its own choosing; the
+node runs `sync` in a thread, because RocksDB's flush frees the GIL.
+
+If the disk is full, the batch is kept and nothing is sent until it could be
+written: peers see silence and elect another leader, readers go on. If an fsync
+fails, the node must end: what the kernel dropped cannot be known.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from cluster.consensus.group import Group
+from cluster.consensus.message import DURABLE, Message
+from cluster.consensus.port import Clock
+from storage.errors import StorageFullError
+from storage.kv import KeyValue, WriteBatch
+
+log = logging.getLogger(__name__)
+
+Send = Callable[[int, list[Message]], None]
+
+
+class Driver:
+    """Owns the groups of one node and the write batch that they share.
+
+    send:  hands messages for one peer to the network; never blocks.
+    wake:  tells the runner that there is work.
+    """
+
+    def __init__(self, kv: KeyValue, clock: Clock, send: Send, wake: Callable[[], None]) -> None:
+        self._kv, self._clock, self._send, self._wake = kv, clock, send, wake
+        self.groups: dict[int, Group] = {}
+        self._batch = kv.batch()
+        self._inbound: list[tuple[int, Message]] = []
+        self._with_work: set[int] = set()
+        self._syncing: list[Group] = []
+        self._held: dict[int, list[Message]] = {}
+        self._due: list[tuple[float, int]] = []
+        self.storage_full = False
+
+    @property
+    def batch(self) -> WriteBatch:
+        return self._batch
+
+    # -- what the node calls ------------------------------------------------------
+
+    def add(self, group: Group) -> None:
+        gid = group.config.group
+        assert gid not in self.groups
+        self.groups[gid] = group
+        self.touch(gid)
+
+    def remove(self, gid: int) -> Group:
+        group = self.groups.pop(gid)
+        self._with_work.discard(gid)
+        self._syncing = [other for other in self._syncing if other is not group]
+        return group
+
+    def touch(self, gid: int) -> None:
+        """Group `gid` has a proposal or something else to do."""
+        self._with_work.add(gid)
+        self._wake()
+
+    def receive(self, sender: int, messages: Iterable[Message]) -> None:
+        if self.storage_full:
+            return  # nothing can be promised; Raft sends again what matters
+        self._inbound += [(sender, message) for message in messages]
+        self._wake()
+
+    def set_link(self, peer: int, up: bool) -> None:
+        for gid, group in self.groups.items():
+            if peer in group.config.peers:
+                group.set_link(peer, up)
+                self._schedule(group)
+                if up:
+                    self._with_work.add(gid)
+        self._wake()
+
+    def next_due(self) -> float:
+        """When `begin` must be called at the latest; now if there is work already."""
+        if self._inbound or self._with_work:
+            return self._clock()
+        return self._due[0][0] if self._due else float("inf")
+
+    # -- the three phases -----------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Advances groups and writes; returns whether `sync` and `finish` must follow."""
+        assert not self._syncing and not self._held
+        if self.storage_full and not self._write():
+            return False
+        touched = self._advance()
+        if not self._write():
+            # Nothing of these groups may be seen until it is written.
+            self._with_work |= {group.config.group for group in touched}
+            return False
+        eager: dict[int, list[Message]] = defaultdict(list)
+        for group in touched:
+            safe = not group.journal.dirty and not self._unsynced(group)
+            for peer, message in group.out:
+                held = not safe and isinstance(message, DURABLE)
+                (self._held.setdefault(peer, []) if held else eager[peer]).append(message)
+            group.out.clear()
+            if not safe:
+                group.journal.begin_sync()
+                self._syncing.append(group)
+        for peer, messages in eager.items():
+            self._send(peer, messages)
+        return bool(self._syncing)
+
+    def sync(self) -> None:
+        """Makes the last write durable. Blocks. Raises storage.StorageError: end the node."""
+        self._kv.sync()
+
+    def finish(self) -> None:
+        """Releases what waited for the sync."""
+        for group in self._syncing:
+            group.journal.end_sync()
+            if group.has_work:
+                self._with_work.add(group.config.group)
+        held, self._held, self._syncing = self._held, {}, []
+        for peer, messages in held.items():
+            self._send(peer, messages)
+
+    def flush(self) -> None:
+        """Writes and syncs what is in the batch, between two rounds. Raises StorageError."""
+        assert not self._syncing and not self._held
+        self._kv.write(self._batch)
+        self._batch = self._kv.batch()
+        self._kv.sync()
+
+    # -- parts ------------------------------------------------------------------------
+
+    @staticmethod
+    def _unsynced(group: Group) -> bool:
+        return group.journal.durable_index < group.journal.last_index
+
+    def _advance(self) -> list[Group]:
+        touched: dict[int, Group] = {}
+        inbound, self._inbound = self._inbound, []
+        for sender, message in inbound:
+            group = self.groups.get(message.group)
+            if group is not None:
+                group.receive(sender, message)
+                touched[message.group] = group
+        with_work, self._with_work = self._with_work, set()
+        for gid in sorted(with_work):
+            if gid in self.groups:
+                touched[gid] = self.groups[gid]
+        now = self._clock()
+        while self._due and self._due[0][0] <= now:
+            _, gid = heapq.heappop(self._due)
+            group = self.groups.get(gid)
+            if group is None:
+                continue
+            group.scheduled_at = float("inf")
+            if group.next_due() <= now:
+                touched[gid] = group
+            else:
+                self._schedule(group)
+        for gid, group in touched.items():
+            group.advance()
+            self._schedule(group)
+            if group.has_work:
+                self._with_work.add(gid)
+        return list(touched.values())
+
+    def _schedule(self, group: Group) -> None:
+        due = group.next_due()
+        if due < group.scheduled_at:
+            group.scheduled_at = due
+            heapq.heappush(self._due, (due, group.config.group))
+
+    def _write(self) -> bool:
+        """Writes the open batch. False: the disk is full and the batch is kept."""
+        if not len(self._batch):
+            return True
+        try:
+            self._kv.write(self._batch)
+        except StorageFullError as error:
+            if not error.recoverable_in_place:
+                raise  # what was written before may be gone too: the node must begin anew
+            if not self.storage_full:
+                log.error("storage full, writes wait: %s", error)
+            self.storage_full = True
+            return False
+        if self.storage_full:
+            log.warning("storage has space again, writes go on")
+        self.storage_full = False
+        self._batch = self._kv.batch()
+        return True

@@ -1,0 +1,97 @@
+"""When a replica may stand for election: Raft's pre-vote, around the core.
+
+    deadline passed --> ask "would you vote for me?" --> majority --> the core's election
+
+The core raises its term as soon as its deadline passes, so a node that was cut
+off comes back with a high term and deposes a good leader. Here its deadline
+only starts a poll that changes nothing (Raft thesis, section 9.6); a replica
+that hears a live leader refuses. A transfer of leadership skips the poll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from cluster.consensus.journal import Journal
+from cluster.consensus.message import PreVote, PreVoteReply
+from cluster.consensus.port import Core
+
+NEVER = float("-inf")
+
+
+class Election:
+    """Pre-vote and leader liveness of one replica. Pure over (core, journal, clock).
+
+    timeout: the shortest election timeout, seconds.
+    delay:   draws the next wait, seconds, between timeout and twice that.
+    """
+
+    def __init__(
+        self,
+        group: int,
+        core: Core,
+        journal: Journal,
+        peers: Collection[int],
+        *,
+        timeout: float,
+        delay: Callable[[], float],
+    ) -> None:
+        self._group, self._core, self._journal = group, core, journal
+        self._peers = frozenset(peers)
+        self._majority = (len(self._peers) + 1) // 2 + 1
+        self._timeout, self._delay = timeout, delay
+        self._asked_term = 0
+        self._granted: set[int] = set()
+        self.heard_leader_at = NEVER
+
+    def hears_leader(self, now: float) -> bool:
+        return self._core.is_leader or now - self.heard_leader_at < self._timeout
+
+    def heard_from_leader(self, now: float) -> None:
+        self.heard_leader_at = now
+        self._asked_term = 0
+
+    def leader_lost(self, now: float, wait: float) -> None:
+        """The link to the leader broke: do not wait for the whole timeout."""
+        self.heard_leader_at = NEVER
+        self._core.election_deadline = min(self._core.election_deadline, now + wait)
+
+    def on_deadline(self, now: float) -> list[PreVote]:
+        """Begins a poll, or lets a lone node's core go on by itself."""
+        assert not self._core.is_leader
+        if not self._peers:
+            return []
+        self._core.election_deadline = now + self._delay()
+        self._asked_term = self._core.term + 1
+        self._granted = set()
+        return [
+            PreVote(
+                self._group, self._asked_term, self._journal.last_index, self._journal.last_term
+            )
+        ]
+
+    def on_pre_vote(self, now: float, sender: int, message: PreVote) -> PreVoteReply | None:
+        if sender not in self._peers:
+            return None
+        ours = (self._journal.last_term, self._journal.last_index)
+        fit = (message.last_term, message.last_index) >= ours
+        if fit and message.term > self._core.term and not self.hears_leader(now):
+            return PreVoteReply(self._group, message.term, True)
+        return PreVoteReply(self._group, self._core.term, False)
+
+    def on_pre_vote_reply(self, sender: int, message: PreVoteReply) -> bool:
+        """Returns whether a majority would vote for us: then the election begins."""
+        core = self._core
+        if sender not in self._peers or core.is_leader:
+            return False
+        if not message.granted:
+            if message.term > core.term:
+                core.see_term(message.term, sender)
+            return False
+        if message.term != self._asked_term or self._asked_term != core.term + 1:
+            return False
+        self._granted.add(sender)
+        if len(self._granted) + 1 < self._majority:
+            return False
+        self._asked_term = 0
+        return True

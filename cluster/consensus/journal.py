@@ -1,0 +1,257 @@
+"""One replica's log: what the core and the replicator see of the disk.
+
+    core/guard --add, truncate, term--> Journal --> the node's open write batch
+    replicator <------entries---------- Journal <-- memory tail, else the store
+
+Every change goes into memory at once and into the write batch that the driver
+writes and syncs for all groups together. `durable_index` says how far the last
+sync reached; nothing above it is applied, acknowledged or counted.
+
+The log begins with a base: an index and a term without an entry, below which
+everything is covered by a checkpoint. Terms are kept as a short list of
+(first index, term), so no entry is read for its term. In memory are only the
+entries above the durable and applied ones plus a bounded tail of recent ones.
+
+The commit index is volatile, as in the Raft paper: after a restart it begins
+at the checkpoint that the state was restored from, and the leader's word moves
+it on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any
+
+from storage.kv import WriteBatch
+from storage.raft_log import RaftLogStore
+
+EntryHeader = tuple[bytes, int, int]
+
+
+class Journal:
+    """The log of one group. Implements `port.CoreJournal`.
+
+    batch:  returns the write batch that the driver will write next.
+    commit_index: where a restarted core begins.
+    tail_bytes: returns the memory that this log may use for entries that are
+        already durable and applied.
+    """
+
+    def __init__(
+        self,
+        store: RaftLogStore,
+        batch: Callable[[], WriteBatch],
+        *,
+        tail_bytes: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._batch = batch
+        self._tail_bytes = tail_bytes
+        state = store.load()
+        self.base_index, self.base_term = state.base_index, state.base_term
+        self.last_index = state.last_index
+        self.term, self.voted_for = state.term, state.voted_for
+        self._starts = [first for first, _ in state.term_starts]
+        self._terms = [term for _, term in state.term_starts]
+        self.durable_index = self.last_index
+        self.applied_index = self.base_index
+        # Entries in memory: indexes last_index - len(_tail) + 1 .. last_index.
+        self._tail: dict[int, bytes] = {}
+        self._tail_size = 0
+        self.dirty = False
+        self._pending_index = self.last_index
+        assert self.base_index <= self.last_index
+
+    # -- terms --------------------------------------------------------------
+
+    def term_at(self, index: int) -> int:
+        """Term of an entry between base and last."""
+        assert self.base_index <= index <= self.last_index, (index, self.last_index)
+        if index == self.base_index:
+            return self.base_term
+        return self._terms[bisect_right(self._starts, index) - 1]
+
+    @property
+    def last_term(self) -> int:
+        if self.last_index == self.base_index:
+            return self.base_term
+        return self._terms[-1]
+
+    def first_index_of_term_at(self, index: int) -> int:
+        """Where the run of entries with the same term as `index` begins, above the base."""
+        if index == self.base_index:
+            return index
+        return max(self._starts[bisect_right(self._starts, index) - 1], self.base_index + 1)
+
+    # -- writing --------------------------------------------------------------
+
+    def append(self, data: bytes, index: int, term: int) -> None:
+        assert index == self.last_index + 1, (index, self.last_index)
+        assert term >= self.last_term, "terms never fall along a log"
+        batch = self._batch()
+        if not self._terms or self._terms[-1] != term:
+            self._starts.append(index)
+            self._terms.append(term)
+            self._store.put_term_start(batch, index, term)
+        self._store.put_entry(batch, index, data)
+        self._tail[index] = data
+        self._tail_size += len(data)
+        self.last_index = index
+        self.dirty = True
+
+    def truncate_from(self, index: int) -> None:
+        """Drops the entries from `index` on: they conflict with the leader's."""
+        assert index > self.applied_index, "an applied entry is never truncated"
+        assert index > self.base_index
+        if index > self.last_index:
+            return
+        self._store.truncate_from(self._batch(), index, self.last_index)
+        while self._starts and self._starts[-1] >= index:
+            self._starts.pop()
+            self._terms.pop()
+        for gone in range(max(index, self._first_in_memory), self.last_index + 1):
+            self._tail_size -= len(self._tail.pop(gone))
+        self.last_index = index - 1
+        self.durable_index = min(self.durable_index, self.last_index)
+        self._pending_index = min(self._pending_index, self.last_index)
+        self.dirty = True
+
+    def set_hard_state(self, term: int, voted_for: int) -> None:
+        assert term >= self.term, "a term never falls"
+        self.term, self.voted_for = term, voted_for
+        self._store.put_hard_state(self._batch(), term, voted_for)
+        self.dirty = True
+
+    def trim_to(self, index: int) -> None:
+        """Moves the base up to `index`, which a checkpoint covers exactly."""
+        assert self.base_index < index <= min(self.applied_index, self.durable_index)
+        term = self.term_at(index)
+        self._store.trim_to(self._batch(), index, term)
+        keep = bisect_right(self._starts, index + 1) - 1
+        if keep > 0:
+            del self._starts[:keep]
+            del self._terms[:keep]
+        if self.last_index == index:
+            self._starts.clear()
+            self._terms.clear()
+        self.base_index, self.base_term = index, term
+        for gone in range(self._first_in_memory, index + 1):
+            self._tail_size -= len(self._tail.pop(gone))
+
+    def reset(self, index: int, term: int) -> None:
+        """Begins anew above an installed snapshot."""
+        self._store.reset(self._batch(), index, term)
+        self.base_index, self.base_term, self.last_index = index, term, index
+        self._starts.clear()
+        self._terms.clear()
+        self._tail.clear()
+        self._tail_size = 0
+        self.applied_index = index
+        self.durable_index = self._pending_index = min(self.durable_index, index)
+        self.dirty = True
+
+    # -- durability -----------------------------------------------------------
+
+    def begin_sync(self) -> None:
+        """The batch with everything so far is on its way to stable storage."""
+        self._pending_index = self.last_index
+        self.dirty = False
+
+    def end_sync(self) -> None:
+        self.durable_index = self._pending_index
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Lets go of the oldest entries in memory beyond the allowance."""
+        allowance = self._tail_bytes()
+        keep_from = min(self.applied_index, self.durable_index)
+        first = self._first_in_memory
+        while self._tail_size > allowance and first <= keep_from:
+            self._tail_size -= len(self._tail.pop(first))
+            first += 1
+
+    # -- reading --------------------------------------------------------------
+
+    @property
+    def _first_in_memory(self) -> int:
+        return self.last_index - len(self._tail) + 1
+
+    def entry(self, index: int) -> bytes:
+        """Raises storage.CorruptionError if the disk's copy is damaged."""
+        assert self.base_index < index <= self.last_index, (index, self.base_index)
+        data = self._tail.get(index)
+        return data if data is not None else self._store.read(index, index)[0]
+
+    def entries(self, first: int, last: int) -> list[bytes]:
+        """Entries first..last. Raises storage.CorruptionError."""
+        assert self.base_index < first <= last <= self.last_index
+        in_memory = max(first, self._first_in_memory)
+        tail = [self._tail[index] for index in range(in_memory, last + 1)]
+        if first >= in_memory:
+            return tail
+        return self._store.read(first, min(last, in_memory - 1)) + tail
+
+    def terms(self, first: int, last: int) -> tuple[int, ...]:
+        at = bisect_right(self._starts, first) - 1
+        if at + 1 == len(self._starts) or self._starts[at + 1] > last:
+            return (self._terms[at],) * (last - first + 1)
+        return tuple(self.term_at(index) for index in range(first, last + 1))
+
+    # -- what the core calls ----------------------------------------------------
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        self.append(command, idx, term)
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803
+        self.truncate_from(self.base_index + entryFrom)
+
+    def __len__(self) -> int:
+        return self.last_index - self.base_index + 1
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, slice):
+            start, stop, step = item.indices(len(self))
+            assert step == 1
+            return _Headers(self, self.base_index + start, max(0, stop - start))
+        index = self.base_index + item if item >= 0 else self.last_index + 1 + item
+        return (b"", index, self.term_at(index))
+
+    def setCurrentTerm(self, term: int, votedForNodeId: int | None) -> None:  # noqa: N802, N803
+        self.set_hard_state(term, votedForNodeId or 0)
+
+    def getCurrentTerm(self) -> int:  # noqa: N802
+        return self.term
+
+    def getVotedForNodeId(self) -> int | None:  # noqa: N802
+        return self.voted_for or None
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: N802, N803
+        """Volatile: see the module's text."""
+
+    def getRaftCommitIndex(self) -> int:  # noqa: N802
+        return self.applied_index
+
+    def onOneSecondTimer(self) -> None:  # noqa: N802
+        """The core's hook for saving the commit index; there is nothing to save."""
+
+    def _destroy(self) -> None:
+        """The store belongs to the node."""
+
+
+class _Headers:
+    """A lazy slice: the core slices the whole log to look at its first entry."""
+
+    __slots__ = ("_first", "_journal", "_length")
+
+    def __init__(self, journal: Journal, first: int, length: int) -> None:
+        self._journal, self._first, self._length = journal, first, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, position: int) -> EntryHeader:
+        if not 0 <= position < self._length:
+            raise IndexError(position)
+        index = self._first + position
+        return (b"", index, self._journal.term_at(index))

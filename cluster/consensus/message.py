@@ -1,0 +1,110 @@
+"""What replicas of one group say to each other.
+
+These are the only values that cross the boundary between a group and the
+network: the guard reads and writes them, `cluster.peers` turns them into
+protobuf and back, the simulator passes them as they are. A message is
+immutable; `term` is always the sender's term when it was made.
+
+Entries travel as parallel tuples (terms, data) that start at `prev_index + 1`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Leader to follower. Without entries it is a heartbeat.
+
+    `prev_index` 0 verifies nothing: it only says that the leader lives.
+    """
+
+    group: int
+    term: int
+    prev_index: int
+    prev_term: int
+    commit: int
+    terms: tuple[int, ...] = ()
+    data: tuple[bytes, ...] = ()
+
+    @property
+    def last_index(self) -> int:
+        return self.prev_index + len(self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReply:
+    """Follower to leader.
+
+    success: everything below `next_index` equals the leader's log of this term
+    and is on this follower's stable storage. Otherwise `next_index` is where
+    the leader should try next, and `rejected` the prev_index that did not fit.
+    """
+
+    group: int
+    term: int
+    next_index: int
+    success: bool
+    rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """Candidate to all: vote for me in `term`."""
+
+    group: int
+    term: int
+    last_index: int
+    last_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoteReply:
+    """Granted, durably, in `term`. A refusal is silence, as in the core."""
+
+    group: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreVote:
+    """Would you vote for me in `term`? Changes nothing (Raft thesis, 9.6)."""
+
+    group: int
+    term: int
+    last_index: int
+    last_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreVoteReply:
+    """`term`: the asked term if granted, else the refuser's own term."""
+
+    group: int
+    term: int
+    granted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutNow:
+    """Leader to the follower that shall lead next (Raft thesis, 3.10)."""
+
+    group: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """News for nodes without a replica: `leader` leads the group in `term`."""
+
+    group: int
+    term: int
+    leader: int
+
+
+Message = Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow | Leadership
+
+# These promise something about the sender's stable storage, so they wait for
+# its fsync. The others only speak of what the receiver must check itself.
+DURABLE: tuple[type, ...] = (AppendReply, Vote, VoteReply)

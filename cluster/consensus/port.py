@@ -1,0 +1,241 @@
+"""The only file that touches pysyncobj's private names.
+
+pysyncobj keeps what it is good at: terms, votes, elections, the follower's log
+and the commit index. Everything with a side effect is cut off here:
+
+    network  its Transport is replaced by `_Outbox`, which hands over dicts
+    disk     its journal is ours, handed through the configuration
+    time     `monotonicTime` reads the clock of the core that is being entered
+    chance   `random` likewise
+    apply    committed entries are not run by it, so nothing is unpickled
+    sending  who needs which entries is decided by `replication.py`
+
+docs/adr/0001 says why sending and applying moved out of the core. The version
+is pinned in pyproject.toml; tests/unit/test_port.py asserts that each borrowed
+name still exists.
+"""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from pysyncobj import syncobj as _syncobj
+from pysyncobj.config import SyncObjConf
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+
+NO_OP = b"\x01"  # the entry that pysyncobj appends when it becomes leader
+FOLLOWER, CANDIDATE, LEADER = 0, 1, 2
+
+BORROWED = (
+    "raftState",
+    "raftCurrentTerm",
+    "raftLeader",
+    "raftCommitIndex",
+    "raftLastApplied",
+    "raftMatchIndex",
+    "raftElectionDeadline",
+    "newAppendEntriesTime",
+    "sendAppendEntries",
+    "applyLogEntries",
+    "tryLogCompaction",
+    "onMessageReceived",
+    "onNodeConnected",
+)
+
+Clock = Callable[[], float]
+
+
+class CoreJournal(Protocol):
+    """What the core asks of its log. Positions are relative to the first entry.
+
+    Entries are (command, index, term). The core reads index and term only:
+    command may be empty.
+    """
+
+    def add(self, command: bytes, idx: int, term: int) -> None: ...
+    def deleteEntriesFrom(self, entryFrom: int) -> None: ...  # noqa: N802, N803
+    def __getitem__(self, item: Any) -> Any: ...
+    def __len__(self) -> int: ...
+
+
+class _Ambient:
+    """Clock and randomness of the core that is running now.
+
+    pysyncobj calls module-level functions; a process may hold cores of many
+    nodes (the simulator does), so each entry into a core sets these first.
+    """
+
+    clock: Clock = staticmethod(lambda: 0.0)
+    rng: _random.Random = _random.Random(0)
+
+
+def _monotonic() -> float:
+    return _Ambient.clock()
+
+
+class _Randomness:
+    @staticmethod
+    def random() -> float:
+        return _Ambient.rng.random()
+
+
+class _NoPoller:
+    def poll(self, timeout: float) -> None:
+        """Messages arrive through `Core.deliver`, so there is nothing to poll."""
+
+
+_syncobj.monotonicTime = _monotonic
+_syncobj.random = _Randomness
+_syncobj.createJournal = lambda journal: journal
+_syncobj.createPoller = lambda kind: _NoPoller()
+_syncobj.PIPE_NOTIFIER_ENABLED = False
+
+
+class _Outbox(Transport):  # type: ignore[misc]
+    """Collects what the core sends, as (receiver id, dict)."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None, [])
+        self.sent: list[tuple[int, dict[str, Any]]] = []
+
+    def send(self, node: Node, message: dict[str, Any]) -> bool:
+        self.sent.append((node.id, message))
+        return True
+
+    def destroy(self) -> None:
+        self.sent.clear()
+
+
+class Core(_syncobj.SyncObj):  # type: ignore[misc]
+    """One replica's Raft state, without IO.
+
+    journal:   an object with CoreJournal's methods, at least one entry long.
+    applied:   index of the last entry that the caller's state covers.
+    timeouts:  (min, max) election timeout in seconds.
+    """
+
+    # The core's constructor evaluates every property before it sets this one.
+    _SyncObj__newAppendEntriesTime = 0.0
+
+    def __init__(
+        self,
+        self_id: int,
+        peer_ids: Iterable[int],
+        journal: CoreJournal,
+        *,
+        applied: int,
+        clock: Clock,
+        rng: _random.Random,
+        election_timeout: tuple[float, float],
+        heartbeat: float,
+    ) -> None:
+        self._clock, self._rng = clock, rng
+        self._outbox = _Outbox()
+        self._nodes = {peer: Node(peer) for peer in peer_ids}
+        assert self_id not in self._nodes
+        self._enter()
+        conf = SyncObjConf(
+            autoTick=False,
+            journalFile=journal,
+            raftMinTimeout=election_timeout[0],
+            raftMaxTimeout=election_timeout[1],
+            appendEntriesPeriod=heartbeat,
+            connectionTimeout=max(3.5, election_timeout[1]),
+            leaderFallbackTimeout=election_timeout[0],
+            commandsWaitLeader=False,
+            appendEntriesUseBatch=True,
+        )
+        super().__init__(Node(self_id), list(self._nodes.values()), conf, transport=self._outbox)
+        self._SyncObj__raftLastApplied = applied
+        # A link that is down shows as silence, which Raft handles by itself.
+        for node in self._nodes.values():
+            self._SyncObj__onNodeConnected(node)
+        self.send_due = False
+
+    # -- entering the core ------------------------------------------------
+
+    def _enter(self) -> None:
+        _Ambient.clock, _Ambient.rng = self._clock, self._rng
+
+    def tick(self) -> None:
+        """Runs timeouts, the commit index and the leader's own deposition."""
+        self._enter()
+        self._onTick(0.0)
+
+    def deliver(self, sender: int, message: dict[str, Any]) -> None:
+        self._enter()
+        self._SyncObj__onMessageReceived(self._nodes[sender], message)
+
+    def take_sent(self) -> list[tuple[int, dict[str, Any]]]:
+        sent, self._outbox.sent = self._outbox.sent, []
+        return sent
+
+    def see_term(self, term: int, witness: int) -> None:
+        """Adopts a higher term and follows, by way of a vote that cannot win."""
+        assert term > self.term
+        vote = {"type": "request_vote", "term": term, "last_log_term": -1, "last_log_index": -1}
+        self.deliver(witness, vote)
+        assert self.term == term and not self.is_leader
+
+    def acknowledge(self, sender: int, next_index: int, success: bool) -> None:
+        """A follower's durable log equals ours below `next_index` (if success)."""
+        reply = {"type": "next_node_idx", "next_node_idx": next_index}
+        self.deliver(sender, {**reply, "success": success, "reset": False})
+
+    # -- reading and setting its state ------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return bool(self._SyncObj__raftState == LEADER)
+
+    @property
+    def is_candidate(self) -> bool:
+        return bool(self._SyncObj__raftState == CANDIDATE)
+
+    @property
+    def term(self) -> int:
+        return int(self._SyncObj__raftCurrentTerm)
+
+    @property
+    def leader_id(self) -> int:
+        """Node id of the leader of this term, 0 if none is known."""
+        leader = self._SyncObj__raftLeader
+        return 0 if leader is None else int(leader.id)
+
+    @property
+    def commit_index(self) -> int:
+        return int(self._SyncObj__raftCommitIndex)
+
+    def match_index(self, peer: int) -> int:
+        return int(self._SyncObj__raftMatchIndex.get(self._nodes[peer], 0))
+
+    @property
+    def election_deadline(self) -> float:
+        return float(self._SyncObj__raftElectionDeadline)
+
+    @election_deadline.setter
+    def election_deadline(self, at: float) -> None:
+        self._SyncObj__raftElectionDeadline = at
+
+    @property
+    def heartbeat_due(self) -> float:
+        return float(self._SyncObj__newAppendEntriesTime)
+
+    # -- what the core may no longer do by itself -------------------------
+
+    def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
+        period = self.conf.appendEntriesPeriod
+        self._SyncObj__newAppendEntriesTime = self._clock() + period
+        self.send_due = True
+
+    def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
+        return False
+
+    def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
+        """Snapshots are ours: every snapshot path of the core is unsafe."""
+
+    def _checkCommandsToApply(self) -> None:  # noqa: N802
+        """Proposals are appended by `group.py`."""

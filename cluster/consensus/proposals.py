@@ -1,0 +1,81 @@
+"""What a leader was asked to append, and who waits for it.
+
+    propose, confirm --> Proposals --entries--> journal
+    applied, leadership lost -----> Proposals --Outcome--> callers
+
+Every caller is answered exactly once, whatever happens to the leadership.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.consensus.port import NO_OP
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The proposal is committed and applied here; `result` is what apply returned."""
+
+    index: int
+    result: object
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """This node no longer knows the outcome: the entry may commit or not."""
+
+    leader_id: int
+    reason: str
+
+
+Outcome = Applied | Abandoned
+Done = Callable[[Outcome], None]
+
+
+class Proposals:
+    """The proposals of one leader's term, before and after they are appended."""
+
+    def __init__(self) -> None:
+        self._queue: list[tuple[bytes, Done]] = []
+        self._confirming: list[Done] = []
+        self._waiting: dict[int, Done] = {}
+
+    @property
+    def queued(self) -> bool:
+        return bool(self._queue or self._confirming)
+
+    def propose(self, data: bytes, done: Done) -> None:
+        self._queue.append((data, done))
+
+    def confirm(self, done: Done) -> None:
+        self._confirming.append(done)
+
+    def take(self) -> list[tuple[bytes, Done]]:
+        """All that is queued; one no-op for all who want a confirmation."""
+        if self._confirming:
+            waiting, self._confirming = self._confirming, []
+
+            def confirmed(outcome: Outcome) -> None:
+                for done in waiting:
+                    done(outcome)
+
+            self._queue.append((NO_OP, confirmed))
+        queue, self._queue = self._queue, []
+        return queue
+
+    def appended(self, index: int, done: Done) -> None:
+        assert index not in self._waiting
+        self._waiting[index] = done
+
+    def applied(self, index: int, result: object) -> None:
+        done = self._waiting.pop(index, None)
+        if done is not None:
+            done(Applied(index, result))
+
+    def abandon(self, outcome: Abandoned) -> None:
+        waiting = [*self._waiting.values(), *(done for _, done in self._queue), *self._confirming]
+        self._waiting, self._queue, self._confirming = {}, [], []
+        for done in waiting:
+            done(outcome)

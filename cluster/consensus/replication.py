@@ -1,0 +1,227 @@
+"""What a leader sends to each follower: a pure part, one `Progress` a peer.
+
+    propose, ack, nack, link up/down, heartbeat due --> Replicator --> Append
+                                                              \\----> "needs a snapshot"
+
+A follower is in one of three states (the names are etcd's):
+
+    PROBE      we do not know where its log ends: one message at a time
+    REPLICATE  it acknowledges: entries go out as they come, up to a window
+    SNAPSHOT   its next entry is below our log's base: wait for the transfer
+
+The core's own sender is not used: it sends acknowledged ranges again, sends
+everything at once to a peer of unknown state, and cuts large entries into
+pieces by the wrong length (docs/adr/0001).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from cluster.consensus.journal import Journal
+from cluster.consensus.message import Append, AppendReply
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_MESSAGE_ENTRIES = 1024
+MAX_INFLIGHT_BYTES = 32 * 1024 * 1024
+MAX_INFLIGHT_MESSAGES = 256
+
+
+class State(Enum):
+    PROBE = "probe"
+    REPLICATE = "replicate"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one follower is, as this leader knows it."""
+
+    next: int
+    match: int = 0
+    state: State = State.PROBE
+    probe_sent: bool = False
+    # (last index, bytes) of messages that are not acknowledged, oldest first.
+    inflight: deque[tuple[int, int]] = field(default_factory=deque)
+    inflight_bytes: int = 0
+
+    def free_up_to(self, index: int) -> None:
+        while self.inflight and self.inflight[0][0] <= index:
+            self.inflight_bytes -= self.inflight.popleft()[1]
+
+    def clear_inflight(self) -> None:
+        self.inflight.clear()
+        self.inflight_bytes = 0
+
+    def probe_from(self, index: int) -> None:
+        assert index > self.match
+        self.state = State.PROBE
+        self.probe_sent = False
+        self.next = index
+        self.clear_inflight()
+
+    @property
+    def window_open(self) -> bool:
+        return (
+            self.inflight_bytes < MAX_INFLIGHT_BYTES and len(self.inflight) < MAX_INFLIGHT_MESSAGES
+        )
+
+
+class Replicator:
+    """One leader's view of its followers. Made anew with each term that it leads.
+
+    up:     peers that can be reached; nothing is made for the others.
+    commit: returns the index that followers may be told is committed.
+    """
+
+    def __init__(
+        self,
+        group: int,
+        term: int,
+        journal: Journal,
+        peers: Iterable[int],
+        up: Iterable[int],
+        commit: Callable[[], int],
+    ) -> None:
+        self._group, self._term = group, term
+        self._journal = journal
+        self._commit = commit
+        self._up = set(up)
+        self._told_commit = 0
+        start = journal.last_index  # the no-op of this term, just appended
+        assert journal.term_at(start) == term
+        self.peers = {peer: Progress(next=start) for peer in peers}
+
+    def on_reply(self, peer: int, reply: AppendReply) -> None:
+        progress, next_index = self.peers[peer], reply.next_index
+        if reply.success:
+            match = next_index - 1
+            if match < progress.match or match == 0:
+                return
+            progress.match = match
+            progress.free_up_to(match)
+            progress.next = max(progress.next, next_index)
+            if progress.state is not State.REPLICATE:
+                progress.probe_from(match + 1)
+                progress.state = State.REPLICATE
+            return
+        if self._is_news(progress, reply):
+            progress.probe_from(max(min(next_index, reply.rejected), progress.match + 1))
+
+    @staticmethod
+    def _is_news(progress: Progress, reply: AppendReply) -> bool:
+        """One gap makes a refusal of each message behind it; one of them counts."""
+        if progress.state is State.REPLICATE:
+            return reply.rejected > progress.match
+        return progress.state is State.PROBE and reply.rejected == progress.next - 1
+
+    def set_link(self, peer: int, up: bool) -> None:
+        """A lost link may have lost what was in flight: ask where the follower is."""
+        if up:
+            self._up.add(peer)
+        else:
+            self._up.discard(peer)
+        progress = self.peers[peer]
+        if progress.state is not State.SNAPSHOT:
+            progress.probe_from(progress.match + 1 if progress.match else progress.next)
+
+    def on_snapshot_sent(self, peer: int, index: int, installed: bool) -> None:
+        progress = self.peers[peer]
+        if progress.state is State.SNAPSHOT:
+            progress.probe_from(max(index if installed else progress.next, progress.match) + 1)
+
+    def needs_snapshot(self) -> list[int]:
+        """Peers whose next entry is gone; each is named once and then waits."""
+        behind = []
+        for peer in self._reachable():
+            progress = self.peers[peer]
+            if progress.state is not State.SNAPSHOT and progress.next <= self._journal.base_index:
+                progress.state = State.SNAPSHOT
+                progress.clear_inflight()
+                behind.append(peer)
+        return behind
+
+    def heartbeats(self) -> list[tuple[int, Append]]:
+        """One message to every follower, with entries where that is due anyway."""
+        out = []
+        for peer in self._reachable():
+            progress = self.peers[peer]
+            progress.probe_sent = False  # a lost probe is sent again
+            sent = self._send(peer, progress)
+            out += sent or [(peer, self._empty(progress))]
+        return out
+
+    def pending(self) -> list[tuple[int, Append]]:
+        """All that may be sent now."""
+        out = []
+        for peer in self._reachable():
+            out += self._send(peer, self.peers[peer])
+        return out
+
+    def commit_news(self) -> list[tuple[int, Append]]:
+        """Empty messages for followers that were not told of the newest commit index."""
+        commit = self._commit()
+        if commit <= self._told_commit:
+            return []
+        self._told_commit = commit
+        return [
+            (peer, self._empty(self.peers[peer]))
+            for peer in self._reachable()
+            if self.peers[peer].state is State.REPLICATE
+        ]
+
+    def _reachable(self) -> list[int]:
+        return [peer for peer in self.peers if peer in self._up]
+
+    def _send(self, peer: int, progress: Progress) -> list[tuple[int, Append]]:
+        out: list[tuple[int, Append]] = []
+        last = self._journal.last_index
+        if progress.state is State.PROBE and not progress.probe_sent:
+            if progress.next > self._journal.base_index:
+                append = self._append(progress, last)
+                progress.probe_sent = True
+                out.append((peer, append))
+            return out
+        while progress.state is State.REPLICATE and progress.next <= last and progress.window_open:
+            if progress.next <= self._journal.base_index:
+                break
+            append = self._append(progress, last)
+            size = sum(map(len, append.data))
+            progress.inflight.append((append.last_index, size))
+            progress.inflight_bytes += size
+            progress.next = append.last_index + 1
+            out.append((peer, append))
+        return out
+
+    def _append(self, progress: Progress, last: int) -> Append:
+        """Entries from progress.next on, at least one if there is one."""
+        first, journal = progress.next, self._journal
+        prev = first - 1
+        data: list[bytes] = []
+        size = 0
+        while first + len(data) <= last and len(data) < MAX_MESSAGE_ENTRIES:
+            entry = journal.entry(first + len(data))
+            if data and size + len(entry) > MAX_MESSAGE_BYTES:
+                break
+            data.append(entry)
+            size += len(entry)
+        terms = journal.terms(first, prev + len(data)) if data else ()
+        return Append(
+            self._group,
+            self._term,
+            prev,
+            journal.term_at(prev),
+            self._commit(),
+            terms,
+            tuple(data),
+        )
+
+    def _empty(self, progress: Progress) -> Append:
+        prev = progress.next - 1
+        if progress.state is not State.REPLICATE or prev < self._journal.base_index:
+            return Append(self._group, self._term, 0, 0, 0)
+        prev_term = self._journal.term_at(prev)
+        return Append(self._group, self._term, prev, prev_term, self._commit())

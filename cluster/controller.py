@@ -1,0 +1,176 @@
+"""This node's part in the metadata group: propose, forward, wait until applied.
+
+services --MetadataCommand--> Controller --> own group, or the leader's node
+                                   |
+MetadataMachine.apply --> MetadataState (topics, placement, ids, names)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import grpc
+
+from cluster.consensus.group import Group
+from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.entries import METADATA
+from cluster.errors import NotReadyError, ProposalTimeoutError
+from cluster.metadata import MetadataState
+from cluster.peers import PeerLink
+from cluster.v1 import metadata_pb2 as mpb
+from cluster.v1 import peer_pb2 as pb
+from storage.kv import WriteBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+KEEP_ENTRIES = 1000  # metadata entries kept for followers that are a little behind
+RETRY_WAIT = 0.05  # seconds; a leader is being elected
+# Commands that may be repeated when their outcome is unknown.
+REPEATABLE = ("register_node", "allocate_producer_ids", "lease_name", None)
+
+
+class MetadataMachine:
+    """The metadata group's state machine: MetadataState behind entry framing."""
+
+    def __init__(self, state: MetadataState, on_applied: Callable[[int], None]) -> None:
+        self.state = state
+        self._on_applied = on_applied
+        self.role_listener: Callable[[], None] = lambda: None
+
+    def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> bytes:
+        assert data[0] == METADATA, f"metadata entry {index} has type {data[0]}"
+        result = self.state.apply(index, data[1:])
+        self._on_applied(index)
+        return result
+
+    def dump(self) -> bytes:
+        return self.state.dump()
+
+    def restore(self, state: bytes | None, index: int) -> None:
+        if state is None:
+            self.state.clear()
+        else:
+            self.state.load(state, index)
+
+    def discard(self, batch: WriteBatch) -> None:
+        """The metadata group has nothing but its state."""
+
+    def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
+        self.role_listener()
+
+
+class Controller:
+    """Proposals to the metadata group from wherever this node stands."""
+
+    def __init__(
+        self,
+        group: Group,
+        links: Mapping[int, PeerLink],
+        touch: Callable[[], None],
+        now_ms: Callable[[], int],
+        *,
+        lease_lifetime_ms: int,
+        producer_name_expiry_ms: int,
+    ) -> None:
+        """The last two are this node's settings: as leader it stamps them into commands."""
+        self.group, self._links, self._touch, self._now_ms = group, links, touch, now_ms
+        self._lease_lifetime_ms = lease_lifetime_ms
+        self._producer_name_expiry_ms = producer_name_expiry_ms
+        self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    def on_applied(self, index: int) -> None:
+        if not self._applied_waiters:
+            return
+        waiting, self._applied_waiters = self._applied_waiters, []
+        for wanted, future in waiting:
+            if wanted > index:
+                self._applied_waiters.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)
+
+    async def propose(self, command: mpb.MetadataCommand, timeout: float) -> mpb.MetadataResult:
+        """Returns once the command is applied on this node.
+
+        Raises NotReadyError if no leader took it, ProposalTimeoutError if its
+        outcome is not known in time.
+        """
+        repeat = command.WhichOneof("command") in REPEATABLE
+        reason = "the metadata group has no leader"
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    result, taken, reason = await self._try(command)
+                    if result is not None:
+                        await self._wait_applied(result.applied_index)
+                        return result
+                    if taken and not repeat:
+                        raise ProposalTimeoutError(reason)
+                    await asyncio.sleep(RETRY_WAIT)
+        except TimeoutError:
+            raise NotReadyError(f"metadata command not taken in time: {reason}") from None
+
+    async def _try(
+        self, command: mpb.MetadataCommand
+    ) -> tuple[mpb.MetadataResult | None, bool, str]:
+        """(result, whether it may have been taken, why there is no result)."""
+        if self.group.is_ready:
+            answer = await self.propose_here(command.SerializeToString())
+        else:
+            link = self._links.get(self.group.leader_id)
+            if link is None or not link.up:
+                return None, False, "the metadata group has no leader that can be reached"
+            request = pb.ProposeMetadataRequest(command=command.SerializeToString())
+            try:
+                answer = await link.stub.ProposeMetadata(request)
+            except grpc.aio.AioRpcError as error:
+                return None, True, f"node {link.peer}: {error.details()}"
+        if answer.not_leader:
+            return None, bool(answer.leader_id == -1), "leadership moved"
+        return mpb.MetadataResult.FromString(answer.result), True, ""
+
+    async def propose_here(self, command: bytes) -> pb.ProposeMetadataResponse:
+        """A command for this node as the metadata leader; stamps it with clock and settings.
+
+        not_leader with leader_id -1: it was proposed, and its outcome is unknown.
+        """
+        if not self.group.is_ready:
+            return pb.ProposeMetadataResponse(not_leader=True, leader_id=self.group.leader_id)
+        stamped = mpb.MetadataCommand.FromString(command)
+        stamped.stamp_ms = self._now_ms()
+        stamped.lease_lifetime_ms = self._lease_lifetime_ms
+        stamped.producer_name_expiry_ms = self._producer_name_expiry_ms
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self.group.propose(bytes((METADATA,)) + stamped.SerializeToString(), done)
+        self._touch()
+        outcome = await future
+        if isinstance(outcome, Abandoned):
+            return pb.ProposeMetadataResponse(not_leader=True, leader_id=-1)
+        assert isinstance(outcome.result, bytes)
+        result = mpb.MetadataResult.FromString(outcome.result)
+        result.applied_index = outcome.index
+        return pb.ProposeMetadataResponse(result=result.SerializeToString())
+
+    async def _wait_applied(self, index: int) -> None:
+        if self.group.applied_index >= index:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._applied_waiters.append((index, future))
+        await future
+
+    def compact(self) -> None:
+        """Keeps the metadata log short."""
+        group = self.group
+        if group.applied_index - group.journal.base_index > 2 * KEEP_ENTRIES:
+            group.checkpoint()
+            group.compact(group.applied_index - KEEP_ENTRIES)

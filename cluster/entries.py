@@ -1,0 +1,143 @@
+"""The bytes of a partition's Raft entries: what is stored once and read for ever.
+
+    0x01   no-op                          (pysyncobj's own, and our confirmations)
+    0x10   a batch: fixed header, then the payload exactly as the client sent it
+    0x11   a new log start (retention)
+    0x12   a producer opened under an epoch
+    0x13   producers that no name holds any more; with none: only the time moves on
+    0x20   a metadata command (protobuf)
+    0x30   a command on the committed offsets of a group (protobuf)
+
+Everything that apply may depend on is in the entry: the leader's clock, the
+lease lifetime, the expiry watermark. The header is 96 bytes, so the payload
+begins at a multiple of 8 and its columns are aligned where the entry is.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
+METADATA = 0x20
+OFFSETS = 0x30
+VERSION = 1
+
+# Flags of batches and opens: a name held the producer id when it was proposed.
+HELD = 0x01
+
+_BATCH = struct.Struct("<BBBBIqiIqqqqqqqqq")
+_LOG_START = struct.Struct("<BBxxxxxxqqqq")
+_OPEN = struct.Struct("<BBBxiqqqqq")
+_RELEASE = struct.Struct("<BBxxIqqqq")
+HEADER_BYTES = _BATCH.size
+assert HEADER_BYTES == 96
+
+
+class BatchEntry(NamedTuple):
+    """Header of a batch entry. Times in milliseconds since the Unix epoch, as *_us says else."""
+
+    codec: int
+    record_count: int
+    producer_id: int
+    epoch: int
+    crc: int
+    first: int
+    last: int
+    prev: int
+    expected_offset: int
+    transaction_id: int
+    max_timestamp_us: int
+    stamp_ms: int
+    lifetime_ms: int
+    expired_below: int
+    flags: int = 0
+
+
+class LogStartEntry(NamedTuple):
+    """Moves the log start, if it is still at `from_offset`; `freed_bytes` go with it."""
+
+    from_offset: int
+    log_start_offset: int
+    freed_bytes: int
+    stamp_ms: int
+
+
+class OpenProducerEntry(NamedTuple):
+    """Raises a producer's epoch. `metadata_index`: what the leader knew of names (HELD)."""
+
+    flags: int
+    epoch: int
+    producer_id: int
+    stamp_ms: int
+    lifetime_ms: int
+    expired_below: int
+    metadata_index: int
+
+
+class ReleaseEntry(NamedTuple):
+    """No name holds these ids any more, as of that index of the metadata log."""
+
+    stamp_ms: int
+    lifetime_ms: int
+    expired_below: int
+    metadata_index: int
+    producer_ids: tuple[int, ...]
+
+
+def pack_batch(entry: BatchEntry, payload: bytes) -> bytes:
+    header = _BATCH.pack(
+        BATCH,
+        VERSION,
+        entry.codec,
+        entry.flags,
+        entry.record_count,
+        entry.producer_id,
+        entry.epoch,
+        entry.crc,
+        *entry[5:-1],
+    )
+    return b"".join((header, payload))
+
+
+def unpack_batch(data: bytes) -> BatchEntry:
+    kind, version, codec, flags, *rest = _BATCH.unpack_from(data)
+    assert kind == BATCH and version == VERSION, (kind, version)
+    return BatchEntry(codec, *rest)._replace(flags=flags) if flags else BatchEntry(codec, *rest)
+
+
+def payload_of(data: bytes) -> memoryview:
+    return memoryview(data)[HEADER_BYTES:]
+
+
+def pack_log_start(entry: LogStartEntry) -> bytes:
+    return _LOG_START.pack(LOG_START, VERSION, *entry)
+
+
+def unpack_log_start(data: bytes) -> LogStartEntry:
+    kind, version, *rest = _LOG_START.unpack(data)
+    assert kind == LOG_START and version == VERSION, (kind, version)
+    return LogStartEntry(*rest)
+
+
+def pack_open_producer(entry: OpenProducerEntry) -> bytes:
+    return _OPEN.pack(OPEN_PRODUCER, VERSION, *entry)
+
+
+def unpack_open_producer(data: bytes) -> OpenProducerEntry:
+    kind, version, *rest = _OPEN.unpack(data)
+    assert kind == OPEN_PRODUCER and version == VERSION, (kind, version)
+    return OpenProducerEntry(*rest)
+
+
+def pack_release(entry: ReleaseEntry) -> bytes:
+    ids = entry.producer_ids
+    head = _RELEASE.pack(RELEASE_PRODUCERS, VERSION, len(ids), *entry[:4])
+    return head + struct.pack(f"<{len(ids)}q", *ids)
+
+
+def unpack_release(data: bytes) -> ReleaseEntry:
+    kind, version, count, *rest = _RELEASE.unpack_from(data)
+    assert kind == RELEASE_PRODUCERS and version == VERSION, (kind, version)
+    ids = struct.unpack_from(f"<{count}q", data, _RELEASE.size)
+    return ReleaseEntry._make((*rest, ids))

@@ -1,0 +1,36 @@
+"""Operating faults of a node: what can go wrong without anyone having made a mistake in code.
+
+Each layer raises these; the services translate them to gRPC statuses
+(`services/errors.py`), the entry point to exit codes. A broken invariant is an
+`AssertionError` instead and stops what it belongs to.
+"""
+
+from __future__ import annotations
+
+
+class ClusterError(Exception):
+    """Any operating fault of a node."""
+
+
+class ConfigError(ClusterError):
+    """A setting is unknown, has a bad value or contradicts another one. Exit code 2."""
+
+
+class ListenError(ClusterError):
+    """An address cannot be listened on (in use, not ours, not allowed)."""
+
+
+class NotReadyError(ClusterError):
+    """The node, or a leader, has not caught up far enough to answer. Worth a retry."""
+
+
+class ProposalTimeoutError(ClusterError):
+    """The outcome of a proposal is not known in time; it may still be applied."""
+
+
+class NotLeaderError(ClusterError):
+    """This node does not lead the group. `leader_id` is 0 where no leader is known."""
+
+    def __init__(self, message: str, leader_id: int = 0) -> None:
+        super().__init__(message)
+        self.leader_id = leader_id

@@ -1,0 +1,145 @@
+"""Messages between nodes <-> the bytes of a frame.
+
+    u32 little-endian: length of the head | head: protobuf Frame | entries' bytes
+
+The head says what each message is and how long its entries are; their bytes
+follow as they are stored, so a frame costs one copy to build and one slice for
+each entry to take apart. Everything is checked before it is believed: the
+sender is another process, perhaps of another version.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from google.protobuf.message import DecodeError
+
+from cluster.consensus.message import (
+    Append,
+    AppendReply,
+    Leadership,
+    Message,
+    PreVote,
+    PreVoteReply,
+    TimeoutNow,
+    Vote,
+    VoteReply,
+)
+from cluster.v1 import peer_pb2 as pb
+
+_LENGTH = struct.Struct("<I")
+OVERHEAD_BYTES = 64  # of a message beside its entries, about
+
+
+def size_of(message: Message) -> int:
+    """About how many bytes the message takes in a frame."""
+    if isinstance(message, Append) and message.data:
+        return OVERHEAD_BYTES + sum(map(len, message.data))
+    return OVERHEAD_BYTES
+
+
+def encode_hello(hello: pb.Hello) -> bytes:
+    head = pb.Frame(hello=hello).SerializeToString()
+    return _LENGTH.pack(len(head)) + head
+
+
+def encode_frame(messages: list[Message]) -> bytes:
+    head = pb.Frame(messages=[_head_of(message) for message in messages]).SerializeToString()
+    parts = [_LENGTH.pack(len(head)), head]
+    for message in messages:
+        if isinstance(message, Append):
+            parts += message.data
+    return b"".join(parts)
+
+
+def decode_frame(raw: bytes) -> tuple[pb.Frame, list[Message]]:
+    """Raises ValueError if the bytes are no frame of this version."""
+    if len(raw) < _LENGTH.size:
+        raise ValueError(f"frame of {len(raw)} bytes")
+    (length,) = _LENGTH.unpack_from(raw)
+    at = _LENGTH.size + length
+    if at > len(raw):
+        raise ValueError(f"frame's head of {length} bytes in a frame of {len(raw)}")
+    try:
+        head = pb.Frame.FromString(raw[_LENGTH.size : at])
+    except DecodeError as error:
+        raise ValueError(f"frame's head: {error}") from error
+    messages: list[Message] = []
+    for message in head.messages:
+        if message.type != pb.MESSAGE_TYPE_APPEND:
+            messages.append(_decode(message))
+            continue
+        data = []
+        for entry in message.entries:
+            end = at + entry.size
+            if entry.size == 0 or end > len(raw):
+                raise ValueError(f"entry of {entry.size} bytes at {at} of {len(raw)}")
+            data.append(raw[at:end])
+            at = end
+        messages.append(_append(message, tuple(data)))
+    if at != len(raw):
+        raise ValueError(f"{len(raw) - at} bytes too many in a frame")
+    return head, messages
+
+
+def _append(raw: pb.Message, data: tuple[bytes, ...]) -> Append:
+    terms = tuple([entry.term for entry in raw.entries])
+    return Append(raw.group, raw.term, raw.index, raw.log_term, raw.commit, terms, data)
+
+
+def _head_of(message: Message) -> pb.Message:
+    match message:
+        case Append(group, term, prev, prev_term, commit, terms, data):
+            return pb.Message(
+                group=group,
+                type=pb.MESSAGE_TYPE_APPEND,
+                term=term,
+                index=prev,
+                log_term=prev_term,
+                commit=commit,
+                entries=[pb.Entry(term=t, size=len(d)) for t, d in zip(terms, data, strict=True)],
+            )
+        case AppendReply(group, term, next_index, success, rejected):
+            return pb.Message(
+                group=group,
+                type=pb.MESSAGE_TYPE_APPEND_REPLY,
+                term=term,
+                index=next_index,
+                success=success,
+                rejected=rejected,
+            )
+        case Vote(group, term, last, last_term):
+            kind = pb.MESSAGE_TYPE_VOTE
+            return pb.Message(group=group, type=kind, term=term, index=last, log_term=last_term)
+        case VoteReply(group, term):
+            return pb.Message(group=group, type=pb.MESSAGE_TYPE_VOTE_REPLY, term=term)
+        case PreVote(group, term, last, last_term):
+            kind = pb.MESSAGE_TYPE_PRE_VOTE
+            return pb.Message(group=group, type=kind, term=term, index=last, log_term=last_term)
+        case PreVoteReply(group, term, granted):
+            kind = pb.MESSAGE_TYPE_PRE_VOTE_REPLY
+            return pb.Message(group=group, type=kind, term=term, success=granted)
+        case TimeoutNow(group, term):
+            return pb.Message(group=group, type=pb.MESSAGE_TYPE_TIMEOUT_NOW, term=term)
+        case Leadership(group, term, leader):
+            kind = pb.MESSAGE_TYPE_LEADER
+            return pb.Message(group=group, type=kind, term=term, leader=leader)
+
+
+def _decode(raw: pb.Message) -> Message:
+    match raw.type:
+        case pb.MESSAGE_TYPE_APPEND_REPLY:
+            return AppendReply(raw.group, raw.term, raw.index, raw.success, raw.rejected)
+        case pb.MESSAGE_TYPE_VOTE:
+            return Vote(raw.group, raw.term, raw.index, raw.log_term)
+        case pb.MESSAGE_TYPE_VOTE_REPLY:
+            return VoteReply(raw.group, raw.term)
+        case pb.MESSAGE_TYPE_PRE_VOTE:
+            return PreVote(raw.group, raw.term, raw.index, raw.log_term)
+        case pb.MESSAGE_TYPE_PRE_VOTE_REPLY:
+            return PreVoteReply(raw.group, raw.term, raw.success)
+        case pb.MESSAGE_TYPE_TIMEOUT_NOW:
+            return TimeoutNow(raw.group, raw.term)
+        case pb.MESSAGE_TYPE_LEADER:
+            return Leadership(raw.group, raw.term, raw.leader)
+    raise ValueError(f"message of unknown type {raw.type}")

@@ -1,0 +1,122 @@
+"""Finds a producer's batch in the log, where the last-seen map no longer tells.
+
+    ResolveSequence, old duplicates --> find_batch --> offset index --> journal
+
+The map keeps five batches of each producer with their offsets. What is older
+lies in the log, without an index by producer: so the log is read backwards, from
+the oldest batch that the map knows, in small slices between which others run.
+Only headers are looked at. It ends early: a producer's epochs and sequences only
+rise, so an older one of either says that what is sought is not further down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+
+from cluster.entries import BatchEntry, unpack_batch
+from cluster.partition import Partition
+from cluster.producers import Resolution, Resolved
+from storage.errors import StorageError
+
+SLICE_BATCHES = 64
+SLICE_BYTES = 4 * 1024 * 1024  # read from disk without a pause
+
+
+class Miss(Enum):
+    """Why a batch was not found."""
+
+    ABSENT = "the log shows that no batch holds the sequence"
+    UNKNOWN = "it may have been deleted, or lies further back than was looked"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The stored batch that holds the sequence."""
+
+    base_offset: int
+    entry: BatchEntry
+
+    def offset_of(self, sequence: int) -> int:
+        """The record's offset; -1 where sequences have gaps and do not tell."""
+        entry = self.entry
+        if entry.record_count == entry.last - entry.first + 1 or sequence == entry.first:
+            return self.base_offset + sequence - entry.first
+        return self.base_offset + entry.record_count - 1 if sequence == entry.last else -1
+
+
+async def find_batch(
+    partition: Partition,
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    *,
+    below: int,
+    max_batches: int | None = None,
+) -> Found | Miss:
+    """The producer's batch with that sequence among those that begin below offset `below`."""
+    looked_at = 0
+    while max_batches is None or looked_at < max_batches:
+        group = partition.group
+        if group is None or group.failed is not None:
+            return Miss.UNKNOWN
+        places = partition.places_below(below, SLICE_BATCHES)
+        if not places:
+            return Miss.UNKNOWN if partition.log_start_offset else Miss.ABSENT
+        size = 0
+        for place in places:
+            if place.index <= group.journal.base_index:
+                return Miss.UNKNOWN
+            try:
+                entry = unpack_batch(group.journal.entry(place.index))
+            except StorageError:
+                return Miss.UNKNOWN  # damaged here; readers are told
+            if entry.producer_id == producer_id and entry.epoch <= epoch:
+                if entry.epoch < epoch or entry.last < sequence:
+                    return Miss.ABSENT
+                if entry.first <= sequence:
+                    return Found(place.base_offset, entry)
+                if entry.prev < sequence:
+                    return Miss.ABSENT  # the producer said that it never sent it
+            below = place.base_offset
+            looked_at += 1
+            size += place.payload_bytes
+            if size >= SLICE_BYTES:
+                break
+        await asyncio.sleep(0)
+    return Miss.UNKNOWN
+
+
+def search_from(partition: Partition, producer_id: int) -> int:
+    """The offset below which lies what the map no longer knows of a producer."""
+    entry = partition.last_seen.describe(producer_id)
+    if entry is None or not entry.recent:
+        return partition.high_watermark
+    return entry.recent[0].base_offset
+
+
+async def settled(
+    partition: Partition, producer_id: int, epoch: int, sequence: int, found: Resolved
+) -> Resolved:
+    """What the map said, with what the log adds: a true answer where there is one.
+
+    UNSPECIFIED is left only where retention has deleted what would tell.
+    """
+    known = partition.last_seen.describe(producer_id)
+    if found.resolution is Resolution.COMMITTED:
+        in_window = known is not None and known.recent and sequence >= known.recent[0].first
+        if found.offset >= 0 or in_window:
+            return found
+    elif found.resolution is not Resolution.UNSPECIFIED:
+        return found
+    elif known is not None and known.pinned and known.opened and known.last_offset < 0:
+        # A name's id is remembered from its first batch on: there was none.
+        return found._replace(resolution=Resolution.NEVER)
+    below = search_from(partition, producer_id)
+    place = await find_batch(partition, producer_id, epoch, sequence, below=below)
+    if isinstance(place, Found):
+        return found._replace(resolution=Resolution.COMMITTED, offset=place.offset_of(sequence))
+    if place is Miss.ABSENT:
+        return found._replace(resolution=Resolution.NEVER, offset=-1)
+    return found

@@ -1,0 +1,103 @@
+"""Snapshots of the metadata group: values <-> MetadataSnapshot, and what a sound one is.
+
+Pure. `MetadataState.dump` and `load` use it; nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from cluster.producer_names import NameState
+from cluster.topics import PartitionState, TopicSettings, TopicState
+from cluster.v1 import metadata_pb2 as pb
+
+
+def topic_record(topic: TopicState) -> pb.TopicRecord:
+    return pb.TopicRecord(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            pb.PartitionRecord(group_id=partition.group_id, replicas=partition.replicas)
+            for partition in topic.partitions
+        ],
+        config=topic.settings.to_proto(),
+        created_ms=topic.created_ms,
+    )
+
+
+def topic_of(record: pb.TopicRecord) -> TopicState:
+    config = record.config
+    partitions = tuple(PartitionState(p.group_id, tuple(p.replicas)) for p in record.partitions)
+    if not record.name or not partitions or not all(p.replicas for p in partitions):
+        raise ValueError(f"topic {record.name!r} is not complete")
+    settings = TopicSettings(
+        config.retention_ms,
+        config.retention_bytes,
+        config.max_batch_bytes,
+        config.expected_offsets,
+    )
+    return TopicState(record.name, record.topic_id, partitions, settings, record.created_ms)
+
+
+def name_record(name: NameState) -> pb.NameRecord:
+    return pb.NameRecord(
+        name=name.name,
+        producer_id=name.producer_id,
+        epoch=name.epoch,
+        last_lease_ms=name.last_lease_ms,
+        tombstone=name.tombstone,
+        last_nonce=name.last_nonce,
+        fence_epoch=name.fence_epoch,
+    )
+
+
+def name_of(record: pb.NameRecord) -> NameState:
+    return NameState(
+        record.name,
+        record.producer_id,
+        record.epoch,
+        record.last_lease_ms,
+        record.tombstone,
+        record.last_nonce,
+        record.fence_epoch,
+    )
+
+
+def check_snapshot(snapshot: pb.MetadataSnapshot) -> None:
+    """Raise ValueError unless the parts of `snapshot` hold together.
+
+    A checksum has already said that these are the bytes that were written; this
+    finds the fault that wrote them, before it spreads.
+    """
+    if snapshot.next_producer_id < 1 or snapshot.next_topic_id < 1:
+        raise ValueError("the next ids are missing")
+    if min(snapshot.lease_lifetime_ms, snapshot.producer_name_expiry_ms) < 0:
+        raise ValueError("a lease lifetime or name expiry is negative")
+    _check_unique("node", (node.node_id for node in snapshot.nodes))
+    _check_unique("topic", (topic.name for topic in snapshot.topics))
+    topic_ids = [topic.topic_id for topic in snapshot.topics]
+    _check_unique("topic id", topic_ids)
+    groups = [p.group_id for topic in snapshot.topics for p in topic.partitions]
+    _check_unique("group", groups)
+    if max(topic_ids, default=0) >= snapshot.next_topic_id:
+        raise ValueError("a topic id was never issued")
+    if max(groups, default=0) >= snapshot.next_group_id:
+        raise ValueError("a group id was never issued")
+    issued = [name.producer_id for name in snapshot.names]
+    issued += [block.first_producer_id for block in snapshot.blocks]
+    if not all(0 < producer_id < snapshot.next_producer_id for producer_id in issued):
+        raise ValueError("a producer id was never issued")
+    for block, after in pairwise(snapshot.blocks):
+        if after.first_producer_id <= block.first_producer_id:
+            raise ValueError("producer id blocks are out of order")
+        if after.issued_ms < block.issued_ms:
+            raise ValueError("the times of producer id blocks are out of order")
+
+
+def _check_unique(what: str, values: Iterable[object]) -> None:
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"{what} {value!r} stands twice")
+        seen.add(value)

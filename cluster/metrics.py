@@ -1,0 +1,252 @@
+"""Figures of a node for Prometheus. One `Metrics` per node, passed in; nothing global.
+
+The hot path only adds to plain integers: to a partition's own counters, and to
+the two histograms here. They are put into Prometheus's form when the page is
+asked for, by `_NodeCollector`. That happens in a thread of the page's server, so
+`source` must hand out figures that it has copied, without waiting for anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from cluster.errors import ListenError
+from cluster.logs import fields
+from oncelog.v1.log_pb2 import Verdict
+
+logger = logging.getLogger(__name__)
+
+# Seconds; a local fsync takes 0.1 to 10 ms, a commit that waits for an election seconds.
+LATENCY_BOUNDS = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+    10.0,
+)  # fmt: skip
+_STATM = Path("/proc/self/statm")
+
+
+class Histogram:
+    """Counts of seconds in fixed ranges."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float] = LATENCY_BOUNDS) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        # A bound belongs to the range below it, as Prometheus has it ("le").
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._sum += seconds
+
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
+    def family(self, name: str, text: str) -> HistogramMetricFamily:
+        total = 0
+        buckets = []
+        labels = [str(bound) for bound in self._bounds] + ["+Inf"]
+        for label, count in zip(labels, list(self._counts), strict=True):
+            total += count
+            buckets.append((label, float(total)))
+        return HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFigures:
+    """One replica of this node at one moment. Counters run since the node started.
+
+    `verdicts`: number of oncelog.v1.Verdict -> how often. `follower_lag`, of a
+    leader only: node id -> entries that it is behind the leader's last one.
+    `under_replicated`: this node leads and a follower is not in step.
+    """
+
+    topic: str
+    partition: int
+    leads: bool = False
+    failed: bool = False
+    under_replicated: bool = False
+    term: int = 0
+    commit_index: int = 0
+    applied_index: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    stored_bytes: int = 0
+    producers: int = 0
+    producers_throttled: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    verdicts: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    follower_lag: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+
+Source = Callable[[], Iterable[PartitionFigures]]
+
+
+class Metrics:
+    """A node's own figures; set `source` for those of its partitions."""
+
+    def __init__(self) -> None:
+        self.elections = 0  # won by this node
+        self.leases = 0
+        self.commit_latency = Histogram()  # a batch: from its proposal to its answer
+        self.fsync_latency = Histogram()
+        self.source: Source = tuple
+        self.registry = CollectorRegistry()
+        self.registry.register(_NodeCollector(self))
+
+    def start_http(self, address: str) -> Callable[[], None]:
+        """Serve the page at http://ADDRESS/metrics, "host:port"; returns what ends that.
+
+        Raises ListenError.
+        """
+        host, _, port = address.rpartition(":")
+        try:
+            server, thread = start_http_server(int(port), host.strip("[]"), self.registry)
+        except OSError as error:
+            raise ListenError(f"metrics_listen: {address} cannot be used: {error}") from error
+        logger.info("serving metrics", extra=fields(listen=f"{host}:{server.server_port}"))
+
+        def close() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return close
+
+
+class _NodeCollector(Collector):
+    """Puts the plain figures into Prometheus's form."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing up front: registering must not ask a node that is not up yet."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        metrics = self._metrics
+        yield from _partition_families(list(metrics.source()))
+        yield CounterMetricFamily(
+            "oncelog_elections", "Elections that this node won", metrics.elections
+        )
+        yield CounterMetricFamily(
+            "oncelog_producer_leases", "Producer ids leased by this node", metrics.leases
+        )
+        yield metrics.commit_latency.family(
+            "oncelog_commit_latency_seconds", "From proposing a batch to answering it"
+        )
+        yield metrics.fsync_latency.family(
+            "oncelog_fsync_latency_seconds", "Time to make written data durable"
+        )
+        yield GaugeMetricFamily(
+            "oncelog_resident_memory_bytes", "Resident memory of the node", resident_bytes()
+        )
+
+
+def _partition_families(partitions: Sequence[PartitionFigures]) -> Iterator[Metric]:
+    labels = ("topic", "partition")
+    counters = (
+        ("batches", "Batches appended and applied", "batches"),
+        ("records", "Records appended and applied", "records"),
+        ("bytes", "Payload bytes appended and applied", "bytes"),
+        (
+            "producers_throttled",
+            "Batches and opens of new producers refused, the last-seen map being full",
+            "producers_throttled",
+        ),
+    )
+    for name, text, attribute in counters:
+        counter = CounterMetricFamily(f"oncelog_{name}", text, labels=labels)
+        for one in partitions:
+            counter.add_metric(_labels(one), getattr(one, attribute))
+        yield counter
+    gauges = (
+        ("partition_leader", "1 where this node leads the partition", "leads"),
+        ("partition_failed", "1 where this replica has stopped after a fault", "failed"),
+        ("partition_under_replicated", "1 where a follower is not in step", "under_replicated"),
+        ("partition_term", "Raft term", "term"),
+        ("partition_commit_index", "Highest Raft index known to be committed", "commit_index"),
+        ("partition_applied_index", "Highest Raft index applied", "applied_index"),
+        ("partition_log_start_offset", "First offset that is kept", "log_start_offset"),
+        ("partition_high_watermark", "First offset not yet committed", "high_watermark"),
+        ("partition_stored_bytes", "Payload bytes that are kept", "stored_bytes"),
+        ("partition_producers", "Producers in the last-seen map", "producers"),
+    )
+    for name, text, attribute in gauges:
+        gauge = GaugeMetricFamily(f"oncelog_{name}", text, labels=labels)
+        for one in partitions:
+            gauge.add_metric(_labels(one), float(getattr(one, attribute)))
+        yield gauge
+    yield from _lags(partitions)
+    yield from _verdicts(partitions)
+
+
+def _lags(partitions: Sequence[PartitionFigures]) -> Iterator[Metric]:
+    apply_lag = GaugeMetricFamily(
+        "oncelog_replica_apply_lag_entries",
+        "Committed entries that this replica has not applied",
+        labels=("topic", "partition"),
+    )
+    follower_lag = GaugeMetricFamily(
+        "oncelog_follower_lag_entries",
+        "Entries that a follower is behind this leader",
+        labels=("topic", "partition", "node"),
+    )
+    for one in partitions:
+        apply_lag.add_metric(_labels(one), max(0, one.commit_index - one.applied_index))
+        for node_id, lag in one.follower_lag.items():
+            follower_lag.add_metric([*_labels(one), str(node_id)], lag)
+    yield apply_lag
+    yield follower_lag
+
+
+def _verdicts(partitions: Sequence[PartitionFigures]) -> Iterator[Metric]:
+    verdicts = CounterMetricFamily(
+        "oncelog_verdicts",
+        "What became of batches, by verdict",
+        labels=("topic", "partition", "verdict"),
+    )
+    duplicates = CounterMetricFamily(
+        "oncelog_duplicates_refused",
+        "Batches that were stored before and were not stored again",
+        labels=("topic", "partition"),
+    )
+    names = {number: name.removeprefix("VERDICT_") for name, number in Verdict.items()}
+    for one in partitions:
+        for number, count in one.verdicts.items():
+            verdicts.add_metric([*_labels(one), names.get(number, str(number))], count)
+        duplicates.add_metric(_labels(one), one.verdicts.get(Verdict.VERDICT_DUPLICATE, 0))
+    yield verdicts
+    yield duplicates
+
+
+def _labels(one: PartitionFigures) -> list[str]:
+    return [one.topic, str(one.partition)]
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; 0 where the system does not tell it this way."""
+    try:
+        pages = int(_STATM.read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,77 @@
+"""What passes between a partition and those who use it: settings, requests, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.producer_names import NameState
+from cluster.producers import BatchMeta, Verdict
+
+CHECKED, IGNORED, REQUIRED = 0, 1, 2
+
+
+class Names(Protocol):
+    """What this node's copy of the metadata says of producers. `MetadataState` is one."""
+
+    @property
+    def applied_index(self) -> int:
+        """How far in the metadata log the copy is."""
+
+    def is_issued(self, producer_id: int) -> bool:
+        """Whether the copy knows that the id was issued. A name's id is its from then on."""
+
+    def holder(self, producer_id: int) -> NameState | None:
+        """The name that holds the id, if one does. What was given up is never held again."""
+
+
+class NoNames:
+    """Names of a partition without a cluster around it."""
+
+    applied_index = 0
+
+    def is_issued(self, producer_id: int) -> bool:
+        return False
+
+    def holder(self, producer_id: int) -> NameState | None:
+        return None
+
+
+NO_NAMES = NoNames()
+
+
+@dataclass(slots=True)
+class Policy:
+    """Topic and cluster settings that the leader stamps into entries. Times in ms."""
+
+    max_batch_bytes: int = 4 * 1024 * 1024
+    expected_offsets: int = CHECKED
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = -1
+    lease_lifetime_ms: int = 24 * 3600 * 1000
+    expired_below: Callable[[], int] = lambda: 0
+    names: Names = NO_NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequest:
+    """A batch as it came, its header decoded and its crc compared."""
+
+    meta: BatchMeta
+    codec: int
+    transaction_id: int
+    max_timestamp_us: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a batch's sender is told. `leader_id` 0: unknown."""
+
+    verdict: Verdict
+    append_time_ms: int = 0
+    leader_id: int = 0
+
+
+AnswerTo = Callable[[Answer], None]

@@ -1,0 +1,210 @@
+"""How the last-seen map packs one producer: epoch, last sequence, recent batches.
+
+A record is `RECORD_BYTES` long. It holds the newest batch in full and the older
+ones of the window backwards, each relative to the next newer one, so that a new
+batch only shifts them. If a number does not fit its field (sequences or offsets
+2**32 apart, more than 65,535 records with gaps among them), the batches older
+than that leave the window: a repeat of theirs is still a DUPLICATE, its offset
+unknown. Unused bytes are zero, so equal states are equal bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from cluster.verdict import (
+    MAX_UINT32,
+    WINDOW,
+    BatchMeta,
+    Known,
+    RecentBatch,
+    Resolution,
+    Resolved,
+)
+
+# Last sequence, base offset of the newest batch, epoch, flags, extra, then the
+# newest batch's last - first, count and crc.
+HEAD = struct.Struct("<qqiBIIII")
+# The part that tells whether a batch is simply the next one.
+START = struct.Struct("<qqiB")
+# An older batch: sequences from its last to the first of the next newer batch,
+# last - first, offsets from its base to that of the next newer batch, crc,
+# count (0: as many records as sequences).
+_OLDER = struct.Struct("<IIIIH")
+_HEAD_OLDER = struct.Struct("<qqiBIIIIIIIIH")
+_OPENED_PART = struct.Struct("<iBI")  # epoch, flags, extra
+_EPOCH_AT = 16
+FLAGS_AT = 20
+_OLDER_AT = HEAD.size
+_SHIFT_TO = _OLDER_AT + _OLDER.size
+RECORD_BYTES = _OLDER_AT + (WINDOW - 1) * _OLDER.size
+_SHIFT_END = RECORD_BYTES - _OLDER.size
+_NO_OLDER = bytes(RECORD_BYTES - _OLDER_AT)
+
+RECENT = 0x07  # how many recent batches the record holds
+# The epoch was opened and has stored nothing; extra: the epoch that stored the rest.
+OPENED = 0x08
+# There may have been something that the record does not know. The chain does not
+# begin at 0; extra (unless OPENED): last sequence - floor. It saturates: 2**32
+# sequences further on, what is older is no longer vouched for. Or nothing is
+# stored, but the producer was opened after it had expired.
+FLOORED = 0x10
+PINNED = 0x20
+ALL_FLAGS = RECENT | OPENED | FLOORED | PINNED
+
+
+def first_record(meta: BatchMeta, base_offset: int, pinned: int = 0) -> bytes:
+    """The record of a chain that begins with this batch; `pinned` is PINNED or 0."""
+    if not meta.first:
+        return _lone(meta, base_offset, pinned, 0)
+    extra = min(meta.last - meta.first + 1, MAX_UINT32)
+    return _lone(meta, base_offset, pinned | FLOORED, extra)
+
+
+def _lone(meta: BatchMeta, base_offset: int, flags: int, extra: int) -> bytes:
+    """A record whose window holds this batch only, or nothing if its span does not fit."""
+    span = meta.last - meta.first
+    if span > MAX_UINT32:
+        span = 0
+    else:
+        flags |= 1
+    head = HEAD.pack(meta.last, base_offset, meta.epoch, flags, extra, span, meta.count, meta.crc)
+    return head + _NO_OLDER
+
+
+def opened_record(epoch: int, *, pinned: bool, expired: bool) -> bytes:
+    """A record of a producer that was opened and has stored nothing, as far as is known.
+
+    `expired`: it could have been here and forgotten.
+    """
+    flags = OPENED | (PINNED if pinned else 0) | (FLOORED if expired else 0)
+    return HEAD.pack(-1, 0, epoch, flags, 0, 0, 0, 0) + _NO_OLDER
+
+
+def append(records: bytearray, at: int, meta: BatchMeta, base_offset: int) -> None:
+    """Put an admitted batch into the record at byte `at`."""
+    _, epoch, first, last, prev, count, crc, _ = meta
+    old_last, old_base, old_epoch, flags, extra, old_span, old_count, old_crc = HEAD.unpack_from(
+        records, at
+    )
+    if epoch != old_epoch or flags & OPENED:
+        records[at : at + RECORD_BYTES] = first_record(meta, base_offset, flags & PINNED)
+        return
+    assert prev == old_last and base_offset > old_base, "only what `check` admits is recorded"
+    if flags & FLOORED:
+        extra = min(extra + last - old_last, MAX_UINT32)
+    span = last - first
+    gap = first - old_last
+    offsets = base_offset - old_base
+    short = 0 if old_count == old_span + 1 else old_count
+    recent = flags & RECENT
+    if (
+        not recent
+        or gap > MAX_UINT32
+        or offsets > MAX_UINT32
+        or short > 0xFFFF
+        or span > MAX_UINT32
+    ):
+        lone = _lone(meta, base_offset, flags & ~RECENT, extra)
+        records[at : at + RECORD_BYTES] = lone
+        return
+    if recent < WINDOW:
+        flags += 1
+    records[at + _SHIFT_TO : at + RECORD_BYTES] = records[at + _OLDER_AT : at + _SHIFT_END]
+    _HEAD_OLDER.pack_into(
+        records, at,
+        last, base_offset, epoch, flags, extra, span, count, crc,
+        gap, old_span, offsets, old_crc, short,
+    )  # fmt: skip
+
+
+def open_epoch(records: bytearray, at: int, epoch: int, pinned: bool) -> None:
+    """Raise the epoch of the record at byte `at`; the same epoch only pins."""
+    old_epoch, flags, extra = _OPENED_PART.unpack_from(records, at + _EPOCH_AT)
+    if pinned:
+        flags |= PINNED
+    if epoch > old_epoch and not flags & OPENED:
+        flags |= OPENED
+        extra = old_epoch
+    _OPENED_PART.pack_into(records, at + _EPOCH_AT, epoch, flags, extra)
+
+
+def unpack(records: bytearray, at: int) -> Known:
+    """What the record at byte `at` says."""
+    last_sequence, base, epoch, flags, extra, span, count, crc = HEAD.unpack_from(records, at)
+    recent = []
+    first = last_sequence - span
+    if flags & RECENT:
+        recent.append(RecentBatch(first, last_sequence, base, count, crc))
+    at += _OLDER_AT
+    for _ in range((flags & RECENT) - 1):
+        gap, span, offsets, crc, short = _OLDER.unpack_from(records, at)
+        at += _OLDER.size
+        last = first - gap
+        first = last - span
+        base -= offsets
+        recent.append(RecentBatch(first, last, base, short or span + 1, crc))
+    recent.reverse()
+    opened = bool(flags & OPENED)
+    floor = last_sequence - extra if flags & FLOORED and not opened else -1
+    return Known(epoch, last_sequence, opened, floor, tuple(recent))
+
+
+def is_pinned(records: bytearray, at: int) -> bool:
+    """Whether the record at byte `at` belongs to a producer with a name."""
+    return bool(records[at + FLAGS_AT] & PINNED)
+
+
+def last_offset(records: bytearray, at: int) -> int:
+    """The offset of the last record that the producer stored; -1: none."""
+    head = HEAD.unpack_from(records, at)
+    base_offset: int = head[1]
+    count: int = head[6]
+    return base_offset + count - 1 if count else -1
+
+
+def resolve(records: bytearray, at: int, epoch: int, sequence: int) -> Resolved:
+    """Whether that sequence is stored, by the record at byte `at`; see LastSeen.resolve."""
+    head = HEAD.unpack_from(records, at)
+    flags, extra, count = head[3], head[4], head[6]
+    known = unpack(records, at)
+    resolution, offset = Resolution.UNSPECIFIED, -1
+    if epoch > known.epoch or (epoch == known.epoch and known.opened):
+        resolution = Resolution.NOT_YET
+    elif epoch == known.epoch:
+        if sequence > known.last_sequence:
+            resolution = Resolution.NOT_YET
+        else:
+            resolution, offset = _locate(known, sequence, sequence > known.floor)
+    elif known.opened and not count:
+        if not flags & FLOORED:
+            resolution = Resolution.NEVER
+    elif known.opened and epoch > extra:
+        # Raised again before it stored anything.
+        resolution = Resolution.NEVER
+    elif known.opened and epoch == extra:
+        if sequence > known.last_sequence:
+            resolution = Resolution.NEVER
+        else:
+            # The open overwrote the floor of that chain, if it had one.
+            resolution, offset = _locate(known, sequence, not flags & FLOORED)
+    return Resolved(resolution, offset, known.last_sequence, known.epoch)
+
+
+def _locate(known: Known, sequence: int, stored_below: bool) -> tuple[Resolution, int]:
+    """Where a sequence up to the last one is.
+
+    `stored_below`: what is below the recent batches was stored by this chain.
+    """
+    if sequence < 0:
+        return Resolution.NEVER, -1
+    for first, last, base_offset, count, _ in known.recent:
+        if sequence < first:
+            break
+        if sequence <= last:
+            if count == last - first + 1 or sequence == first:
+                return Resolution.COMMITTED, base_offset + sequence - first
+            return Resolution.COMMITTED, base_offset + count - 1 if sequence == last else -1
+    if known.recent and sequence > known.recent[0].first:
+        return Resolution.NEVER, -1  # in a gap between two batches
+    return (Resolution.COMMITTED if stored_below else Resolution.UNSPECIFIED), -1

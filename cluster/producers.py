@@ -1,0 +1,297 @@
+"""The leader's check of a batch before it proposes it, and the names that others need.
+
+`InFlight` lays the batches that a leader has proposed and not yet applied over
+the last-seen map, so that a batch can be refused, or joined to the proposal it
+repeats, before it costs an entry, and so that a producer can pipeline. What it
+says is early, not final: apply decides.
+
+    service -> partition -> InFlight.check -> Raft -> LastSeen.advance
+                                                      LastSeen.check
+                                                      LastSeen.record
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+from cluster.last_seen import DEFAULT_CAPACITY, LastSeen, ProducerEntry
+from cluster.verdict import (
+    WINDOW,
+    BatchMeta,
+    ExpectedOffsets,
+    Kind,
+    Known,
+    RecentBatch,
+    Resolution,
+    Resolved,
+    Verdict,
+    admit,
+    conflict,
+    fenced,
+    judge,
+    out_of_order,
+    same_content,
+    validate,
+)
+
+__all__ = [
+    "DEFAULT_CAPACITY",
+    "WINDOW",
+    "BatchMeta",
+    "ExpectedOffsets",
+    "InFlight",
+    "Kind",
+    "LastSeen",
+    "ProducerEntry",
+    "RecentBatch",
+    "Resolution",
+    "Resolved",
+    "Verdict",
+    "validate",
+]
+
+_APPENDED = Kind.APPENDED
+_CHECKED = ExpectedOffsets.CHECKED
+
+
+class _Pending:
+    """A proposed entry: a batch, or an open (`meta` is None)."""
+
+    __slots__ = ("doomed", "epoch", "meta", "pin", "producer_id", "token")
+
+    def __init__(
+        self,
+        token: Hashable,
+        producer_id: int,
+        epoch: int,
+        meta: BatchMeta | None = None,
+        pin: bool = False,
+    ) -> None:
+        self.token = token
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.meta = meta
+        self.pin = pin
+        # An earlier proposal was rejected, so this one will be, too: it waits
+        # for its turn in `applied` but counts for nothing.
+        self.doomed = False
+
+
+class _Ahead:
+    """Where a producer will be once its proposed entries are applied."""
+
+    __slots__ = ("entries", "epoch", "last_sequence", "new", "opened")
+
+    def __init__(self, epoch: int, last_sequence: int, opened: bool, new: bool) -> None:
+        self.epoch = epoch
+        self.last_sequence = last_sequence
+        self.opened = opened
+        self.new = new  # the map does not know this producer id yet
+        self.entries = 0
+
+    def open(self, epoch: int) -> None:
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.opened = True
+
+    def append(self, meta: BatchMeta) -> None:
+        self.epoch = meta.epoch
+        self.opened = False
+        self.last_sequence = meta.last
+
+
+class InFlight:
+    """A leader's view: the applied map with the proposals of its term on top.
+
+    Entries leave in the order in which they were added. The verdicts equal those
+    that the map gives once everything in flight is applied, with one difference:
+    what repeats a batch in flight is JOINED to it. An entry that takes offsets
+    without a producer counts as a batch of producer 0. Bounded by what the
+    caller lets into flight.
+    """
+
+    def __init__(self, last_seen: LastSeen, *, next_offset: int = 0) -> None:
+        self._map = last_seen
+        self._pending: deque[_Pending] = deque()
+        self._ahead: dict[int, _Ahead] = {}
+        # (producer id, epoch, first, last) of each batch in flight
+        self._batches: dict[tuple[int, int, int, int], _Pending] = {}
+        self._applied_next = next_offset
+        self._records = 0
+        self._new_producers = 0
+        self._mode: int = _CHECKED
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after everything in flight."""
+        return self._applied_next + self._records
+
+    def check(
+        self,
+        meta: BatchMeta,
+        *,
+        next_offset_applied: int,
+        expected_offsets_mode: int = _CHECKED,
+        issued_below: int = -1,
+    ) -> Verdict:
+        """The verdict on `meta` behind everything in flight; changes nothing.
+
+        Arguments as in `LastSeen.check`; `next_offset_applied` is the offset
+        after what is applied, without what is in flight. THROTTLED if the map is
+        full and the producer new.
+        """
+        if not self._pending:
+            # With proposals in flight the caller may be ahead of `applied`.
+            self._applied_next = next_offset_applied
+        self._mode = expected_offsets_mode
+        next_offset = self._applied_next + self._records
+        ahead = self._ahead.get(meta.producer_id)
+        if ahead is None:
+            return self._map.check(
+                meta,
+                next_offset=next_offset,
+                expected_offsets_mode=expected_offsets_mode,
+                issued_below=issued_below,
+                new_in_flight=self._new_producers,
+            )
+        if meta.prev != ahead.last_sequence or meta.epoch != ahead.epoch:
+            refusal = self._judge_ahead(ahead, meta)
+            if refusal is not None:
+                return refusal
+        return admit(meta, next_offset, expected_offsets_mode)
+
+    def _judge_ahead(self, ahead: _Ahead, meta: BatchMeta) -> Verdict | None:
+        last_sequence = ahead.last_sequence
+        if meta.epoch != ahead.epoch or ahead.opened or meta.last > last_sequence:
+            # None of these rows looks at the chain below its last sequence.
+            return judge(Known(ahead.epoch, last_sequence, ahead.opened, -1, ()), meta)
+        original = self._batches.get((meta.producer_id, meta.epoch, meta.first, meta.last))
+        if original is not None and original.meta is not None:
+            if same_content(original.meta, meta):
+                return Verdict(Kind.JOINED, token=original.token)
+            return conflict(meta, last_sequence)
+        # Not in flight. Only what the same epoch has stored can be repeated.
+        stored = self._map.known(meta.producer_id)
+        if (
+            stored is not None
+            and stored.epoch == meta.epoch
+            and not stored.opened
+            and meta.last <= stored.last_sequence
+        ):
+            return judge(stored._replace(last_sequence=last_sequence), meta)
+        return out_of_order(
+            last_sequence,
+            ahead.epoch,
+            f"sequences {meta.first}..{meta.last} are not a batch as it was sent;"
+            f" the last one in flight is {last_sequence}",
+        )
+
+    def check_open(self, producer_id: int, epoch: int, *, pin: bool = True) -> Verdict:
+        """The verdict on an open behind everything in flight; see `LastSeen.open`."""
+        ahead = self._ahead.get(producer_id)
+        if ahead is None:
+            return self._map.check_open(
+                producer_id, epoch, pin=pin, new_in_flight=self._new_producers
+            )
+        if epoch < ahead.epoch:
+            return fenced(epoch, ahead.epoch)
+        return Verdict(_APPENDED, current_epoch=epoch, last_sequence=ahead.last_sequence)
+
+    def add(self, meta: BatchMeta, token: Hashable) -> None:
+        """A batch was proposed, right after `check` said APPENDED.
+
+        `token` stands for the proposal; a duplicate is JOINED to it.
+        """
+        pending = _Pending(token, meta.producer_id, meta.epoch, meta)
+        self._pending.append(pending)
+        self._track(pending)
+
+    def add_open(self, producer_id: int, epoch: int, token: Hashable, *, pin: bool = True) -> None:
+        """An open was proposed, right after `check_open` said APPENDED."""
+        pending = _Pending(token, producer_id, epoch, None, pin)
+        self._pending.append(pending)
+        self._track(pending)
+
+    def _track(self, pending: _Pending) -> None:
+        meta = pending.meta
+        if meta is not None:
+            self._records += meta.count
+        pid = pending.producer_id
+        if pid == 0:
+            return
+        ahead = self._ahead.get(pid)
+        if ahead is None:
+            ahead = self._ahead[pid] = self._start(pid)
+        ahead.entries += 1
+        if meta is None:
+            ahead.open(pending.epoch)
+        else:
+            ahead.append(meta)
+            self._batches[pid, meta.epoch, meta.first, meta.last] = pending
+
+    def _start(self, producer_id: int) -> _Ahead:
+        known = self._map.known(producer_id)
+        if known is None:
+            self._new_producers += 1
+            return _Ahead(-1, -1, False, True)
+        return _Ahead(known.epoch, known.last_sequence, known.opened, False)
+
+    def applied(self, token: Hashable, accepted: bool) -> None:
+        """The oldest proposal was applied; the map already shows its effect.
+
+        `accepted` is False if apply rejected it. Proposals that built on it will
+        be rejected as well and no longer count.
+        """
+        pending = self._pending.popleft()
+        assert pending.token == token, "proposals are applied in the order they were made"
+        meta = pending.meta
+        if accepted and meta is not None:
+            self._applied_next += meta.count
+        if accepted == pending.doomed:
+            self._rebuild()
+            return
+        if not accepted:
+            return
+        if meta is not None:
+            self._records -= meta.count
+        pid = pending.producer_id
+        if pid == 0:
+            return
+        ahead = self._ahead[pid]
+        if ahead.new:
+            ahead.new = False
+            self._new_producers -= 1
+        ahead.entries -= 1
+        if not ahead.entries:
+            del self._ahead[pid]
+        if meta is not None:
+            del self._batches[pid, meta.epoch, meta.first, meta.last]
+
+    def _rebuild(self) -> None:
+        """Play what is still in flight against the map anew."""
+        self._ahead.clear()
+        self._batches.clear()
+        self._records = self._new_producers = 0
+        for pending in self._pending:
+            if pending.meta is None:
+                verdict = self.check_open(pending.producer_id, pending.epoch, pin=pending.pin)
+            else:
+                verdict = self.check(
+                    pending.meta,
+                    next_offset_applied=self._applied_next,
+                    expected_offsets_mode=self._mode,
+                )
+            pending.doomed = verdict.kind != _APPENDED
+            if not pending.doomed:
+                self._track(pending)
+
+    def clear(self) -> list[Hashable]:
+        """Leadership is lost: forget everything, return the tokens, oldest first."""
+        tokens = [pending.token for pending in self._pending]
+        self._pending.clear()
+        self._rebuild()
+        return tokens

@@ -1,0 +1,99 @@
+"""Runs a node's driver on its event loop, and its fsync in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from cluster.consensus.driver import Driver
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FULL_DISK_WAIT = 0.5  # seconds between attempts to write when the disk is full
+
+
+class Runner:
+    """The loop around `Driver`'s three phases.
+
+    on_sync(seconds): told how long each fsync took.
+    on_failure(error): the node must end: an fsync failed.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        on_sync: Callable[[float], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._clock, self._on_sync, self._on_failure = clock, on_sync, on_failure
+        self._news = asyncio.Event()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="fsync")
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+        self._between: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def start(self, driver: Driver) -> None:
+        self._task = asyncio.create_task(self._run(driver), name="driver")
+
+    async def stop(self) -> None:
+        """Ends after the round under way."""
+        self._stopping = True
+        self._news.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._pool.shutdown()
+
+    async def between_rounds(self, action: Callable[[], T]) -> T:
+        """Runs `action` on the event loop while no round and no fsync is under way."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._between.append((action, future))
+        self._news.set()
+        return await future
+
+    def _run_between(self) -> None:
+        waiting, self._between = self._between, []
+        for action, future in waiting:
+            result = action()
+            if not future.done():
+                future.set_result(result)
+
+    async def _run(self, driver: Driver) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while not self._stopping:
+                await self._wait(loop, driver)
+                self._news.clear()
+                self._run_between()
+                if driver.begin():
+                    started = self._clock()
+                    await loop.run_in_executor(self._pool, driver.sync)
+                    self._on_sync(self._clock() - started)
+                    driver.finish()
+                else:
+                    await asyncio.sleep(0)  # let the servicers run
+        except StorageError as error:
+            log.critical("storage failed, the node must end: %s", error)
+            self._on_failure(error)
+        except Exception as error:
+            log.critical("the driver failed, the node must end", exc_info=error)
+            self._on_failure(error)
+
+    async def _wait(self, loop: asyncio.AbstractEventLoop, driver: Driver) -> None:
+        if driver.storage_full:
+            await asyncio.sleep(FULL_DISK_WAIT)  # nothing tells when there is space again
+            return
+        delay = driver.next_due() - self._clock()
+        if delay <= 0 or self._news.is_set():
+            return
+        timer = loop.call_later(delay, self._news.set) if delay < 3600 else None
+        await self._news.wait()
+        if timer is not None:
+            timer.cancel()

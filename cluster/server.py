@@ -1,0 +1,71 @@
+"""The node's gRPC server: which services it offers, with which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from cluster.config import NodeConfig
+from cluster.errors import ListenError
+from cluster.peers import MAX_FRAME_BYTES, PeerService, add_peer_service
+
+_OPTIONS = [
+    ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A peer or client that vanished without closing is noticed within 8 s.
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.max_concurrent_streams", 10_000),
+]
+
+
+class Server:
+    """A grpc.aio server with health, reflection and the peers' service."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        # A frame between nodes may be one entry longer than its limit.
+        largest = config.max_message_bytes + MAX_FRAME_BYTES
+        self.grpc = grpc.aio.server(
+            options=[
+                *_OPTIONS,
+                ("grpc.max_send_message_length", largest),
+                ("grpc.max_receive_message_length", largest),
+            ]
+        )
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
+
+    def add_peers(self, service: PeerService) -> None:
+        add_peer_service(service, self.grpc)
+
+    def bind(self, service_names: Sequence[str]) -> None:
+        """Takes the port; calls wait until `start`. Raises ListenError."""
+        names = [*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        reflection.enable_server_reflection(names, self.grpc)
+        listen = self._config.listen
+        try:
+            self.grpc.add_insecure_port(listen)
+        except RuntimeError as error:
+            raise ListenError(f"listen: {listen} cannot be used: {error}") from error
+
+    async def start(self) -> None:
+        """Answers calls, as not serving yet."""
+        await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self.grpc.start()
+
+    async def serving(self) -> None:
+        """This node is part of the cluster: health checks may pass."""
+        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+
+    async def leave(self) -> None:
+        """Health checks fail from now on; calls go on."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace: float) -> None:
+        """Takes no new calls; those under way get `grace` seconds."""
+        await self.grpc.stop(grace)

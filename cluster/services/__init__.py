@@ -1,0 +1,1 @@
+"""gRPC servicers of a node: decode, call, encode; nothing else."""

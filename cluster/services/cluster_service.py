@@ -1,0 +1,268 @@
+"""ClusterService: nodes, topics, placement. Any node answers.
+
+Reads come from this node's copy of the metadata. Changes are proposed to the
+metadata group and answered once they are applied here, so a client that goes on
+talking to the same node sees what it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from cluster.config import NodeConfig
+from cluster.errors import NotLeaderError, NotReadyError
+from cluster.placement import place
+from cluster.services.context import NodeContext
+from cluster.services.errors import accepted, public_errors
+from cluster.topics import (
+    TopicSettings,
+    TopicState,
+    check_partition_count,
+    check_replica_count,
+    check_topic_name,
+    invalid,
+    is_internal,
+)
+from cluster.v1 import metadata_pb2 as meta
+from oncelog import errors
+from oncelog.v1 import cluster_pb2 as pb
+from oncelog.v1 import cluster_pb2_grpc as rpc
+
+MAX_TIMEOUT_MS = 600_000
+MAX_NAMES_PER_CALL = 10_000
+
+
+class ClusterService(rpc.ClusterServiceServicer):
+    """Answers for one node."""
+
+    def __init__(self, node: NodeContext) -> None:
+        self.node = node
+
+    @public_errors
+    async def DescribeCluster(
+        self, request: pb.DescribeClusterRequest, context: Any
+    ) -> pb.DescribeClusterResponse:
+        node = self.node
+        response = pb.DescribeClusterResponse(
+            cluster_id=node.config.cluster_id,
+            answering_node_id=node.config.node_id,
+            controller_id=node.controller_id,
+            nodes=self._nodes(),
+            max_message_bytes=node.config.max_message_bytes,
+        )
+        alive = {info.node_id for info in response.nodes if info.alive}
+        for topic in node.metadata.topics():
+            response.topics += not is_internal(topic.name)
+            for partition in topic.partitions:
+                response.partitions += 1
+                if not node.leader_of(partition.group_id)[0]:
+                    response.leaderless_partitions += 1
+                if not alive.issuperset(partition.replicas):
+                    response.under_replicated_partitions += 1
+        return response
+
+    @public_errors
+    async def CreateTopic(
+        self, request: pb.CreateTopicRequest, context: Any
+    ) -> pb.CreateTopicResponse:
+        deadline = asyncio.get_running_loop().time() + self._timeout(request.timeout_ms)
+        command = self._create_command(request)
+        result = await self.node.propose_metadata(
+            meta.MetadataCommand(create_topic=command), self._left(deadline)
+        )
+        accepted(result, topic=request.name)
+        topic = self._topic(request.name)
+        groups = [partition.group_id for partition in topic.partitions]
+        if not await self.node.wait_for_leaders(groups, self._left(deadline)):
+            without = [
+                str(number)
+                for number, partition in enumerate(topic.partitions)
+                if not self.node.leader_of(partition.group_id)[0]
+            ]
+            raise errors.RequestTimeoutError(
+                f"topic {topic.name!r} is created, but these partitions have no leader yet: "
+                + ", ".join(without)
+            )
+        return pb.CreateTopicResponse(topic=self._topic_info(topic))
+
+    @public_errors
+    async def DeleteTopic(
+        self, request: pb.DeleteTopicRequest, context: Any
+    ) -> pb.DeleteTopicResponse:
+        self._topic(request.name)
+        command = meta.MetadataCommand(delete_topic=meta.DeleteTopic(name=request.name))
+        result = await self.node.propose_metadata(command, self._timeout(0))
+        accepted(result, topic=request.name)
+        return pb.DeleteTopicResponse()
+
+    @public_errors
+    async def AlterTopic(
+        self, request: pb.AlterTopicRequest, context: Any
+    ) -> pb.AlterTopicResponse:
+        topic = self._topic(request.name)
+        topic.settings.altered(request.config, set_expected_offsets=request.set_expected_offsets)
+        _check_cap(request.config, self.node.config)
+        command = meta.MetadataCommand(
+            alter_topic=meta.AlterTopic(
+                name=request.name,
+                config=request.config,
+                set_expected_offsets=request.set_expected_offsets,
+            )
+        )
+        result = await self.node.propose_metadata(command, self._timeout(0))
+        accepted(result, topic=request.name)
+        return pb.AlterTopicResponse(topic=self._topic_info(self._topic(request.name)))
+
+    @public_errors
+    async def DescribeTopics(
+        self, request: pb.DescribeTopicsRequest, context: Any
+    ) -> pb.DescribeTopicsResponse:
+        if len(request.names) > MAX_NAMES_PER_CALL:
+            raise invalid("names", f"{len(request.names)} given, the limit is {MAX_NAMES_PER_CALL}")
+        topics = (
+            [self._topic(name) for name in dict.fromkeys(request.names)]
+            if request.names
+            else [t for t in self.node.metadata.topics() if not is_internal(t.name)]
+        )
+        return pb.DescribeTopicsResponse(
+            topics=[self._topic_info(topic) for topic in topics], nodes=self._nodes()
+        )
+
+    @public_errors
+    async def TransferLeadership(
+        self, request: pb.TransferLeadershipRequest, context: Any
+    ) -> pb.TransferLeadershipResponse:
+        topic = self._topic(request.topic)
+        if not 0 <= request.partition < len(topic.partitions):
+            raise errors.UnknownTopicOrPartitionError(
+                f"topic {topic.name!r} has partitions 0..{len(topic.partitions) - 1}, "
+                f"not {request.partition}",
+                topic=topic.name,
+                partition=request.partition,
+            )
+        partition = topic.partitions[request.partition]
+        target = request.target_node_id
+        if target and target not in partition.replicas:
+            held_by = ", ".join(map(str, partition.replicas))
+            raise invalid("target_node_id", f"{target} must be one of the replicas: {held_by}")
+        leader, _ = self.node.leader_of(partition.group_id)
+        if leader != self.node.config.node_id:
+            raise NotLeaderError(
+                f"node {self.node.config.node_id} does not lead {topic.name}-{request.partition}",
+                leader,
+            )
+        if target != leader:
+            leader = await self.node.transfer_leadership(partition.group_id, target)
+        return pb.TransferLeadershipResponse(leader_id=leader)
+
+    # --- requests ------------------------------------------------------------------
+
+    def _create_command(self, request: pb.CreateTopicRequest) -> meta.CreateTopic:
+        """The command for a request that looks right. Raises Rejected, NotReadyError."""
+        config = self.node.config
+        check_topic_name(request.name)
+        if self.node.metadata.topic(request.name) is not None:
+            raise errors.TopicAlreadyExistsError(
+                f"topic {request.name!r} already exists", topic=request.name
+            )
+        settings = pb.TopicConfig()
+        settings.CopyFrom(request.config)
+        if not settings.HasField("max_batch_bytes"):
+            default = TopicSettings().max_batch_bytes
+            settings.max_batch_bytes = min(default, config.max_batch_bytes)
+        TopicSettings().altered(settings, set_expected_offsets=True)
+        _check_cap(settings, config)
+        placements = place_replicas(
+            self.node,
+            request.partitions or config.default_partitions,
+            request.replicas or config.default_replicas,
+        )
+        return meta.CreateTopic(
+            name=request.name,
+            placements=[meta.Placement(replicas=replicas) for replicas in placements],
+            config=settings,
+        )
+
+    def _timeout(self, timeout_ms: int) -> float:
+        """How long a call may wait, in seconds; 0 stands for the node's default."""
+        if not 0 <= timeout_ms <= MAX_TIMEOUT_MS:
+            raise invalid("timeout_ms", f"{timeout_ms} must be 0..{MAX_TIMEOUT_MS}")
+        return (timeout_ms or self.node.config.request_timeout_ms) / 1000
+
+    def _left(self, deadline: float) -> float:
+        return max(0.0, deadline - asyncio.get_running_loop().time())
+
+    # --- answers -------------------------------------------------------------------
+
+    def _topic(self, name: str) -> TopicState:
+        topic = self.node.metadata.topic(name)
+        if topic is None:
+            raise errors.UnknownTopicOrPartitionError(f"topic {name!r} does not exist", topic=name)
+        return topic
+
+    def _nodes(self) -> list[pb.NodeInfo]:
+        """All nodes: those that have joined, and those that are configured but have not."""
+        addresses = dict.fromkeys(self.node.config.nodes, "") | dict(self.node.metadata.nodes)
+        return [
+            pb.NodeInfo(node_id=node_id, address=address, alive=self.node.alive(node_id))
+            for node_id, address in sorted(addresses.items())
+        ]
+
+    def _topic_info(self, topic: TopicState) -> pb.TopicInfo:
+        return pb.TopicInfo(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                self._partition_info(number, partition.group_id, partition.replicas)
+                for number, partition in enumerate(topic.partitions)
+            ],
+            config=topic.config,
+            created_ms=topic.created_ms,
+        )
+
+    def _partition_info(
+        self, number: int, group_id: int, replicas: Sequence[int]
+    ) -> pb.PartitionInfo:
+        leader, term = self.node.leader_of(group_id)
+        replica = self.node.partition(group_id)
+        return pb.PartitionInfo(
+            partition=number,
+            group_id=group_id,
+            leader_id=leader,
+            term=term,
+            replicas=replicas,
+            log_start_offset=-1 if replica is None else replica.log_start_offset,
+            high_watermark=-1 if replica is None else replica.high_watermark,
+        )
+
+
+def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tuple[int, ...]]:
+    """Where a new topic's partitions go now. Raises Rejected, NotReadyError."""
+    check_partition_count(partitions)
+    check_replica_count(replicas)
+    if replicas > len(node.config.nodes):
+        limit = f"{replicas} must be at most the number of nodes, {len(node.config.nodes)}"
+        raise invalid("replicas", limit)
+    known = node.metadata.nodes
+    if replicas > len(known):
+        missing = sorted(set(node.config.nodes) - set(known))
+        raise NotReadyError(
+            f"replicas: {replicas} wanted, but these nodes have not joined yet: "
+            + ", ".join(map(str, missing))
+        )
+    live = [node_id for node_id in known if node.alive(node_id)]
+    if len(live) < replicas // 2 + 1:
+        raise NotReadyError(
+            f"replicas: {replicas} need {replicas // 2 + 1} living nodes, "
+            f"node {node.config.node_id} hears {len(live)}"
+        )
+    return place(partitions, replicas, known, live, node.metadata.topics())
+
+
+def _check_cap(config: pb.TopicConfig, node: NodeConfig) -> None:
+    """Raise Rejected if this node takes no messages as large as the topic's batches."""
+    if config.max_batch_bytes > node.max_batch_bytes:
+        text = f"{config.max_batch_bytes} must be at most the nodes' limit, {node.max_batch_bytes}"
+        raise invalid("max_batch_bytes", text)

@@ -1,0 +1,104 @@
+"""What the services need of the node they run in. `cluster/node.py` provides it.
+
+Protocols and no classes: the services are tested with a real `MetadataState`
+behind a small context, and the node is free to change how it does these things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from cluster.config import NodeConfig
+from cluster.consensus.proposals import Outcome
+from cluster.last_seen import LastSeen
+from cluster.metadata import MetadataState
+from cluster.metrics import Metrics
+from cluster.offsets import OffsetsTable
+from cluster.partition_types import Answer
+from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
+
+
+class GroupView(Protocol):
+    """A replica's Raft group, as far as a service looks at it."""
+
+    @property
+    def is_ready(self) -> bool:
+        """This node leads the group and has applied all that its predecessors committed."""
+
+
+class Replica(Protocol):
+    """This node's replica of a partition."""
+
+    @property
+    def group(self) -> GroupView | None: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def last_seen(self) -> LastSeen: ...
+    @property
+    def index(self) -> int:
+        """The partition's number in its topic."""
+
+    @property
+    def offsets(self) -> OffsetsTable | None:
+        """The committed offsets that a partition of `__offsets` holds."""
+
+    def open_producer(
+        self, producer_id: int, epoch: int, answer_to: Callable[[Answer], None]
+    ) -> None:
+        """Fence lower epochs of the producer here. `answer_to` is called once, always."""
+
+    def propose(self, data: bytes, done: Callable[[Outcome], None]) -> Answer | None:
+        """Append an entry; if this replica cannot, why, and `done` is not called."""
+
+    def confirm(self, done: Callable[[Outcome], None]) -> None:
+        """Tell when this replica is sure to lead and has applied all it proposed before."""
+
+
+class NodeContext(Protocol):
+    """The node. Timeouts are in seconds."""
+
+    @property
+    def config(self) -> NodeConfig: ...
+    @property
+    def metadata(self) -> MetadataState: ...
+    @property
+    def metrics(self) -> Metrics: ...
+
+    async def propose_metadata(self, command: MetadataCommand, timeout: float) -> MetadataResult:
+        """Have `command` stamped, committed and applied on this node.
+
+        A rejection is in the result. Raises NotReadyError, NotLeaderError or
+        ProposalTimeoutError (the outcome is not known).
+        """
+
+    def leader_of(self, group_id: int) -> tuple[int, int]:
+        """(leader's node id, 0 if none is known; its term)."""
+
+    @property
+    def controller_id(self) -> int:
+        """The node that leads the metadata group; 0 if none is known."""
+
+    def alive(self, node_id: int) -> bool:
+        """Whether this node hears the other; of itself, always."""
+
+    def partition(self, group_id: int) -> Replica | None:
+        """This node's replica, if it has one."""
+
+    async def transfer_leadership(self, group_id: int, target: int) -> int:
+        """Hand a group that this node leads to `target` (0: the most caught-up replica).
+
+        Returns the new leader. Raises NotLeaderError, NotReadyError, ProposalTimeoutError.
+        """
+
+    async def confirm_issued(self, producer_id: int) -> bool:
+        """Whether the id was issued, as the metadata leader says. Raises ClusterError."""
+
+    async def next_producer_id(self) -> int:
+        """A fresh producer id (`ProducerIdBlocks`). Raises as `propose_metadata` does."""
+
+    async def wait_for_leaders(self, group_ids: list[int], timeout: float) -> bool:
+        """Wait until each group has a leader; whether that happened in time."""

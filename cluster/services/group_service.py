@@ -1,0 +1,368 @@
+"""GroupService: committed offsets of groups, in the replicated topic `__offsets`.
+
+    any node --(which partition of __offsets? who leads it?)--> NOT_LEADER or here
+    commit, delete --> entry --> OffsetsTable.apply --> results
+    fetch, describe, list --> confirmation of leadership --> OffsetsTable
+
+A group is in one partition, so all its calls are answered by one node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.errors import NotLeaderError, NotReadyError
+from cluster.offsets import (
+    MAX_COMMITS,
+    MAX_GROUP_CHARS,
+    MAX_METADATA_BYTES,
+    OFFSETS_PARTITIONS,
+    CommitResult,
+    OffsetsTable,
+    OffsetState,
+    pack_command,
+    partition_of,
+)
+from cluster.partition_types import Answer
+from cluster.producers import Kind
+from cluster.services.cluster_service import place_replicas
+from cluster.services.context import NodeContext, Replica
+from cluster.services.errors import accepted, public_errors
+from cluster.topics import (
+    OFFSETS_TOPIC,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    TopicState,
+    invalid,
+    is_internal,
+)
+from cluster.v1 import metadata_pb2 as meta
+from cluster.v1 import offsets_pb2 as internal
+from cluster.verdict import MAX_INT32, MAX_INT64
+from oncelog import errors
+from oncelog.v1 import cluster_pb2, group_pb2_grpc
+from oncelog.v1 import group_pb2 as pb
+
+DEFAULT_LISTED = 1000
+MAX_LISTED = 10_000
+MAX_TIMEOUT_MS = 600_000
+
+
+class GroupService(group_pb2_grpc.GroupServiceServicer):
+    """Answers for one node. `now_ms`: the wall clock, milliseconds since the Unix epoch."""
+
+    def __init__(self, node: NodeContext, *, now_ms: Callable[[], int]) -> None:
+        self.node = node
+        self._now_ms = now_ms
+
+    @public_errors
+    async def CommitOffsets(
+        self, request: pb.CommitOffsetsRequest, context: Any
+    ) -> pb.CommitOffsetsResponse:
+        _check_group(request.group)
+        if not 1 <= len(request.offsets) <= MAX_COMMITS:
+            raise invalid(
+                "offsets", f"{len(request.offsets)} given, from 1 to {MAX_COMMITS} can be"
+            )
+        if not 0 <= request.timeout_ms <= MAX_TIMEOUT_MS:
+            raise invalid("timeout_ms", f"{request.timeout_ms} must be 0..{MAX_TIMEOUT_MS}")
+        for commit in request.offsets:
+            _check_commit(commit)
+        async with self._deadline(request.timeout_ms):
+            replica = await self._replica_of(request.group)
+            known = [self._topic_id(commit) for commit in request.offsets]
+            command = internal.CommitGroupOffsets(group=request.group)
+            for commit, topic_id in zip(request.offsets, known, strict=True):
+                if topic_id:
+                    command.offsets.append(_record(commit, topic_id))
+            done: list[CommitResult] = []
+            if command.offsets:
+                outcome = await self._apply(replica, internal.OffsetsCommand(commit=command))
+                assert isinstance(outcome, list)
+                done = outcome
+        left = iter(done)
+        return pb.CommitOffsetsResponse(
+            results=[
+                _result(commit, next(left) if topic_id else _UNKNOWN)
+                for commit, topic_id in zip(request.offsets, known, strict=True)
+            ]
+        )
+
+    @public_errors
+    async def FetchOffsets(
+        self, request: pb.FetchOffsetsRequest, context: Any
+    ) -> pb.FetchOffsetsResponse:
+        _check_group(request.group)
+        if len(request.partitions) > MAX_LISTED:
+            raise invalid(
+                "partitions", f"{len(request.partitions)} given, the limit is {MAX_LISTED}"
+            )
+        _, table = await self._read(request.group)
+        group = table.group(request.group)
+        stored = {} if group is None else self._valid(group.offsets)
+        wanted = [(p.topic, p.partition) for p in request.partitions] or sorted(stored)
+        return pb.FetchOffsetsResponse(
+            offsets=[
+                _committed(topic, number, stored.get((topic, number))) for topic, number in wanted
+            ]
+        )
+
+    @public_errors
+    async def DescribeGroup(
+        self, request: pb.DescribeGroupRequest, context: Any
+    ) -> pb.DescribeGroupResponse:
+        _check_group(request.group)
+        replica, table = await self._read(request.group)
+        group = table.group(request.group)
+        stored = {} if group is None else self._valid(group.offsets)
+        return pb.DescribeGroupResponse(
+            group=request.group,
+            exists=group is not None,
+            last_commit_ms=0 if group is None else group.last_commit_ms,
+            offsets=[_committed(*key, state) for key, state in sorted(stored.items())],
+            offsets_partition=replica.index,
+            coordinator_id=self.node.config.node_id,
+        )
+
+    @public_errors
+    async def DeleteGroup(
+        self, request: pb.DeleteGroupRequest, context: Any
+    ) -> pb.DeleteGroupResponse:
+        _check_group(request.group)
+        async with self._deadline(0):
+            replica = await self._replica_of(request.group)
+            command = internal.DeleteGroupOffsets(group=request.group)
+            existed = await self._apply(replica, internal.OffsetsCommand(delete=command))
+        return pb.DeleteGroupResponse(existed=bool(existed))
+
+    @public_errors
+    async def ListGroups(
+        self, request: pb.ListGroupsRequest, context: Any
+    ) -> pb.ListGroupsResponse:
+        limit = request.limit or DEFAULT_LISTED
+        if not 1 <= limit <= MAX_LISTED:
+            raise invalid("limit", f"{request.limit} must be 0..{MAX_LISTED}")
+        topic = self.node.metadata.topic(OFFSETS_TOPIC)
+        if topic is None:
+            return pb.ListGroupsResponse()
+        response = pb.ListGroupsResponse(partition_count=len(topic.partitions))
+        found: list[pb.GroupInfo] = []
+        async with self._deadline(0):
+            for number, partition in enumerate(topic.partitions):
+                replica = self.node.partition(partition.group_id)
+                if replica is None or replica.group is None or not replica.group.is_ready:
+                    continue
+                try:
+                    await _confirmed(replica)
+                except NotLeaderError:
+                    continue
+                response.partitions.append(number)
+                table = replica.offsets
+                assert table is not None
+                found += [
+                    pb.GroupInfo(
+                        group=name, offsets=len(state.offsets), last_commit_ms=state.last_commit_ms
+                    )
+                    for name, state in table.groups(request.after_group, limit)
+                ]
+        found.sort(key=lambda info: info.group)
+        response.groups.extend(found[:limit])
+        return response
+
+    # -- where a group lies ---------------------------------------------------------------
+
+    async def _replica_of(self, group: str) -> Replica:
+        """This node's replica of the group's partition, if it leads. Raises ClusterError."""
+        topic = await self._offsets_topic()
+        number = partition_of(group, len(topic.partitions))
+        group_id = topic.partitions[number].group_id
+        leader, _ = self.node.leader_of(group_id)
+        replica = self.node.partition(group_id)
+        where = f"{OFFSETS_TOPIC}-{number}, which holds group {group!r}"
+        if replica is None or leader != self.node.config.node_id:
+            if not leader:
+                raise NotReadyError(f"no leader is known of {where}")
+            raise NotLeaderError(f"node {self.node.config.node_id} does not lead {where}", leader)
+        if replica.group is None or not replica.group.is_ready:
+            raise NotReadyError(f"this node has just begun to lead {where}")
+        return replica
+
+    async def _offsets_topic(self) -> TopicState:
+        """The topic, created if there is none. Any number of nodes may do so at once."""
+        node = self.node
+        topic = node.metadata.topic(OFFSETS_TOPIC)
+        if topic is not None:
+            return topic
+        replicas = min(node.config.default_replicas, len(node.config.nodes))
+        placements = place_replicas(node, OFFSETS_PARTITIONS, replicas)
+        command = meta.CreateTopic(
+            name=OFFSETS_TOPIC,
+            placements=[meta.Placement(replicas=nodes) for nodes in placements],
+            config=cluster_pb2.TopicConfig(retention_ms=-1, retention_bytes=-1),
+        )
+        timeout = node.config.request_timeout_ms / 1000
+        result = await node.propose_metadata(meta.MetadataCommand(create_topic=command), timeout)
+        if result.error != TOPIC_ALREADY_EXISTS:
+            accepted(result, topic=OFFSETS_TOPIC)
+        topic = node.metadata.topic(OFFSETS_TOPIC)
+        assert topic is not None, "propose_metadata returns once it is applied here"
+        await node.wait_for_leaders([p.group_id for p in topic.partitions], timeout)
+        return topic
+
+    async def _read(self, group: str) -> tuple[Replica, OffsetsTable]:
+        """The group's partition, as up to date as any answer that was given before."""
+        async with self._deadline(0):
+            replica = await self._replica_of(group)
+            await _confirmed(replica)
+        table = replica.offsets
+        assert table is not None
+        return replica, table
+
+    async def _apply(self, replica: Replica, command: internal.OffsetsCommand) -> object:
+        """What apply returned. Raises ClusterError."""
+        command.stamp_ms = self._now_ms()
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        refused = replica.propose(pack_command(command), _into(future))
+        if refused is not None:
+            raise _fault(refused)
+        outcome = await future
+        if isinstance(outcome, Abandoned):
+            raise NotLeaderError(outcome.reason, outcome.leader_id)
+        return outcome.result
+
+    def _deadline(self, timeout_ms: int) -> _Deadline:
+        return _Deadline((timeout_ms or self.node.config.request_timeout_ms) / 1000)
+
+    def _topic_id(self, commit: pb.OffsetCommit) -> int:
+        """0: there is no such partition."""
+        topic = self.node.metadata.topic(commit.topic)
+        if topic is None or is_internal(topic.name) or commit.partition >= len(topic.partitions):
+            return 0
+        return topic.topic_id
+
+    def _valid(
+        self, offsets: dict[tuple[str, int], OffsetState]
+    ) -> dict[tuple[str, int], OffsetState]:
+        """Without the offsets of topics that were deleted."""
+        valid = {}
+        for key, state in offsets.items():
+            topic = self.node.metadata.topic(key[0])
+            # A newer id than ours: this node has not heard of that topic yet.
+            if topic is not None and state.topic_id >= topic.topic_id:
+                valid[key] = state
+        return valid
+
+
+class _Deadline:
+    """`asyncio.timeout` whose error says that the outcome is not known."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise errors.RequestTimeoutError("not committed in time; it may be later") from None
+
+
+_UNKNOWN = CommitResult(UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition", False, None)
+
+
+async def _confirmed(replica: Replica) -> None:
+    future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    replica.confirm(_into(future))
+    outcome = await future
+    if isinstance(outcome, Abandoned):
+        raise NotLeaderError(outcome.reason, outcome.leader_id)
+
+
+def _into(future: asyncio.Future[Outcome]) -> Callable[[Outcome], None]:
+    def done(outcome: Outcome) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    return done
+
+
+def _fault(refused: Answer) -> Exception:
+    match refused.verdict.kind:
+        case Kind.NOT_LEADER:
+            return NotLeaderError("no longer the leader", refused.leader_id)
+        case Kind.STORAGE_FULL:
+            return errors.StorageFullError(refused.verdict.message)
+    return NotReadyError(refused.verdict.message or "the leader has just begun")
+
+
+def _check_group(group: str) -> None:
+    if not 1 <= len(group) <= MAX_GROUP_CHARS:
+        raise invalid("group", f"has {len(group)} characters, must have 1..{MAX_GROUP_CHARS}")
+    if any(char < " " or char == "\x7f" for char in group):
+        raise invalid("group", "must not contain control characters")
+
+
+def _check_commit(commit: pb.OffsetCommit) -> None:
+    limits = (
+        ("partition", MAX_INT32),
+        ("offset", MAX_INT64),
+        ("producer_id", MAX_INT64),
+        ("epoch", MAX_INT32),
+        ("sequence", MAX_INT64),
+    )
+    for field, high in limits:
+        if getattr(commit, field) < 0:
+            raise invalid(f"offsets.{field}", f"{getattr(commit, field)} must be 0..{high}")
+    size = len(commit.metadata.encode())
+    if size > MAX_METADATA_BYTES:
+        raise invalid("offsets.metadata", f"{size} bytes, the limit is {MAX_METADATA_BYTES}")
+    if not commit.producer_id and (commit.epoch or commit.sequence):
+        raise invalid("offsets.producer_id", "must be set where epoch or sequence is")
+
+
+def _record(commit: pb.OffsetCommit, topic_id: int) -> internal.OffsetRecord:
+    return internal.OffsetRecord(
+        topic=commit.topic,
+        topic_id=topic_id,
+        partition=commit.partition,
+        offset=commit.offset,
+        metadata=commit.metadata,
+        producer_id=commit.producer_id,
+        epoch=commit.epoch,
+        sequence=commit.sequence,
+    )
+
+
+def _result(commit: pb.OffsetCommit, done: CommitResult) -> pb.OffsetCommitResult:
+    now = done.now
+    return pb.OffsetCommitResult(
+        topic=commit.topic,
+        partition=commit.partition,
+        error=done.error,
+        message=done.message,
+        duplicate=done.duplicate,
+        offset=-1 if now is None else now.offset,
+        producer_id=0 if now is None else now.producer_id,
+        current_epoch=0 if now is None else now.epoch,
+        last_sequence=-1 if now is None or not now.producer_id else now.sequence,
+    )
+
+
+def _committed(topic: str, partition: int, state: OffsetState | None) -> pb.CommittedOffset:
+    if state is None:
+        return pb.CommittedOffset(topic=topic, partition=partition, offset=-1)
+    return pb.CommittedOffset(
+        topic=topic,
+        partition=partition,
+        offset=state.offset,
+        metadata=state.metadata,
+        producer_id=state.producer_id,
+        epoch=state.epoch,
+        sequence=state.sequence,
+        commit_ms=state.commit_ms,
+    )

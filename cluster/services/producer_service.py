@@ -1,0 +1,291 @@
+"""ProducerService: producer ids and names, and what partitions remember of producers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cluster.errors import NotLeaderError, NotReadyError
+from cluster.last_seen import ProducerEntry
+from cluster.partition_types import Answer
+from cluster.producer_names import check_producer_name
+from cluster.producers import Kind
+from cluster.services.context import NodeContext, Replica
+from cluster.services.errors import accepted, public_errors
+from cluster.topics import (
+    INVALID_REQUEST,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    Rejected,
+    invalid,
+    is_internal,
+)
+from cluster.v1 import metadata_pb2 as meta
+from cluster.verdict import validate_open
+from oncelog import errors
+from oncelog.v1 import batch_pb2, producer_pb2_grpc
+from oncelog.v1 import producer_pb2 as pb
+
+MAX_PARTITIONS_PER_CALL = 20_000
+DEFAULT_DESCRIBED = 100
+MAX_DESCRIBED = 1000
+
+
+class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
+    """Answers for one node.
+
+    `now_ms` is the wall clock, milliseconds since the Unix epoch; `new_nonce` gives
+    random 64-bit numbers.
+    """
+
+    def __init__(
+        self,
+        node: NodeContext,
+        *,
+        now_ms: Callable[[], int],
+        new_nonce: Callable[[], int],
+    ) -> None:
+        self.node = node
+        self._now_ms = now_ms
+        self._new_nonce = new_nonce
+
+    @public_errors
+    async def LeaseProducer(
+        self, request: pb.LeaseProducerRequest, context: Any
+    ) -> pb.LeaseProducerResponse:
+        _check_count(len(request.partitions))
+        if request.producer_name:
+            producer_id, epoch, since_ms = await self._lease_name(request)
+        else:
+            for field in ("nonce", "held_producer_id", "held_epoch"):
+                if getattr(request, field):
+                    raise invalid(field, "is for a producer_name, and none is given")
+            producer_id, epoch, since_ms = await self._lease_fresh()
+        expire_ms = since_ms + self.node.metadata.lease_lifetime_ms
+        lifetime_ms = expire_ms - self._now_ms()
+        if lifetime_ms <= 0:
+            # Only a clock that jumped, or a commit that took that long, does this.
+            raise NotReadyError(f"producer id {producer_id} expired before it was handed out")
+        self.node.metrics.leases += 1
+        return pb.LeaseProducerResponse(
+            producer_id=producer_id,
+            epoch=epoch,
+            expire_ms=expire_ms,
+            lifetime_ms=lifetime_ms,
+            partitions=[
+                self._partition_lease(partition, producer_id, epoch, expire_ms)
+                for partition in request.partitions
+            ],
+        )
+
+    @public_errors
+    async def OpenProducer(
+        self, request: pb.OpenProducerRequest, context: Any
+    ) -> pb.OpenProducerResponse:
+        _check_count(len(request.partitions))
+        fault = validate_open(request.producer_id, request.epoch)
+        if fault is not None:
+            raise Rejected(INVALID_REQUEST, fault.message)
+        pid, epoch = request.producer_id, request.epoch
+        issued = self.node.metadata.is_issued(pid) or await self.node.confirm_issued(pid)
+        answers: list[Awaitable[pb.OpenedPartition]] = [
+            self._open(partition, pid, epoch) if issued else _unissued(partition, pid)
+            for partition in request.partitions
+        ]
+        return pb.OpenProducerResponse(partitions=await asyncio.gather(*answers))
+
+    @public_errors
+    async def DescribeProducers(
+        self, request: pb.DescribeProducersRequest, context: Any
+    ) -> pb.DescribeProducersResponse:
+        limit = request.limit or DEFAULT_DESCRIBED
+        if not 1 <= limit <= MAX_DESCRIBED:
+            raise invalid("limit", f"{request.limit} must be 0..{MAX_DESCRIBED}")
+        for field in ("producer_id", "after_producer_id"):
+            if getattr(request, field) < 0:
+                raise invalid(field, f"{getattr(request, field)} must not be negative")
+        replica = self._replica(request)
+        if request.producer_id:
+            entry = replica.last_seen.describe(request.producer_id)
+            entries = [] if entry is None else [entry]
+        else:
+            entries = replica.last_seen.scan(request.after_producer_id, limit)
+        return pb.DescribeProducersResponse(producers=[_state(entry) for entry in entries])
+
+    @public_errors
+    async def FenceProducer(
+        self, request: pb.FenceProducerRequest, context: Any
+    ) -> pb.FenceProducerResponse:
+        result = await self._change_name(
+            meta.LeaseName(name=request.producer_name, fence_only=True, nonce=request.nonce)
+        )
+        return pb.FenceProducerResponse(producer_id=result.producer_id, epoch=result.epoch)
+
+    @public_errors
+    async def ListProducerNames(
+        self, request: pb.ListProducerNamesRequest, context: Any
+    ) -> pb.ListProducerNamesResponse:
+        return pb.ListProducerNamesResponse(
+            names=[
+                pb.ProducerName(
+                    name=name.name,
+                    producer_id=name.producer_id,
+                    epoch=name.epoch,
+                    last_lease_ms=name.last_lease_ms,
+                )
+                for name in self.node.metadata.names()
+            ]
+        )
+
+    # --- leases --------------------------------------------------------------------
+
+    async def _lease_fresh(self) -> tuple[int, int, int]:
+        """(producer id, epoch, since when it is leased) of an id that no name holds."""
+        producer_id = await self.node.next_producer_id()
+        since_ms = self.node.metadata.issued_ms(producer_id)
+        if since_ms is None:
+            raise NotReadyError(f"producer id {producer_id} expired before it was handed out")
+        return producer_id, 0, since_ms
+
+    async def _lease_name(self, request: pb.LeaseProducerRequest) -> tuple[int, int, int]:
+        for field in ("held_producer_id", "held_epoch"):
+            if getattr(request, field) < 0:
+                raise invalid(field, f"{getattr(request, field)} must not be negative")
+        result = await self._change_name(
+            meta.LeaseName(
+                name=request.producer_name,
+                nonce=request.nonce,
+                held_producer_id=request.held_producer_id,
+                held_epoch=request.held_epoch,
+            )
+        )
+        return result.producer_id, result.epoch, result.stamp_ms
+
+    async def _change_name(self, change: meta.LeaseName) -> meta.MetadataResult:
+        check_producer_name(change.name)
+        # This call and its client may propose it more than once; the nonce makes it one change.
+        change.nonce = change.nonce or self._new_nonce()
+        result = await self.node.propose_metadata(
+            meta.MetadataCommand(lease_name=change), self.node.config.request_timeout_ms / 1000
+        )
+        held = self.node.metadata.name(change.name)
+        epoch = 0 if held is None else held.epoch
+        return accepted(result, producer_name=change.name, current_epoch=epoch)
+
+    def _partition_lease(
+        self, partition: batch_pb2.TopicPartition, producer_id: int, epoch: int, expire_ms: int
+    ) -> pb.PartitionLease:
+        lease = pb.PartitionLease(topic=partition.topic, partition=partition.partition)
+        if self.node.metadata.group_of(partition.topic, partition.partition) is None:
+            lease.error = UNKNOWN_TOPIC_OR_PARTITION
+            return lease
+        # A fresh id and a raised epoch both start at sequence 0.
+        lease.producer_id, lease.epoch, lease.expire_ms = producer_id, epoch, expire_ms
+        return lease
+
+    # --- partitions ----------------------------------------------------------------
+
+    async def _open(
+        self, partition: batch_pb2.TopicPartition, producer_id: int, epoch: int
+    ) -> pb.OpenedPartition:
+        """One partition's line; the client asks each leader for its own."""
+        opened = _line(partition)
+        group_id = self.node.metadata.group_of(partition.topic, partition.partition)
+        if group_id is None or is_internal(partition.topic):
+            opened.error = UNKNOWN_TOPIC_OR_PARTITION
+            return opened
+        replica = self.node.partition(group_id)
+        if replica is None or replica.group is None:
+            leader, _ = self.node.leader_of(group_id)
+            return self._not_leader(opened, leader)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def answer_to(answer: Answer) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        replica.open_producer(producer_id, epoch, answer_to)
+        try:
+            async with asyncio.timeout(self.node.config.request_timeout_ms / 1000):
+                answer = await future
+        except TimeoutError:
+            opened.error = Kind.TIMEOUT.name
+            return opened
+        verdict = answer.verdict
+        if verdict.kind is Kind.NOT_LEADER:
+            return self._not_leader(opened, answer.leader_id)
+        opened.current_epoch = verdict.current_epoch
+        opened.message = verdict.message
+        if verdict.kind is Kind.APPENDED:
+            opened.last_sequence, opened.last_offset = verdict.last_sequence, verdict.base_offset
+        else:
+            opened.error = verdict.kind.name
+        return opened
+
+    def _not_leader(self, opened: pb.OpenedPartition, leader: int) -> pb.OpenedPartition:
+        opened.error = Kind.NOT_LEADER.name
+        opened.leader_id = leader
+        opened.leader_address = self.node.metadata.nodes.get(leader, "")
+        return opened
+
+    def _replica(self, request: pb.DescribeProducersRequest) -> Replica:
+        """This node's replica, if it may answer the request."""
+        group_id = self.node.metadata.group_of(request.topic, request.partition)
+        where = f"{request.topic}-{request.partition}"
+        if group_id is None:
+            raise errors.UnknownTopicOrPartitionError(
+                f"there is no partition {where}", topic=request.topic, partition=request.partition
+            )
+        replica = self.node.partition(group_id)
+        node_id = self.node.config.node_id
+        leader, _ = self.node.leader_of(group_id)
+        if replica is None:
+            raise NotLeaderError(f"node {node_id} has no replica of {where}", leader)
+        if request.any_replica:
+            return replica
+        if leader != node_id:
+            raise NotLeaderError(f"node {node_id} does not lead {where}", leader)
+        if replica.group is None or not replica.group.is_ready:
+            raise NotReadyError(f"node {node_id} has just begun to lead {where}")
+        return replica
+
+
+def _line(partition: batch_pb2.TopicPartition) -> pb.OpenedPartition:
+    return pb.OpenedPartition(
+        topic=partition.topic,
+        partition=partition.partition,
+        last_sequence=-1,
+        last_offset=-1,
+        current_epoch=-1,
+    )
+
+
+async def _unissued(partition: batch_pb2.TopicPartition, pid: int) -> pb.OpenedPartition:
+    opened = _line(partition)
+    opened.error = Kind.UNKNOWN_PRODUCER.name
+    opened.message = f"producer_id: {pid} was never issued by this cluster"
+    return opened
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_PARTITIONS_PER_CALL:
+        raise invalid("partitions", f"{count} given, the limit is {MAX_PARTITIONS_PER_CALL}")
+
+
+def _state(entry: ProducerEntry) -> pb.ProducerState:
+    return pb.ProducerState(
+        producer_id=entry.producer_id,
+        epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_append_ms=entry.last_append_ms,
+        recent=[
+            pb.RecentBatch(
+                first_sequence=batch.first,
+                last_sequence=batch.last,
+                base_offset=batch.base_offset,
+                record_count=batch.count,
+                crc32c=batch.crc,
+            )
+            for batch in entry.recent
+        ],
+    )

@@ -1,0 +1,177 @@
+"""Topics as the metadata group knows them, and the rules for what is a valid one.
+
+Pure values and checks. `metadata.py` holds the topics and runs the checks when
+a command is applied; the services run the same checks before they propose, so
+that most refusals cost no log entry. A check raises `Rejected`.
+
+The limits here decide whether a command in the log is accepted. All replicas
+must agree on that for ever, so a limit may be raised only together with a new
+field in the command that says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from oncelog.v1.cluster_pb2 import ExpectedOffsets, TopicConfig
+
+DAY_MS = 86_400_000
+MIB = 1024 * 1024
+
+MAX_TOPIC_NAME_CHARS = 249
+MAX_TOPICS = 10_000
+MAX_PARTITIONS_PER_TOPIC = 1000
+MAX_PARTITIONS = 20_000  # of all topics together
+MAX_REPLICAS = 9
+MAX_RETENTION_MS = 100 * 366 * DAY_MS
+MAX_RETENTION_BYTES = 2**62
+MIN_MAX_BATCH_BYTES = 1024
+MAX_MAX_BATCH_BYTES = 64 * MIB
+UNLIMITED = -1
+INTERNAL_PREFIX = "__"
+OFFSETS_TOPIC = "__offsets"
+# The topics with that prefix that there may be: the nodes' own.
+INTERNAL_TOPICS = (OFFSETS_TOPIC,)
+# Not what the enum has by now: what the replicas have agreed on.
+EXPECTED_OFFSETS = (0, 1, 2)
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+# The protocol's words for why a command is rejected; `oncelog.errors` has a class for each.
+INVALID_REQUEST = "INVALID_REQUEST"  # the message begins with the field at fault and ": "
+TOPIC_ALREADY_EXISTS = "TOPIC_ALREADY_EXISTS"
+UNKNOWN_TOPIC_OR_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
+PRODUCER_NAME_NOT_FOUND = "PRODUCER_NAME_NOT_FOUND"
+NOT_SUPPORTED = "NOT_SUPPORTED"
+FENCED = "FENCED"
+
+
+class Rejected(Exception):
+    """A command breaks a rule: `reason` is one of the words above, the text is for people."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def invalid(field: str, text: str) -> Rejected:
+    """The rejection of a request because of one of its fields."""
+    return Rejected(INVALID_REQUEST, f"{field}: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """A topic's configuration with nothing left open. -1 means without limit."""
+
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = UNLIMITED
+    max_batch_bytes: int = 4 * MIB
+    expected_offsets: int = ExpectedOffsets.EXPECTED_OFFSETS_CHECKED
+
+    def altered(self, config: TopicConfig, *, set_expected_offsets: bool) -> TopicSettings:
+        """These settings with the fields that `config` sets. Raises Rejected."""
+        settings = TopicSettings(
+            config.retention_ms if config.HasField("retention_ms") else self.retention_ms,
+            config.retention_bytes if config.HasField("retention_bytes") else self.retention_bytes,
+            config.max_batch_bytes if config.HasField("max_batch_bytes") else self.max_batch_bytes,
+            config.expected_offsets if set_expected_offsets else self.expected_offsets,
+        )
+        settings._check()
+        return settings
+
+    def to_proto(self) -> TopicConfig:
+        return TopicConfig(
+            retention_ms=self.retention_ms,
+            retention_bytes=self.retention_bytes,
+            max_batch_bytes=self.max_batch_bytes,
+            expected_offsets=self.expected_offsets,  # type: ignore[arg-type]
+        )
+
+    def _check(self) -> None:
+        _limit("retention_ms", self.retention_ms, 1, MAX_RETENTION_MS, unlimited=True)
+        _limit("retention_bytes", self.retention_bytes, 1, MAX_RETENTION_BYTES, unlimited=True)
+        _limit("max_batch_bytes", self.max_batch_bytes, MIN_MAX_BATCH_BYTES, MAX_MAX_BATCH_BYTES)
+        if self.expected_offsets not in EXPECTED_OFFSETS:
+            text = f"{self.expected_offsets} must be 0 (checked), 1 (ignored) or 2 (required)"
+            raise invalid("expected_offsets", text)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition's Raft group and the nodes that hold it; the first is preferred as leader."""
+
+    group_id: int
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic; `partitions` is indexed by partition number."""
+
+    name: str
+    topic_id: int
+    partitions: tuple[PartitionState, ...]
+    settings: TopicSettings
+    created_ms: int
+
+    @property
+    def config(self) -> TopicConfig:
+        """The settings as a message, with every field set."""
+        return self.settings.to_proto()
+
+
+def is_internal(name: str) -> bool:
+    """Whether the topic is the nodes' own: nobody else writes, alters or deletes it."""
+    return name.startswith(INTERNAL_PREFIX)
+
+
+def check_topic_name(name: str) -> None:
+    """Raise Rejected unless `name` may name a user's topic."""
+    if not 1 <= len(name) <= MAX_TOPIC_NAME_CHARS:
+        raise invalid("name", f"has {len(name)} characters, must have 1..{MAX_TOPIC_NAME_CHARS}")
+    if not _TOPIC_NAME.fullmatch(name):
+        raise invalid("name", f"{name!r} must only use A-Z a-z 0-9 . _ -")
+    if name in (".", ".."):
+        raise invalid("name", f"must not be {name!r}")
+    if name.startswith(INTERNAL_PREFIX):
+        raise invalid("name", f"{name!r} starts with {INTERNAL_PREFIX!r}, which is reserved")
+
+
+def check_partition_count(count: int) -> None:
+    """Raise Rejected unless a topic may have `count` partitions."""
+    if not 1 <= count <= MAX_PARTITIONS_PER_TOPIC:
+        raise invalid("partitions", f"{count} must be 1..{MAX_PARTITIONS_PER_TOPIC}")
+
+
+def check_replica_count(count: int) -> None:
+    """Raise Rejected unless a partition may have `count` replicas."""
+    if not 1 <= count <= MAX_REPLICAS:
+        raise invalid("replicas", f"{count} must be 1..{MAX_REPLICAS}")
+
+
+def check_placements(placements: Sequence[Sequence[int]], known: Collection[int]) -> None:
+    """Raise Rejected unless each partition is placed on different, known nodes, equally many."""
+    check_partition_count(len(placements))
+    count = len(placements[0])
+    check_replica_count(count)
+    for number, replicas in enumerate(placements):
+        if len(replicas) != count:
+            raise _misplaced(number, f"has {len(replicas)} replicas, partition 0 has {count}")
+        if len(set(replicas)) != count:
+            raise _misplaced(number, f"names a node twice: {list(replicas)}")
+        for node_id in replicas:
+            if node_id not in known:
+                raise _misplaced(number, f"names node {node_id}, which is not in the cluster")
+
+
+def _misplaced(number: int, text: str) -> Rejected:
+    return invalid("placements", f"partition {number} {text}")
+
+
+def _limit(name: str, value: int, low: int, high: int, *, unlimited: bool = False) -> None:
+    if not low <= value <= high and not (unlimited and value == UNLIMITED):
+        also = ", or -1 for no limit" if unlimited else ""
+        raise invalid(name, f"{value} must be {low}..{high}{also}")

@@ -1,0 +1,196 @@
+from oncelog.v1 import cluster_pb2 as _cluster_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class MetadataCommand(_message.Message):
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "lease_lifetime_ms", "producer_name_expiry_ms")
+    STAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DELETE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ALTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_NAME_FIELD_NUMBER: _ClassVar[int]
+    LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    stamp_ms: int
+    register_node: RegisterNode
+    create_topic: CreateTopic
+    delete_topic: DeleteTopic
+    alter_topic: AlterTopic
+    allocate_producer_ids: AllocateProducerIds
+    lease_name: LeaseName
+    lease_lifetime_ms: int
+    producer_name_expiry_ms: int
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
+
+class RegisterNode(_message.Message):
+    __slots__ = ("node_id", "address", "directory_id")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    address: str
+    directory_id: int
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ...) -> None: ...
+
+class CreateTopic(_message.Message):
+    __slots__ = ("name", "placements", "config")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    placements: _containers.RepeatedCompositeFieldContainer[Placement]
+    config: _cluster_pb2.TopicConfig
+    def __init__(self, name: _Optional[str] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., config: _Optional[_Union[_cluster_pb2.TopicConfig, _Mapping]] = ...) -> None: ...
+
+class Placement(_message.Message):
+    __slots__ = ("replicas",)
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DeleteTopic(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class AlterTopic(_message.Message):
+    __slots__ = ("name", "config", "set_expected_offsets")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    SET_EXPECTED_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    config: _cluster_pb2.TopicConfig
+    set_expected_offsets: bool
+    def __init__(self, name: _Optional[str] = ..., config: _Optional[_Union[_cluster_pb2.TopicConfig, _Mapping]] = ..., set_expected_offsets: _Optional[bool] = ...) -> None: ...
+
+class AllocateProducerIds(_message.Message):
+    __slots__ = ("node_id", "count")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    count: int
+    def __init__(self, node_id: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class LeaseName(_message.Message):
+    __slots__ = ("name", "fence_only", "nonce", "held_producer_id", "held_epoch")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FENCE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    HELD_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    HELD_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    fence_only: bool
+    nonce: int
+    held_producer_id: int
+    held_epoch: int
+    def __init__(self, name: _Optional[str] = ..., fence_only: _Optional[bool] = ..., nonce: _Optional[int] = ..., held_producer_id: _Optional[int] = ..., held_epoch: _Optional[int] = ...) -> None: ...
+
+class MetadataResult(_message.Message):
+    __slots__ = ("error", "message", "first_producer_id", "producer_id", "epoch", "stamp_ms", "applied_index")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    message: str
+    first_producer_id: int
+    producer_id: int
+    epoch: int
+    stamp_ms: int
+    applied_index: int
+    def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ...) -> None: ...
+
+class MetadataSnapshot(_message.Message):
+    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_MS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeRecord]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicRecord]
+    next_producer_id: int
+    next_group_id: int
+    next_topic_id: int
+    names: _containers.RepeatedCompositeFieldContainer[NameRecord]
+    clock_ms: int
+    blocks: _containers.RepeatedCompositeFieldContainer[BlockRecord]
+    lease_lifetime_ms: int
+    producer_name_expiry_ms: int
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
+
+class NodeRecord(_message.Message):
+    __slots__ = ("node_id", "address", "directory_id")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    address: str
+    directory_id: int
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ...) -> None: ...
+
+class TopicRecord(_message.Message):
+    __slots__ = ("name", "topic_id", "partitions", "config", "created_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: int
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionRecord]
+    config: _cluster_pb2.TopicConfig
+    created_ms: int
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionRecord, _Mapping]]] = ..., config: _Optional[_Union[_cluster_pb2.TopicConfig, _Mapping]] = ..., created_ms: _Optional[int] = ...) -> None: ...
+
+class PartitionRecord(_message.Message):
+    __slots__ = ("group_id", "replicas")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class NameRecord(_message.Message):
+    __slots__ = ("name", "producer_id", "epoch", "last_lease_ms", "tombstone", "last_nonce", "fence_epoch")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    LAST_NONCE_FIELD_NUMBER: _ClassVar[int]
+    FENCE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    producer_id: int
+    epoch: int
+    last_lease_ms: int
+    tombstone: bool
+    last_nonce: int
+    fence_epoch: int
+    def __init__(self, name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., last_lease_ms: _Optional[int] = ..., tombstone: _Optional[bool] = ..., last_nonce: _Optional[int] = ..., fence_epoch: _Optional[int] = ...) -> None: ...
+
+class BlockRecord(_message.Message):
+    __slots__ = ("first_producer_id", "issued_ms", "node_id")
+    FIRST_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_MS_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    first_producer_id: int
+    issued_ms: int
+    node_id: int
+    def __init__(self, first_producer_id: _Optional[int] = ..., issued_ms: _Optional[int] = ..., node_id: _Optional[int] = ...) -> None: ...

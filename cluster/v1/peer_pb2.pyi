@@ -1,0 +1,131 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class MessageType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MESSAGE_TYPE_UNSPECIFIED: _ClassVar[MessageType]
+    MESSAGE_TYPE_APPEND: _ClassVar[MessageType]
+    MESSAGE_TYPE_APPEND_REPLY: _ClassVar[MessageType]
+    MESSAGE_TYPE_VOTE: _ClassVar[MessageType]
+    MESSAGE_TYPE_VOTE_REPLY: _ClassVar[MessageType]
+    MESSAGE_TYPE_PRE_VOTE: _ClassVar[MessageType]
+    MESSAGE_TYPE_PRE_VOTE_REPLY: _ClassVar[MessageType]
+    MESSAGE_TYPE_TIMEOUT_NOW: _ClassVar[MessageType]
+    MESSAGE_TYPE_LEADER: _ClassVar[MessageType]
+MESSAGE_TYPE_UNSPECIFIED: MessageType
+MESSAGE_TYPE_APPEND: MessageType
+MESSAGE_TYPE_APPEND_REPLY: MessageType
+MESSAGE_TYPE_VOTE: MessageType
+MESSAGE_TYPE_VOTE_REPLY: MessageType
+MESSAGE_TYPE_PRE_VOTE: MessageType
+MESSAGE_TYPE_PRE_VOTE_REPLY: MessageType
+MESSAGE_TYPE_TIMEOUT_NOW: MessageType
+MESSAGE_TYPE_LEADER: MessageType
+
+class Hello(_message.Message):
+    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node_id: int
+    protocol_version: int
+    incarnation: int
+    refused: str
+    directory_id: int
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ...) -> None: ...
+
+class Frame(_message.Message):
+    __slots__ = ("hello", "messages")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    messages: _containers.RepeatedCompositeFieldContainer[Message]
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ...) -> None: ...
+
+class Entry(_message.Message):
+    __slots__ = ("term", "size")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    size: int
+    def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+
+class Message(_message.Message):
+    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    LOG_TERM_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    type: MessageType
+    term: int
+    index: int
+    log_term: int
+    commit: int
+    entries: _containers.RepeatedCompositeFieldContainer[Entry]
+    success: bool
+    leader: int
+    rejected: int
+    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ...) -> None: ...
+
+class SnapshotChunk(_message.Message):
+    __slots__ = ("group", "term", "index", "index_term", "size", "crc32c", "sender", "data")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    INDEX_TERM_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    term: int
+    index: int
+    index_term: int
+    size: int
+    crc32c: int
+    sender: int
+    data: bytes
+    def __init__(self, group: _Optional[int] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., size: _Optional[int] = ..., crc32c: _Optional[int] = ..., sender: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class SnapshotResult(_message.Message):
+    __slots__ = ("installed", "refused", "term")
+    INSTALLED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    installed: bool
+    refused: str
+    term: int
+    def __init__(self, installed: _Optional[bool] = ..., refused: _Optional[str] = ..., term: _Optional[int] = ...) -> None: ...
+
+class ProposeMetadataRequest(_message.Message):
+    __slots__ = ("command",)
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    command: bytes
+    def __init__(self, command: _Optional[bytes] = ...) -> None: ...
+
+class ProposeMetadataResponse(_message.Message):
+    __slots__ = ("result", "not_leader", "leader_id")
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    NOT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    result: bytes
+    not_leader: bool
+    leader_id: int
+    def __init__(self, result: _Optional[bytes] = ..., not_leader: _Optional[bool] = ..., leader_id: _Optional[int] = ...) -> None: ...

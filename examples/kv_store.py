@@ -1,0 +1,186 @@
+"""A sharded key-value store over Oncelog, with any number of writers and no lost update.
+
+    python examples/kv_store.py put colour blue
+    python examples/kv_store.py get colour
+    python examples/kv_store.py increment visits --times 1000     # in two terminals at once
+
+How it works, as KIP-27 describes it:
+
+- A shard is a partition. Its log holds every change ever made: the key, and the new value
+  (None: deleted). The table in memory is what replaying that log gives.
+- A writer starts by replaying the log (`catch_up`). It then knows the table and the offset
+  that comes next.
+- Each change is sent with `expected_offset`: store it only if it gets exactly that offset.
+  If that succeeds, nobody has written since we read, so the change was computed from what
+  is true. If it fails with OffsetMismatchError, somebody was faster: catch up, compute the
+  change anew, try again.
+
+There is no leader election and no lock. Two writers that both believe to be the only one
+merely slow each other down. The topic is made with `expected_offsets=required`, so that a
+program that forgets the condition is refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+import zlib
+from collections.abc import Callable
+
+from oncelog import (
+    Admin,
+    Consumer,
+    DeliveryTimeoutError,
+    ExpectedOffsets,
+    OffsetMismatchError,
+    Producer,
+    TopicAlreadyExistsError,
+    TopicConfig,
+    TopicPartition,
+)
+
+Change = Callable[[bytes | None], bytes | None]
+
+
+class Shard:
+    """One partition: its table, and where its log goes on."""
+
+    def __init__(self, producer: Producer, consumer: Consumer, place: TopicPartition) -> None:
+        self.table: dict[bytes, bytes] = {}
+        self.next_offset = 0
+        self._producer, self._consumer, self._place = producer, consumer, place
+
+    def catch_up(self, look_for: bytes = b"") -> bool:
+        """Apply what is in the log and not in the table yet.
+
+        Returns whether the change with the id `look_for` was among it.
+        """
+        found = False
+        end = self._consumer.end_offsets([self._place])[self._place]
+        self._consumer.assign([self._place])
+        self._consumer.seek(self._place, self.next_offset)
+        while self.next_offset < end:
+            for record in self._consumer.getmany(timeout_ms=1000).get(self._place, []):
+                assert record.key is not None, "every change has a key"
+                self._apply(record.key, record.value)
+                self.next_offset = record.offset + 1
+                found = found or dict(record.headers).get("id") == look_for
+        return found
+
+    def _apply(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.table.pop(key, None)
+        else:
+            self.table[key] = value
+
+    def update(self, key: bytes, change: Change) -> bytes | None:
+        """Replace the key's value by `change(value)`, atomically; returns the new value."""
+        change_id = uuid.uuid4().bytes
+        while True:
+            value = change(self.table.get(key))
+            future = self._producer.send(
+                self._place.topic,
+                value,
+                key,
+                partition=self._place.partition,
+                headers={"id": change_id},
+                expected_offset=self.next_offset,
+            )
+            try:
+                stored = future.result()
+            except OffsetMismatchError:
+                self.catch_up()  # somebody was faster
+            except DeliveryTimeoutError:
+                # Whether it is stored is not known, and it may still come. Trying again is
+                # safe: both attempts demand the same offset, so at most one is stored. And
+                # the id tells whether it was the first one after all.
+                if self.catch_up(look_for=change_id):
+                    return value
+            else:
+                self._apply(key, value)
+                self.next_offset = stored.offset + 1
+                return value
+
+
+class Store:
+    """All shards. A shard is replayed when it is first needed."""
+
+    def __init__(self, bootstrap: str, topic: str, shards: int = 4) -> None:
+        with Admin(bootstrap) as admin:
+            try:
+                config = TopicConfig(expected_offsets=ExpectedOffsets.REQUIRED)
+                admin.create_topic(topic, partitions=shards, config=config)
+            except TopicAlreadyExistsError:
+                pass
+            self._count = admin.describe_topic(topic).partition_count
+        self._topic = topic
+        self._shards: dict[int, Shard] = {}
+        # Nothing to wait for: a change is sent alone, and the next one needs its offset.
+        self._producer = Producer(bootstrap, linger_ms=0)
+        self._consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none")
+
+    def _shard(self, key: bytes) -> Shard:
+        number = zlib.crc32(key) % self._count
+        shard = self._shards.get(number)
+        if shard is None:
+            place = TopicPartition(self._topic, number)
+            shard = self._shards[number] = Shard(self._producer, self._consumer, place)
+            shard.catch_up()
+        return shard
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value as of now: with all changes that were acknowledged before this call."""
+        shard = self._shard(key)
+        shard.catch_up()
+        return shard.table.get(key)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._shard(key).update(key, lambda _: value)
+
+    def increment(self, key: bytes) -> int:
+        """Count up by one, from 0; returns the new count."""
+        value = self._shard(key).update(key, lambda old: b"%d" % (int(old or 0) + 1))
+        return int(value or 0)
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._producer.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A key-value store over Oncelog.")
+    parser.add_argument("--bootstrap", default="127.0.0.1:7001")
+    parser.add_argument("--topic", default="kv")
+    parser.add_argument("--shards", type=int, default=4, help="when the topic is made")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("get").add_argument("key")
+    put = commands.add_parser("put")
+    put.add_argument("key")
+    put.add_argument("value")
+    commands.add_parser("delete").add_argument("key")
+    increment = commands.add_parser("increment")
+    increment.add_argument("key")
+    increment.add_argument("--times", type=int, default=1)
+    wanted = parser.parse_args()
+
+    key = wanted.key.encode()
+    store = Store(wanted.bootstrap, wanted.topic, wanted.shards)
+    try:
+        if wanted.command == "get":
+            value = store.get(key)
+            if value is None:
+                print(f"no value for {wanted.key}")
+                return 1
+            print(value.decode(errors="backslashreplace"))
+        elif wanted.command == "increment":
+            for _ in range(wanted.times):
+                print(store.increment(key), flush=True)
+        else:
+            store.put(key, wanted.value.encode() if wanted.command == "put" else None)
+    finally:
+        store.close()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

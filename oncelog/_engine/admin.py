@@ -1,0 +1,200 @@
+"""What admin clients ask for, as coroutines: one call each, to any node or to a leader.
+
+Place in the flow: `oncelog.Admin` waits for these, `oncelog.aio.Admin` awaits them, a
+producer resolves its records with them. Calls are tried at other nodes while errors are
+retriable.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+from oncelog import errors, types
+from oncelog._engine.cluster import Cluster, cluster_stub, log_stub, producer_stub
+from oncelog._engine.groups import Groups
+from oncelog.types import TopicPartition
+from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2
+from oncelog.wire import messages
+
+# What a node returns of its producers in one answer at most.
+_PRODUCERS_PAGE = 1000
+
+
+class AdminCore:
+    """Runs on the engine's loop. `oncelog.Admin` documents the methods."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.groups = Groups(cluster)
+        self._call = cluster.call
+
+    # --- topics ----------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        config: types.TopicConfig | None,
+        timeout_ms: int,
+    ) -> types.TopicInfo:
+        request = cluster_pb2.CreateTopicRequest(
+            name=name,
+            partitions=partitions,
+            replicas=replicas,
+            config=messages.topic_config_to_message(config or types.TopicConfig()),
+            timeout_ms=timeout_ms,
+        )
+        doubtful = False
+
+        def retried(_: errors.OncelogError) -> None:
+            nonlocal doubtful
+            doubtful = True
+
+        timeout_s = timeout_ms / 1000 + 1.0
+        try:
+            answer = await self._call(
+                lambda channel: cluster_stub(channel).CreateTopic,
+                request,
+                timeout_s=timeout_s,
+                attempt_timeout_s=timeout_s,
+                on_retry=retried,
+            )
+        except errors.TopicAlreadyExistsError:
+            # After a call whose answer was lost it may be the topic that we asked for.
+            if not doubtful:
+                raise
+            topic = (await self.describe_topics([name]))[0]
+            asked = (partitions or topic.partition_count, replicas or topic.replica_count)
+            if asked != (topic.partition_count, topic.replica_count):
+                raise
+            return topic
+        return messages.topic_info(answer.topic)
+
+    async def delete_topic(self, name: str) -> None:
+        await self._call(
+            lambda channel: cluster_stub(channel).DeleteTopic,
+            cluster_pb2.DeleteTopicRequest(name=name),
+        )
+
+    async def alter_topic(self, name: str, config: types.TopicConfig) -> types.TopicInfo:
+        request = cluster_pb2.AlterTopicRequest(
+            name=name,
+            config=messages.topic_config_to_message(config),
+            set_expected_offsets=config.expected_offsets is not None,
+        )
+        answer = await self._call(lambda channel: cluster_stub(channel).AlterTopic, request)
+        return messages.topic_info(answer.topic)
+
+    async def describe_topics(self, names: Iterable[str]) -> list[types.TopicInfo]:
+        wanted = list(names)
+        answer = await self._call(
+            lambda channel: cluster_stub(channel).DescribeTopics,
+            cluster_pb2.DescribeTopicsRequest(names=wanted),
+        )
+        self.cluster.leaders.update(answer)
+        topics = {topic.name: messages.topic_info(topic) for topic in answer.topics}
+        for name in wanted:
+            if name not in topics:
+                raise errors.UnknownTopicOrPartitionError(
+                    f"topic {name!r} does not exist", topic=name
+                )
+        return [topics[name] for name in wanted or sorted(topics)]
+
+    # --- cluster ---------------------------------------------------------------------
+
+    async def describe_cluster(self) -> types.ClusterInfo:
+        answer = await self._call(
+            lambda channel: cluster_stub(channel).DescribeCluster,
+            cluster_pb2.DescribeClusterRequest(),
+        )
+        return messages.cluster_info(answer)
+
+    async def transfer_leadership(self, topic: str, partition: int, target_node_id: int) -> int:
+        request = cluster_pb2.TransferLeadershipRequest(
+            topic=topic, partition=partition, target_node_id=target_node_id
+        )
+        answer = await self._call(lambda channel: cluster_stub(channel).TransferLeadership, request)
+        return int(answer.leader_id)
+
+    # --- producers -------------------------------------------------------------------
+
+    async def lease_producer(self, producer_name: str | None) -> types.ProducerLease:
+        request = producer_pb2.LeaseProducerRequest()
+        if producer_name:
+            request.producer_name, request.nonce = producer_name, _nonce()
+        answer = await self._call(lambda channel: producer_stub(channel).LeaseProducer, request)
+        return messages.producer_lease(answer)
+
+    async def describe_producers(
+        self, topic: str, partition: int, producer_id: int, limit: int
+    ) -> list[types.ProducerState]:
+        states: list[types.ProducerState] = []
+        while len(states) < limit:
+            page = min(limit - len(states), _PRODUCERS_PAGE)
+            request = producer_pb2.DescribeProducersRequest(
+                topic=topic,
+                partition=partition,
+                producer_id=producer_id,
+                after_producer_id=states[-1].producer_id if states else 0,
+                limit=page,
+            )
+            answer = await self.call_leader(
+                TopicPartition(topic, partition),
+                lambda channel: producer_stub(channel).DescribeProducers,
+                request,
+            )
+            states += [messages.producer_state(state) for state in answer.producers]
+            if producer_id or len(answer.producers) < page:
+                break
+        return states
+
+    async def list_producer_names(self) -> list[types.ProducerName]:
+        answer = await self._call(
+            lambda channel: producer_stub(channel).ListProducerNames,
+            producer_pb2.ListProducerNamesRequest(),
+        )
+        return [messages.producer_name(name) for name in answer.names]
+
+    async def fence_producer(self, producer_name: str) -> tuple[int, int]:
+        answer = await self._call(
+            lambda channel: producer_stub(channel).FenceProducer,
+            producer_pb2.FenceProducerRequest(producer_name=producer_name, nonce=_nonce()),
+        )
+        return int(answer.producer_id), int(answer.epoch)
+
+    async def resolve_sequence(
+        self, tp: TopicPartition, producer_id: int, epoch: int, sequence: int
+    ) -> types.ResolvedSequence:
+        request = log_pb2.ResolveSequenceRequest(
+            topic=tp.topic,
+            partition=tp.partition,
+            producer_id=producer_id,
+            epoch=epoch,
+            sequence=sequence,
+        )
+        answer = await self.call_leader(
+            tp, lambda channel: log_stub(channel).ResolveSequence, request
+        )
+        return messages.resolved(answer)
+
+    async def call_leader(self, tp: TopicPartition, method: Any, request: Any) -> Any:
+        """Raises UnknownTopicOrPartitionError before anybody is asked."""
+        await self.cluster.require_topic(tp.topic, self.cluster.config.request_timeout_ms / 1000)
+        if self.cluster.leaders.leader(tp) is None:
+            raise errors.UnknownTopicOrPartitionError(
+                f"topic {tp.topic!r} has no partition {tp.partition}",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+        return await self.cluster.call_leader(tp, method, request)
+
+
+def _nonce() -> int:
+    """One number for all attempts of a call: repeated, it raises an epoch once."""
+    return secrets.randbits(64) or 1
+
+
+__all__ = ["AdminCore"]

@@ -1,0 +1,79 @@
+"""What users pass to `send`, checked and brought into the payload's form. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from oncelog import errors
+from oncelog.types import Header, OffsetCommit, Record, TopicPartition
+from oncelog.wire.batch import encode_payload
+
+Bytes = bytes | bytearray | memoryview | str
+Headers = Mapping[str, Bytes | None] | Sequence[tuple[str, Bytes | None]]
+
+
+def as_bytes(name: str, value: Any) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"{name} must be bytes, str or None, got {type(value).__name__}")
+
+
+def as_headers(headers: Headers) -> tuple[Header, ...]:
+    pairs: Iterable[tuple[str, Bytes | None]] = (
+        headers.items() if isinstance(headers, Mapping) else headers
+    )
+    result = []
+    for key, value in pairs:
+        if not isinstance(key, str):
+            raise TypeError(f"a header's key must be str, got {type(key).__name__}")
+        result.append((key, as_bytes(f"header {key!r}", value)))
+    return tuple(result)
+
+
+def check_int(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise errors.InvalidRequestError(
+            f"{name} must be an integer from {low} to {high}, got {value!r}",
+            field=name,
+            limit=f"{low}..{high}",
+        )
+
+
+def encode_list(items: Iterable[Any], now_us: int) -> tuple[bytes, int, int]:
+    values: list[bytes | None] = []
+    keys: list[bytes | None] = []
+    headers: list[Sequence[Header]] = []
+    stamps: list[int] = []
+    for item in items:
+        if isinstance(item, Record):
+            values.append(as_bytes("value", item.value))
+            keys.append(as_bytes("key", item.key))
+            headers.append(as_headers(item.headers) if item.headers else ())
+            stamps.append(now_us if item.timestamp_us == -1 else item.timestamp_us)
+            continue
+        key, value = item if isinstance(item, tuple) else (None, item)
+        values.append(as_bytes("value", value))
+        keys.append(as_bytes("key", key))
+        headers.append(())
+        stamps.append(now_us)
+    payload = encode_payload(values, stamps, keys, headers)
+    return payload, len(values), max(stamps)
+
+
+def as_commits(
+    offsets: Mapping[tuple[str, int], int | OffsetCommit],
+) -> dict[TopicPartition, OffsetCommit]:
+    commits = {}
+    for partition, offset in offsets.items():
+        commit = offset if isinstance(offset, OffsetCommit) else OffsetCommit(offset)
+        check_int("offset", commit.offset, 0, 2**63 - 1)
+        commits[TopicPartition(*partition)] = commit
+    return commits
+
+
+__all__ = ["Bytes", "Headers", "as_bytes", "as_commits", "as_headers", "check_int", "encode_list"]

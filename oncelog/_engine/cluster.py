@@ -1,0 +1,273 @@
+"""The cluster as one thing to call: channels to its nodes, and calls that find a node.
+
+Place in the flow: under every client. Any node answers metadata calls, so a call goes to
+one node after the other until one answers; calls that only a leader answers name their
+address. Runs on the engine's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from oncelog._engine.backoff import Backoff
+from oncelog._engine.leaders import Leaders
+from oncelog.config import ClientConfig
+from oncelog.errors import (
+    BrokerUnavailableError,
+    NotLeaderError,
+    NotReadyError,
+    OncelogError,
+    RequestTimeoutError,
+    RetriableError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog.types import TopicPartition
+from oncelog.v1 import cluster_pb2, cluster_pb2_grpc, log_pb2_grpc, producer_pb2_grpc
+from oncelog.wire.status import from_rpc_error
+
+log = logging.getLogger("oncelog.client")
+
+_MAX_MESSAGE = 128 * 1024 * 1024
+# How long a topic that was created elsewhere may take to be known everywhere.
+UNKNOWN_TOPIC_GRACE_S = 2.0
+
+
+class Cluster:
+    """Channels, metadata, and unary calls with retries."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.leaders = Leaders()
+        self.backoff = Backoff(
+            config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, random.Random()
+        )
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._preferred = random.choice(config.bootstrap_servers)
+        self._refreshing: dict[frozenset[str], asyncio.Task[list[TopicPartition]]] = {}
+
+    # --- nodes -----------------------------------------------------------------------
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            backoff = self.config
+            channel = self._channels[address] = grpc.aio.insecure_channel(
+                address,
+                options=(
+                    ("grpc.max_send_message_length", _MAX_MESSAGE),
+                    ("grpc.max_receive_message_length", _MAX_MESSAGE),
+                    ("grpc.primary_user_agent", self.config.client_id),
+                    # A restarted node must be found again soon, not after two minutes.
+                    ("grpc.initial_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
+                    # A name that is gone while a container restarts is asked for again soon;
+                    # by default gRPC waits 30 s.
+                    ("grpc.dns_min_time_between_resolutions_ms", 500),
+                    ("grpc.min_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
+                    ("grpc.max_reconnect_backoff_ms", max(100, backoff.retry_backoff_max_ms)),
+                    ("grpc.use_local_subchannel_pool", 1),
+                    ("grpc.http2.lookahead_bytes", 1024 * 1024),
+                ),
+            )
+        return channel
+
+    def addresses(self) -> list[str]:
+        """All known nodes, the one that answered last first, then in random order."""
+        known = dict.fromkeys([*self.leaders.nodes.values(), *self.config.bootstrap_servers])
+        others = [address for address in known if address != self._preferred]
+        random.shuffle(others)
+        return [self._preferred, *others]
+
+    def avoid(self, address: str) -> None:
+        """Ask another node first next time."""
+        if self._preferred == address:
+            self._preferred = next((a for a in self.addresses() if a != address), address)
+
+    async def close(self) -> None:
+        for task in self._refreshing.values():
+            task.cancel()
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            await channel.close()
+
+    # --- calls -----------------------------------------------------------------------
+
+    async def call(
+        self,
+        method: Callable[[grpc.aio.Channel], Any],
+        request: Any,
+        *,
+        timeout_s: float | None = None,
+        address: str | None = None,
+        attempt_timeout_s: float | None = None,
+        on_retry: Callable[[OncelogError], None] | None = None,
+    ) -> Any:
+        """Call a unary method until it succeeds, fails for good, or time is up.
+
+        `method` takes a channel and returns the stub's method. With `address` only that
+        node is asked, once. Raises the OncelogError of the last answer.
+        """
+        limit = timeout_s if timeout_s is not None else self.config.request_timeout_ms / 1000
+        deadline = time.monotonic() + limit
+        one = attempt_timeout_s or self.config.request_timeout_ms / 1000
+        if address is not None:
+            return await self._call_one(address, method, request, min(one, limit))
+        failures = 0
+        last: OncelogError = BrokerUnavailableError("no node was asked")
+        while True:
+            for target in self.addresses():
+                remaining = deadline - time.monotonic()
+                try:
+                    answer = await self._call_one(
+                        target, method, request, max(0.05, min(one, remaining))
+                    )
+                except RetriableError as error:
+                    if isinstance(error, UnknownTopicOrPartitionError):
+                        raise
+                    last = error
+                    if on_retry is not None:
+                        on_retry(error)
+                else:
+                    self._preferred = target
+                    return answer
+                if time.monotonic() >= deadline:
+                    raise last
+            failures += 1
+            pause = self.backoff.delay(failures)
+            if time.monotonic() + pause >= deadline:
+                raise last
+            await asyncio.sleep(pause)
+
+    async def call_leader(
+        self,
+        tp: TopicPartition,
+        method: Callable[[grpc.aio.Channel], Any],
+        request: Any,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Call a unary method at a partition's leader, following it where it goes."""
+        limit = timeout_s if timeout_s is not None else self.config.request_timeout_ms / 1000
+        deadline = time.monotonic() + limit
+        failures = 0
+        while True:
+            leader = self.leaders.leader(tp)
+            try:
+                if leader is None or not leader.address:
+                    raise NotReadyError(f"{tp} has no leader")
+                return await self._call_one(
+                    leader.address, method, request, max(0.05, deadline - time.monotonic())
+                )
+            except RetriableError as error:
+                failures += 1
+                hinted = isinstance(error, NotLeaderError) and bool(error.leader_address)
+                if isinstance(error, NotLeaderError) and hinted:
+                    self.leaders.hint(tp, error.leader_id, error.leader_address)
+                pause = 0.0 if hinted and failures == 1 else self.backoff.delay(failures)
+                if time.monotonic() + pause >= deadline:
+                    raise
+            await asyncio.sleep(pause)
+            if failures > 1 or not hinted:
+                await self.require_topic(tp.topic, max(0.05, deadline - time.monotonic()))
+
+    async def _call_one(
+        self,
+        address: str,
+        method: Callable[[grpc.aio.Channel], Any],
+        request: Any,
+        timeout_s: float,
+    ) -> Any:
+        try:
+            return await method(self.channel(address))(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            problem = from_rpc_error(error)
+            if isinstance(problem, BrokerUnavailableError | RequestTimeoutError):
+                problem = type(problem)(f"{address}: {problem.message}")
+            raise problem from None
+
+    # --- metadata --------------------------------------------------------------------
+
+    async def refresh(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """Ask for topics' leaders; return partitions whose leader changed.
+
+        Questions for the same topics at the same time share one call. A topic that does
+        not exist is left out of the answer, not an error.
+        """
+        names = frozenset(topics)
+        task = self._refreshing.get(names)
+        if task is None:
+            task = asyncio.create_task(self._refresh(names))
+            self._refreshing[names] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(names, None))
+        return await asyncio.shield(task)
+
+    async def _refresh(self, names: frozenset[str]) -> list[TopicPartition]:
+        request = cluster_pb2.DescribeTopicsRequest(names=sorted(names))
+        try:
+            # A node that hangs must not hold up the news from another one.
+            answer = await self.call(
+                describe_topics,
+                request,
+                attempt_timeout_s=min(1.0, self.config.request_timeout_ms / 1000),
+            )
+        except UnknownTopicOrPartitionError:
+            if len(names) == 1:
+                return []
+            changed: list[TopicPartition] = []
+            for name in names:
+                changed += await self.refresh([name])
+            return changed
+        return self.leaders.update(answer)
+
+    async def require_topic(self, topic: str, timeout_s: float) -> None:
+        """Wait until the topic's metadata is known; raise UnknownTopicOrPartitionError.
+
+        A topic that does not exist is asked for again for a short while: it may have been
+        created a moment ago through another node.
+        """
+        start = time.monotonic()
+        failures = 0
+        while True:
+            failures += 1
+            try:
+                await asyncio.wait_for(self.refresh([topic]), timeout_s)
+            except RetriableError as error:
+                if time.monotonic() - start >= timeout_s:
+                    raise RequestTimeoutError(
+                        f"no metadata of topic {topic!r} within {timeout_s:g} s: {error}"
+                    ) from error
+            except TimeoutError:
+                raise RequestTimeoutError(
+                    f"no metadata of topic {topic!r} within {timeout_s:g} s"
+                ) from None
+            if topic in self.leaders.topics:
+                return
+            if time.monotonic() - start >= min(timeout_s, UNKNOWN_TOPIC_GRACE_S):
+                raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist", topic=topic)
+            self.avoid(self._preferred)
+            await asyncio.sleep(self.backoff.delay(min(failures, 4)))
+
+
+def describe_topics(channel: grpc.aio.Channel) -> Any:
+    return cluster_pb2_grpc.ClusterServiceStub(channel).DescribeTopics
+
+
+def cluster_stub(channel: grpc.aio.Channel) -> Any:
+    return cluster_pb2_grpc.ClusterServiceStub(channel)
+
+
+def producer_stub(channel: grpc.aio.Channel) -> Any:
+    return producer_pb2_grpc.ProducerServiceStub(channel)
+
+
+def log_stub(channel: grpc.aio.Channel) -> Any:
+    return log_pb2_grpc.LogServiceStub(channel)
+
+
+__all__ = ["Cluster", "cluster_stub", "log_stub", "producer_stub"]

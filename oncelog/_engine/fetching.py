@@ -1,0 +1,316 @@
+"""What was fetched and not yet taken, per partition, and where each partition stands.
+
+Place in the flow: the fetcher (engine's thread) fills it, the consumer (user's thread)
+empties it. No IO. Fetched batches stay encoded until the user's thread wants them.
+
+Invariants, checked here: batches of a partition follow each other without a hole, offsets
+only rise, and an answer to a question from before a seek is thrown away.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from oncelog.errors import CorruptLogError, InvalidBatchError, OncelogError
+from oncelog.types import Record, TopicPartition
+from oncelog.v1 import batch_pb2, log_pb2
+from oncelog.wire.batch import DecodedPayload, decode_payload
+from oncelog.wire.compression import checksum, decompress
+
+
+class Chunk:
+    """One stored batch, decoded when it is first looked at."""
+
+    __slots__ = ("_decoded", "_records", "base", "end", "generation", "next", "stored", "tp")
+
+    def __init__(
+        self, tp: TopicPartition, stored: batch_pb2.StoredBatch, generation: int, start: int
+    ) -> None:
+        self.tp = tp
+        # The user's place in it. Only the user's thread moves it, without a lock.
+        self.next = max(start, stored.base_offset)
+        self.stored = stored
+        self.base = stored.base_offset
+        self.end = stored.base_offset + stored.header.record_count
+        self.generation = generation
+        self._decoded: DecodedPayload | None = None
+        self._records: list[Record] | None = None
+
+    def decoded(self, check_crc: bool) -> DecodedPayload:
+        """Raises CorruptLogError if the payload is not what was sent."""
+        if self._decoded is None:
+            header, payload = self.stored.header, self.stored.payload
+            try:
+                if check_crc and checksum(payload) != header.crc32c:
+                    raise InvalidBatchError("checksum differs")
+                plain = decompress(header.codec, payload)
+                self._decoded = decode_payload(plain, header.record_count)
+            except InvalidBatchError as error:
+                raise self._corrupt(error) from error
+        return self._decoded
+
+    def records(self, check_crc: bool) -> list[Record]:
+        if self._records is None:
+            decoded = self.decoded(check_crc)
+            try:
+                self._records = decoded.records(self.tp.topic, self.tp.partition, self.base)
+            except InvalidBatchError as error:
+                raise self._corrupt(error) from error
+        return self._records
+
+    def _corrupt(self, error: InvalidBatchError) -> CorruptLogError:
+        return CorruptLogError(
+            f"{self.tp}: batch at offset {self.base}: {error.message}",
+            topic=self.tp.topic,
+            partition=self.tp.partition,
+            offset=self.base,
+        )
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where one partition stands."""
+
+    tp: TopicPartition
+    # Next offset for the user, at the start of the first chunk; None: to be found out.
+    position: int | None = None
+    fetch_offset: int = 0  # next offset to ask for
+    generation: int = 0  # rises with each seek
+    chunks: deque[Chunk] = field(default_factory=deque)
+    buffered: int = 0
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    paused: bool = False
+    error: OncelogError | None = None
+    # The position was reached by reading, so the records before it did exist.
+    by_reading: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    tp: TopicPartition
+    offset: int
+    generation: int
+
+
+class Added(Enum):
+    OK = "ok"
+    STALE = "stale"  # the user has gone elsewhere
+    ERROR = "error"  # the answer carries an error; nothing was added
+
+
+class FetchBuffer:
+    def __init__(self, partition_bytes: int, on_room: Callable[[TopicPartition], None]) -> None:
+        self._partition_bytes = partition_bytes
+        self._on_room = on_room
+        self._condition = threading.Condition()
+        self._cursors: dict[TopicPartition, Cursor] = {}
+        self._turns: deque[TopicPartition] = deque()  # partitions with chunks, in turn
+        self._closed = False
+        # Called when a waiting reader should look again, on whatever thread.
+        self.listener: Callable[[], None] | None = None
+
+    def _tell(self) -> None:
+        self._condition.notify_all()
+        if self.listener is not None:
+            self.listener()
+
+    # --- the user's thread -----------------------------------------------------------
+
+    def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Read exactly these; those that are kept keep their place."""
+        with self._condition:
+            old = self._cursors
+            self._cursors = {tp: old.get(tp) or Cursor(tp) for tp in tps}
+            self._turns = deque(tp for tp in self._turns if tp in self._cursors)
+
+    def assignment(self) -> list[TopicPartition]:
+        return list(self._cursors)
+
+    def cursor(self, tp: TopicPartition) -> Cursor | None:
+        return self._cursors.get(tp)
+
+    def seek(self, tp: TopicPartition, offset: int | None) -> None:
+        """Go on at `offset`, or, with None, where the reset policy says."""
+        with self._condition:
+            cursor = self._cursors[tp]
+            cursor.generation += 1
+            cursor.position = offset
+            cursor.fetch_offset = offset or 0
+            cursor.chunks.clear()
+            cursor.buffered = 0
+            cursor.error = None
+            cursor.by_reading = False
+            if tp in self._turns:
+                self._turns.remove(tp)
+        self._on_room(tp)
+
+    def found(self, tp: TopicPartition, generation: int, offset: int) -> None:
+        """The start position was found out; a seek in the meantime wins."""
+        with self._condition:
+            cursor = self._cursors.get(tp)
+            if cursor is not None and cursor.generation == generation and cursor.position is None:
+                cursor.position = cursor.fetch_offset = offset
+                self._tell()
+
+    def fail(self, tp: TopicPartition, generation: int, error: OncelogError) -> None:
+        """Have the user's next call raise this, once."""
+        with self._condition:
+            cursor = self._cursors.get(tp)
+            if cursor is not None and cursor.generation == generation:
+                cursor.error = error
+                self._tell()
+
+    def peek(self, timeout: float | None) -> Chunk | None:
+        """Return the oldest chunk of the partition whose turn it is; waits for one.
+
+        The chunk stays until `advance` finds that its end was passed.
+        """
+        with self._condition:
+            self._drop_finished()
+            self._condition.wait_for(self._has_news, timeout)
+            for cursor in self._cursors.values():
+                if cursor.error is not None:
+                    error, cursor.error = cursor.error, None
+                    raise error
+            for tp in self._turns:
+                cursor = self._cursors[tp]
+                if not cursor.paused:
+                    return cursor.chunks[0]
+            return None
+
+    def _has_news(self) -> bool:
+        return (
+            self._closed
+            or any(not self._cursors[tp].paused for tp in self._turns)
+            or any(cursor.error is not None for cursor in self._cursors.values())
+        )
+
+    def wait_position(self, tp: TopicPartition, timeout: float) -> int | None:
+        with self._condition:
+
+            def known() -> bool:
+                cursor = self._cursors[tp]
+                return cursor.position is not None or cursor.error is not None
+
+            self._condition.wait_for(known, timeout)
+            cursor = self._cursors[tp]
+            if cursor.error is not None:
+                error, cursor.error = cursor.error, None
+                raise error
+            return _position(cursor)
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The user's place; None: not known yet."""
+        with self._condition:
+            return _position(self._cursors[tp])
+
+    def advance(self, chunk: Chunk) -> None:
+        """The user has moved `chunk.next`."""
+        if chunk.next >= chunk.end:
+            with self._condition:
+                cursor = self._cursors.get(chunk.tp)
+                if cursor is not None and cursor.generation == chunk.generation:
+                    self._drop_first(cursor)
+
+    def _drop_finished(self) -> None:
+        """A loop that was left with the last record of a chunk could not say so."""
+        for tp in list(self._turns):
+            cursor = self._cursors[tp]
+            if cursor.chunks[0].next >= cursor.chunks[0].end:
+                self._drop_first(cursor)
+
+    def _drop_first(self, cursor: Cursor) -> None:
+        chunk = cursor.chunks.popleft()
+        cursor.position = chunk.end
+        cursor.by_reading = True
+        had_room = cursor.buffered < self._partition_bytes
+        cursor.buffered -= len(chunk.stored.payload)
+        self._turns.remove(cursor.tp)
+        if cursor.chunks:
+            self._turns.append(cursor.tp)
+        if not had_room and cursor.buffered < self._partition_bytes:
+            self._on_room(cursor.tp)
+
+    def pause(self, tp: TopicPartition, paused: bool) -> None:
+        with self._condition:
+            self._cursors[tp].paused = paused
+            self._tell()
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            self._tell()
+
+    # --- the engine's thread ---------------------------------------------------------
+
+    def without_position(self) -> list[tuple[TopicPartition, int]]:
+        with self._condition:
+            return [
+                (c.tp, c.generation)
+                for c in self._cursors.values()
+                if c.position is None and c.error is None
+            ]
+
+    def wanted(self) -> list[Wanted]:
+        """Partitions to fetch now: position known, room in the buffer."""
+        with self._condition:
+            return [
+                Wanted(c.tp, c.fetch_offset, c.generation)
+                for c in self._cursors.values()
+                if c.position is not None
+                and c.error is None
+                and not c.paused
+                and c.buffered < self._partition_bytes
+            ]
+
+    def add(self, wanted: Wanted, answer: log_pb2.PartitionRecords) -> Added:
+        """Take over one partition's answer."""
+        with self._condition:
+            cursor = self._cursors.get(wanted.tp)
+            if cursor is None or cursor.generation != wanted.generation:
+                return Added.STALE
+            if answer.error != log_pb2.PARTITION_ERROR_NONE:
+                return Added.ERROR
+            cursor.high_watermark = max(cursor.high_watermark, answer.high_watermark)
+            cursor.log_start_offset = answer.log_start_offset
+            if wanted.offset != cursor.fetch_offset:
+                return Added.STALE  # another answer has already brought these
+            for stored in answer.batches:
+                chunk = Chunk(wanted.tp, stored, cursor.generation, cursor.fetch_offset)
+                if not self._follows(cursor, chunk):
+                    break
+                cursor.chunks.append(chunk)
+                cursor.buffered += len(stored.payload)
+                cursor.fetch_offset = chunk.end
+            if cursor.chunks and wanted.tp not in self._turns:
+                self._turns.append(wanted.tp)
+                self._tell()
+            return Added.OK
+
+    def _follows(self, cursor: Cursor, chunk: Chunk) -> bool:
+        at = cursor.fetch_offset
+        # The first batch may begin before the position: batches are sent whole.
+        begins_right = chunk.base == at or (not cursor.chunks and chunk.base <= at)
+        if begins_right and chunk.end > at:
+            return True
+        cursor.error = CorruptLogError(
+            f"{cursor.tp}: after offset {at - 1} came a batch with offsets "
+            f"{chunk.base} to {chunk.end - 1}",
+            topic=cursor.tp.topic,
+            partition=cursor.tp.partition,
+            offset=at,
+        )
+        self._tell()
+        return False
+
+
+def _position(cursor: Cursor) -> int | None:
+    return cursor.chunks[0].next if cursor.chunks else cursor.position
+
+
+__all__ = ["Added", "Chunk", "Cursor", "FetchBuffer", "Wanted"]

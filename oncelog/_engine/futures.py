@@ -1,0 +1,341 @@
+"""What became of a batch, and the futures of its records.
+
+Place in the flow: `accumulator` makes one `Delivery` for each batch, `send()` returns a
+`RecordFuture` that points to it, `partition` settles it. A million `Future` objects, each
+with a lock of its own, would cost more than everything else that a send does, so the
+state is kept once per batch and a future is a pair (delivery, index) until somebody waits.
+
+All deliveries of a producer share one lock (their conditions are built on it): then
+`concurrent.futures.wait`, which takes the locks of many futures at once, cannot deadlock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from oncelog.errors import OncelogError
+from oncelog.types import BatchMetadata, RecordMetadata, TopicPartition
+
+T = TypeVar("T")
+
+log = logging.getLogger("oncelog.producer")
+
+# Called with (metadata, None) or (None, error), on the engine's thread.
+OnDelivery = Callable[[RecordMetadata | None, OncelogError | None], object]
+
+
+class Watcher(Protocol):
+    """Wants to know when a delivery is settled."""
+
+    def release(self) -> None:
+        """Called with the lock held."""
+
+    def call_back(self) -> None:
+        """Called after that, without it."""
+
+
+class Delivery:
+    """The shared outcome of all records of one batch. Settled exactly once."""
+
+    __slots__ = (
+        "base_offset",
+        "base_sequence",
+        "callbacks",
+        "condition",
+        "count",
+        "done",
+        "duplicate",
+        "epoch",
+        "error",
+        "handled",
+        "producer_id",
+        "sequences",
+        "timestamps",
+        "tp",
+        "watched",
+    )
+
+    def __init__(self, tp: TopicPartition, lock: threading.RLock) -> None:
+        self.tp = tp
+        self.condition = threading.Condition(lock)
+        self.done = False
+        self.error: OncelogError | None = None
+        self.count = 0
+        self.base_offset = -1
+        self.base_sequence = -1
+        self.producer_id = 0
+        self.epoch = 0
+        self.duplicate = False
+        # One timestamp (µs) for each record, or one for all of them.
+        self.timestamps: Sequence[int] = ()
+        self.sequences: Sequence[int] | None = None
+        self.callbacks: list[tuple[int, OnDelivery]] | None = None
+        self.watched: list[Watcher] | None = None
+        # Indexes of records whose failure somebody has looked at; -1: the whole batch.
+        self.handled: set[int] = set()
+
+    def succeed(self, base_offset: int, duplicate: bool) -> None:
+        with self.condition:
+            assert not self.done, "a delivery is settled once"
+            self.base_offset = base_offset
+            self.duplicate = duplicate
+            self._finish()
+        self._call_back()
+
+    def fail(self, error: OncelogError) -> None:
+        with self.condition:
+            assert not self.done, "a delivery is settled once"
+            self.error = error
+            self._finish()
+        self._call_back()
+
+    def _finish(self) -> None:
+        self.done = True
+        self.condition.notify_all()
+        for future in self.watched or ():
+            future.release()
+
+    def _call_back(self) -> None:
+        """Outside the lock: a callback may send."""
+        for index, callback in self.callbacks or ():
+            self.handled.add(index)
+            try:
+                if self.error is not None:
+                    callback(None, self.error)
+                else:
+                    callback(self.record(index), None)
+            except Exception:  # a user's callback must not stop the engine
+                log.exception("on_delivery raised, record of %s", self.tp)
+        self.callbacks = None
+        watched, self.watched = self.watched, None
+        for future in watched or ():
+            future.call_back()
+
+    def watch(self, watcher: Watcher) -> bool:
+        """Have `watcher` told when it is settled; False if it is already."""
+        with self.condition:
+            if self.done:
+                return False
+            if self.watched is None:
+                self.watched = []
+            self.watched.append(watcher)
+            return True
+
+    def wait(self, timeout: float | None) -> bool:
+        with self.condition:
+            return self.condition.wait_for(lambda: self.done, timeout)
+
+    @property
+    def unhandled(self) -> int:
+        """Failed records that nobody has looked at."""
+        if self.error is None or -1 in self.handled:
+            return 0
+        return self.count - len(self.handled)
+
+    def timestamp_us(self, index: int) -> int:
+        return self.timestamps[index if len(self.timestamps) > 1 else 0]
+
+    def record(self, index: int) -> RecordMetadata:
+        sequence = self.base_sequence + index if self.producer_id else -1
+        if self.sequences is not None:
+            sequence = self.sequences[index]
+        return RecordMetadata(
+            self.tp.topic,
+            self.tp.partition,
+            self.base_offset + index if self.base_offset >= 0 else -1,
+            self.timestamp_us(index) // 1000,
+            self.producer_id,
+            self.epoch,
+            sequence,
+            self.duplicate,
+        )
+
+    def batch(self) -> BatchMetadata:
+        last = self.base_sequence + self.count - 1 if self.producer_id else -1
+        return BatchMetadata(
+            self.tp.topic,
+            self.tp.partition,
+            self.base_offset,
+            self.count,
+            max(self.timestamps) // 1000,
+            self.producer_id,
+            self.epoch,
+            self.base_sequence if self.producer_id else -1,
+            self.sequences[-1] if self.sequences else last,
+            self.duplicate,
+        )
+
+
+class _Watched:
+    """What `concurrent.futures` may want of a future, made when it wants it."""
+
+    __slots__ = ("callbacks", "waiters")
+
+    def __init__(self) -> None:
+        self.waiters: list[Any] = []
+        self.callbacks: list[Callable[[Any], object]] = []
+
+
+class DeliveryFuture(Future[T]):
+    """A `concurrent.futures.Future` without state of its own.
+
+    `cancel()` returns False: a record that was accepted for sending cannot be recalled.
+    """
+
+    __slots__ = ("_delivery", "_index", "_watch")
+    _watch: _Watched
+
+    def __init__(self, delivery: Delivery, index: int) -> None:
+        # Not Future.__init__: it would make the very lock that this class avoids.
+        self._delivery = delivery
+        self._index = index
+
+    @property
+    def delivery(self) -> Delivery:
+        return self._delivery
+
+    def _value(self) -> T:
+        raise NotImplementedError
+
+    def metadata(self) -> T:
+        """What is known of it now, its identity at least, whatever became of it."""
+        return self._value()
+
+    def _watched(self) -> _Watched:
+        """Called with the lock held."""
+        try:
+            watch = self._watch
+        except AttributeError:
+            watch = self._watch = _Watched()
+            self._delivery.watch(self)
+        return watch
+
+    def release(self) -> None:
+        """The delivery is settled; called with the lock held."""
+        for waiter in self._watched().waiters:
+            if self._delivery.error is None:
+                waiter.add_result(self)
+            else:
+                waiter.add_exception(self)
+
+    def call_back(self) -> None:
+        watch = self._watched()
+        callbacks, watch.callbacks = watch.callbacks, []
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:  # as Future does: a user's callback must not stop others
+                log.exception("exception calling callback for %r", self)
+
+    # What concurrent.futures.wait and as_completed look at.
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        return self._delivery.condition
+
+    @property
+    def _state(self) -> str:  # type: ignore[override]
+        return "FINISHED" if self._delivery.done else "PENDING"
+
+    @property
+    def _waiters(self) -> list[Any]:  # type: ignore[override]
+        return self._watched().waiters
+
+    # The public interface of Future.
+
+    def cancel(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    def running(self) -> bool:
+        return not self._delivery.done
+
+    def done(self) -> bool:
+        return self._delivery.done
+
+    def result(self, timeout: float | None = None) -> T:
+        error = self.exception(timeout)
+        if error is not None:
+            # One error object serves all records of a batch: no growing traceback.
+            raise error.with_traceback(None)
+        return self._value()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        delivery = self._delivery
+        if not delivery.done:
+            refuse_on_engine_thread("wait for a record")
+            if not delivery.wait(timeout):
+                raise TimeoutError
+        if delivery.error is not None:
+            delivery.handled.add(self._index)
+        return delivery.error
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        delivery = self._delivery
+        with delivery.condition:
+            if not delivery.done:
+                self._watched().callbacks.append(fn)
+                return
+        try:
+            fn(self)
+        except Exception:  # as Future does
+            log.exception("exception calling callback for %r", self)
+
+    def set_running_or_notify_cancel(self) -> NoReturn:
+        raise InvalidStateError("the producer settles this future")
+
+    def set_result(self, result: Any) -> NoReturn:
+        raise InvalidStateError("the producer settles this future")
+
+    def set_exception(self, exception: BaseException | None) -> NoReturn:
+        raise InvalidStateError("the producer settles this future")
+
+    def __repr__(self) -> str:
+        state = "pending" if not self._delivery.done else "stored"
+        if self._delivery.error is not None:
+            state = f"failed: {self._delivery.error!r}"
+        return f"<{type(self).__name__} {self._delivery.tp} {state}>"
+
+
+class RecordFuture(DeliveryFuture[RecordMetadata]):
+    """The future of one record: a pair (delivery, index)."""
+
+    __slots__ = ()
+
+    def _value(self) -> RecordMetadata:
+        return self._delivery.record(self._index)
+
+
+class BatchFuture(DeliveryFuture[BatchMetadata]):
+    """The future of a batch that was sent as one."""
+
+    __slots__ = ()
+
+    def _value(self) -> BatchMetadata:
+        return self._delivery.batch()
+
+
+# The engine's threads. A wait in a callback would wait for itself.
+engine_threads: set[int] = set()
+
+
+def refuse_on_engine_thread(what: str) -> None:
+    if threading.get_ident() in engine_threads:
+        raise RuntimeError(f"a callback of the client must not {what}: it would wait for itself")
+
+
+__all__ = [
+    "BatchFuture",
+    "Delivery",
+    "DeliveryFuture",
+    "OnDelivery",
+    "RecordFuture",
+    "Watcher",
+    "refuse_on_engine_thread",
+]

@@ -1,0 +1,221 @@
+"""Committed offsets of groups: finds the node that keeps a group, and asks it.
+
+Place in the flow: under `Consumer.commit`, `committed` and the start positions of a
+consumer with a `group_id`, and under the admin clients' group methods. A group lies in one
+partition of the topic `__offsets`; another node than its leader says where to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import grpc.aio
+
+from oncelog import errors, types
+from oncelog._engine.cluster import Cluster, cluster_stub
+from oncelog.types import CommittedOffset, OffsetCommit, TopicPartition
+from oncelog.v1 import batch_pb2, cluster_pb2, group_pb2, group_pb2_grpc
+from oncelog.wire.status import BY_REASON
+
+log = logging.getLogger("oncelog.consumer")
+
+# A node that hangs must not hold up a question that another one answers.
+_ATTEMPT_S = 2.0
+_LIST_PAGE = 1000
+
+
+class Method(Protocol):
+    def __call__(self, stub: Any) -> Any: ...
+
+
+class Groups:
+    """Calls of GroupService. Runs on the engine's loop."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._coordinators: dict[str, str] = {}
+
+    async def commit(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetCommit]
+    ) -> dict[TopicPartition, bool]:
+        """Store offsets; tell for each whether it was stored before, as a duplicate.
+
+        Raises the error of the first one that was refused; the others are stored.
+        """
+        request = group_pb2.CommitOffsetsRequest(
+            group=group,
+            offsets=[
+                group_pb2.OffsetCommit(
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    offset=commit.offset,
+                    metadata=commit.metadata,
+                    producer_id=commit.producer_id,
+                    epoch=commit.epoch,
+                    sequence=commit.sequence,
+                )
+                for tp, commit in offsets.items()
+            ],
+        )
+        answer = await self._call(group, lambda stub: stub.CommitOffsets, request)
+        for result in answer.results:
+            if result.error:
+                raise _refused(result)
+        return {TopicPartition(r.topic, r.partition): r.duplicate for r in answer.results}
+
+    async def committed(
+        self, group: str, partitions: Iterable[TopicPartition] = ()
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return what these partitions' offsets are, None: nothing; or all of the group."""
+        request = group_pb2.FetchOffsetsRequest(
+            group=group,
+            partitions=[
+                batch_pb2.TopicPartition(topic=tp.topic, partition=tp.partition)
+                for tp in partitions
+            ],
+        )
+        answer = await self._call(group, lambda stub: stub.FetchOffsets, request)
+        return {
+            TopicPartition(offset.topic, offset.partition): _committed(offset)
+            for offset in answer.offsets
+        }
+
+    async def describe(self, group: str) -> types.GroupDescription:
+        answer = await self._call(
+            group,
+            lambda stub: stub.DescribeGroup,
+            group_pb2.DescribeGroupRequest(group=group),
+        )
+        offsets = {}
+        for offset in answer.offsets:
+            if (known := _committed(offset)) is not None:
+                offsets[TopicPartition(offset.topic, offset.partition)] = known
+        return types.GroupDescription(
+            group, answer.exists, answer.last_commit_ms, answer.coordinator_id, offsets
+        )
+
+    async def delete(self, group: str) -> bool:
+        """Forget a group and its offsets; tell whether there was one."""
+        answer = await self._call(
+            group, lambda stub: stub.DeleteGroup, group_pb2.DeleteGroupRequest(group=group)
+        )
+        return bool(answer.existed)
+
+    # --- one node --------------------------------------------------------------------
+
+    async def _call(self, group: str, method: Method, request: Any) -> Any:
+        """Ask the group's coordinator, wherever it is now."""
+        deadline = time.monotonic() + self._cluster.config.request_timeout_ms / 1000
+        failures = 0
+        turn = 0
+        while True:
+            known = self._cluster.addresses()
+            address = self._coordinators.get(group) or known[turn % len(known)]
+            left = max(0.05, deadline - time.monotonic())
+            try:
+                answer = await self._cluster.call(
+                    lambda channel: method(group_stub(channel)),
+                    request,
+                    address=address,
+                    timeout_s=min(left, _ATTEMPT_S),
+                )
+            except errors.RetriableError as error:
+                log.debug("group %s at %s: %s", group, address, error)
+                self._coordinators.pop(group, None)
+                failures += 1
+                hint = error.leader_address if isinstance(error, errors.NotLeaderError) else ""
+                if hint and hint != address:
+                    self._coordinators[group] = hint
+                turn += not hint
+                # A hint needs no pause the first time; then somebody must be wrong.
+                pause = 0.0 if hint and failures == 1 else self._cluster.backoff.delay(failures)
+                if time.monotonic() + pause >= deadline:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                self._coordinators[group] = address
+                return answer
+
+    # --- all nodes -------------------------------------------------------------------
+
+    async def all(self) -> list[types.GroupInfo]:
+        """Return all groups, by name. Raises NotReadyError if a part cannot be asked."""
+        deadline = time.monotonic() + self._cluster.config.request_timeout_ms / 1000
+        failures = 0
+        while True:
+            found: dict[str, types.GroupInfo] = {}
+            covered: set[int] = set()
+            count = 0
+            for address in await self._nodes():
+                try:
+                    count = max(count, await self._list_node(address, found, covered))
+                except errors.RetriableError as error:
+                    log.debug("list groups at %s: %s", address, error)
+            if covered >= set(range(count)):
+                return [found[name] for name in sorted(found)]
+            failures += 1
+            pause = self._cluster.backoff.delay(failures)
+            if time.monotonic() + pause >= deadline:
+                missing = sorted(set(range(count)) - covered)
+                raise errors.NotReadyError(f"partitions {missing} of __offsets have no leader")
+            await asyncio.sleep(pause)
+
+    async def _nodes(self) -> list[str]:
+        answer = await self._cluster.call(
+            lambda channel: cluster_stub(channel).DescribeCluster,
+            cluster_pb2.DescribeClusterRequest(),
+        )
+        return [node.address for node in answer.nodes if node.address and node.alive]
+
+    async def _list_node(
+        self, address: str, found: dict[str, types.GroupInfo], covered: set[int]
+    ) -> int:
+        after = ""
+        while True:
+            answer = await self._cluster.call(
+                lambda channel: group_stub(channel).ListGroups,
+                group_pb2.ListGroupsRequest(after_group=after, limit=_LIST_PAGE),
+                address=address,
+                timeout_s=_ATTEMPT_S,
+            )
+            for info in answer.groups:
+                found[info.group] = types.GroupInfo(info.group, info.offsets, info.last_commit_ms)
+            if len(answer.groups) < _LIST_PAGE:
+                covered.update(answer.partitions)
+                return int(answer.partition_count)
+            after = answer.groups[-1].group
+
+
+def group_stub(channel: grpc.aio.Channel) -> Any:
+    return group_pb2_grpc.GroupServiceStub(channel)
+
+
+def _committed(offset: group_pb2.CommittedOffset) -> CommittedOffset | None:
+    if offset.offset < 0:
+        return None
+    return CommittedOffset(
+        offset.offset,
+        offset.metadata,
+        offset.producer_id,
+        offset.epoch,
+        offset.sequence,
+        offset.commit_ms,
+    )
+
+
+def _refused(result: group_pb2.OffsetCommitResult) -> errors.OncelogError:
+    where = f"{result.topic}-{result.partition}"
+    text = f"{where}: offset not committed: {result.message or result.error}"
+    kind = BY_REASON.get(result.error, errors.InternalError)
+    if kind is errors.FencedError:
+        return errors.FencedError(text, current_epoch=result.current_epoch)
+    if kind is errors.OutOfOrderError:
+        return errors.OutOfOrderError(text, last_sequence=result.last_sequence)
+    return kind(text)
+
+
+__all__ = ["Groups"]

@@ -1,0 +1,165 @@
+"""Who the producer is: leases of producer ids, names, and where a partition goes on.
+
+Place in the flow: the sender asks for an identity when a partition has something to send
+and none to send it with: at the start, after a lease's 90 %, after a reset. All partitions
+share one identity; one that was reset gets its own, so the others are left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from typing import Any
+
+from oncelog import errors
+from oncelog._engine.cluster import Cluster, producer_stub
+from oncelog._engine.sealing import Identity
+from oncelog.config import ProducerConfig
+from oncelog.types import TopicPartition
+from oncelog.v1 import batch_pb2, producer_pb2
+
+log = logging.getLogger("oncelog.producer")
+
+_RENEW_AT = 0.9
+_LEASE_ATTEMPT_S = 2.0
+
+
+class Identities:
+    def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._name = config.producer_name or ""
+        self._serial = 0
+        self._lock = asyncio.Lock()
+        self.current: Identity | None = None
+        # The newest epoch that this producer has leased under its name.
+        self._newest: Identity | None = None
+
+    async def acquire(self, tp: TopicPartition, used: Identity) -> tuple[Identity, int]:
+        """Return an identity that the partition has not used, and its last sequence there.
+
+        Goes on trying while errors are retriable; records have their own deadline.
+        Raises FencedError if another producer has taken over the name.
+        """
+        async with self._lock:
+            identity = self.current
+            if identity is None or time.monotonic() >= identity.expire_at:
+                identity = self.current = await self._lease()
+            elif identity.serial <= used.serial:
+                identity = await self._lease()
+        initial = self._config.initial
+        if initial is not None:
+            return identity, initial.next_sequences.get(tp, 0) - 1
+        if self._name:
+            return identity, await self._open(tp, identity)
+        return identity, -1
+
+    async def renew_if_due(self, now: float) -> None:
+        """Lease the next id at 90 % of the lifetime; partitions change over when drained."""
+        current = self.current
+        if current is None or now < current.renew_at or self._lock.locked():
+            return
+        async with self._lock:
+            try:
+                self.current = await asyncio.wait_for(self._lease(), 1.0)
+            except (errors.RetriableError, TimeoutError) as error:
+                log.debug("lease not renewed yet: %s", error)
+
+    async def _lease(self) -> Identity:
+        self._serial += 1
+        initial = self._config.initial
+        if initial is not None:
+            forever = float("inf")
+            return Identity(initial.producer_id, initial.epoch, self._serial, forever, forever)
+        request = producer_pb2.LeaseProducerRequest(producer_name=self._name)
+        if self._name:
+            # One number for all attempts of this lease: the epoch rises by one at most.
+            request.nonce = secrets.randbits(64) or 1
+            if self._newest is not None:
+                # A name that another instance has leased since must not be taken back.
+                request.held_producer_id = self._newest.producer_id
+                request.held_epoch = self._newest.epoch
+        # Counted from before the call, so that it ends too early rather than too late.
+        start = time.monotonic()
+        answer = await self._call(lambda channel: producer_stub(channel).LeaseProducer, request)
+        lifetime = answer.lifetime_ms / 1000 if answer.lifetime_ms > 0 else float("inf")
+        identity = Identity(
+            answer.producer_id,
+            answer.epoch,
+            self._serial,
+            start + lifetime * _RENEW_AT,
+            start + lifetime,
+        )
+        if self._name:
+            self._newest = identity
+        log.info("producer id %d epoch %d", identity.producer_id, identity.epoch)
+        return identity
+
+    async def _open(self, tp: TopicPartition, identity: Identity) -> int:
+        """Fence the predecessor in this partition; return the last stored sequence."""
+        request = producer_pb2.OpenProducerRequest(
+            producer_id=identity.producer_id,
+            epoch=identity.epoch,
+            partitions=[batch_pb2.TopicPartition(topic=tp.topic, partition=tp.partition)],
+        )
+        failures = 0
+        while True:
+            address = self._cluster.leaders.address(tp)
+            opened: Any = None
+            try:
+                answer = await self._cluster.call(
+                    lambda channel: producer_stub(channel).OpenProducer,
+                    request,
+                    address=address or None,
+                )
+                opened = answer.partitions[0]
+            except errors.NotSupportedError:
+                return -1  # a server without it fences at the first write
+            except errors.RetriableError as error:
+                log.debug("%s not opened yet: %s", tp, error)
+            if opened is not None and not opened.error:
+                return int(opened.last_sequence)
+            if opened is not None and opened.error == "FENCED":
+                raise errors.FencedError(
+                    f"{tp}: producer_name {self._name!r} was taken over, "
+                    f"epoch {opened.current_epoch}",
+                    current_epoch=opened.current_epoch,
+                )
+            if opened is not None and opened.error in ("UNKNOWN_PRODUCER", "PRODUCER_EXPIRED"):
+                raise errors.UnknownProducerError(f"{tp}: {opened.error}")
+            failures += 1
+            await asyncio.sleep(self._cluster.backoff.delay(failures))
+            try:
+                await self._cluster.refresh([tp.topic])
+            except errors.RetriableError as error:
+                log.debug("no metadata: %s", error)
+
+    async def last_stored(self, tp: TopicPartition, identity: Identity) -> int:
+        """Return the producer's last sequence in a partition, from its leader; -1: none."""
+        request = producer_pb2.DescribeProducersRequest(
+            topic=tp.topic, partition=tp.partition, producer_id=identity.producer_id, limit=1
+        )
+        answer = await self._cluster.call_leader(
+            tp, lambda channel: producer_stub(channel).DescribeProducers, request
+        )
+        return next((int(state.last_sequence) for state in answer.producers), -1)
+
+    async def _call(self, method: Any, request: Any) -> Any:
+        failures = 0
+        while True:
+            try:
+                # A node that hangs must not hold up a producer while others answer.
+                return await self._cluster.call(
+                    method,
+                    request,
+                    attempt_timeout_s=min(_LEASE_ATTEMPT_S, self._config.request_timeout_ms / 1000),
+                )
+            except errors.RetriableError as error:
+                failures += 1
+                log.debug("asked for a producer id: %s", error)
+                await asyncio.sleep(self._cluster.backoff.delay(failures))
+
+
+__all__ = ["Identities"]

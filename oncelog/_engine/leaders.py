@@ -1,0 +1,100 @@
+"""What the client knows of topics: partition counts, leaders, limits. Pure.
+
+Place in the flow: `cluster` feeds it with DescribeTopics answers, the sender and the
+fetcher with NOT_LEADER hints; they ask it where to go. News of an older term never
+replaces what is known of a newer one, so a lagging node cannot send a client back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from oncelog.types import TopicPartition
+from oncelog.v1 import cluster_pb2
+
+DEFAULT_MAX_BATCH_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Leader:
+    node_id: int = 0
+    address: str = ""  # "": not known
+    term: int = -1
+    replicas: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class TopicView:
+    name: str
+    topic_id: int
+    max_batch_bytes: int
+    partitions: list[Leader] = field(default_factory=list)
+
+
+class Leaders:
+    def __init__(self) -> None:
+        self.nodes: dict[int, str] = {}
+        self.topics: dict[str, TopicView] = {}
+
+    def update(self, answer: cluster_pb2.DescribeTopicsResponse) -> list[TopicPartition]:
+        """Take over an answer; return the partitions whose leader is another one now."""
+        for node in answer.nodes:
+            if node.address:
+                self.nodes[node.node_id] = node.address
+        changed: list[TopicPartition] = []
+        for topic in answer.topics:
+            view = self.topics.get(topic.name)
+            if view is None or view.topic_id != topic.topic_id:
+                # Deleted and created again: terms start anew.
+                view = TopicView(topic.name, topic.topic_id, DEFAULT_MAX_BATCH_BYTES)
+                self.topics[topic.name] = view
+            if topic.config.max_batch_bytes:
+                view.max_batch_bytes = topic.config.max_batch_bytes
+            for info in topic.partitions:
+                while len(view.partitions) <= info.partition:
+                    view.partitions.append(Leader())
+                if self._update_leader(view.partitions[info.partition], info):
+                    changed.append(TopicPartition(topic.name, info.partition))
+        return changed
+
+    def _update_leader(self, leader: Leader, info: cluster_pb2.PartitionInfo) -> bool:
+        leader.replicas = tuple(info.replicas)
+        address = self.nodes.get(info.leader_id, "")
+        if info.term < leader.term or not address:
+            return False
+        if info.term == leader.term and leader.address:
+            # Same term, same leader; but its address may be news.
+            address = address if info.leader_id == leader.node_id else leader.address
+        changed = leader.address != address
+        leader.node_id = info.leader_id if changed else leader.node_id
+        leader.address, leader.term = address, info.term
+        return changed
+
+    def hint(self, tp: TopicPartition, node_id: int, address: str) -> bool:
+        """Take over what a node said when it refused as not the leader."""
+        leader = self.leader(tp)
+        if leader is None or not address:
+            return False
+        self.nodes.setdefault(node_id, address)
+        changed = leader.address != address
+        leader.node_id, leader.address = node_id, address
+        return changed
+
+    def forget(self, tp: TopicPartition, address: str) -> None:
+        """This node does not lead the partition, whatever was known."""
+        leader = self.leader(tp)
+        if leader is not None and leader.address == address:
+            leader.address = ""
+
+    def leader(self, tp: TopicPartition) -> Leader | None:
+        view = self.topics.get(tp.topic)
+        if view is None or not 0 <= tp.partition < len(view.partitions):
+            return None
+        return view.partitions[tp.partition]
+
+    def address(self, tp: TopicPartition) -> str:
+        leader = self.leader(tp)
+        return leader.address if leader else ""
+
+
+__all__ = ["DEFAULT_MAX_BATCH_BYTES", "Leader", "Leaders", "TopicView"]

@@ -1,0 +1,443 @@
+"""One partition's batches on their way: order, retries, and what each verdict means.
+
+Place in the flow: the sender asks `next()` for what to send, reports answers, broken
+connections and the passing of time, and does what the returned `Reaction` asks for. Pure:
+no IO, the clock's reading is an argument.
+
+The rules that make a retry safe:
+
+- sequences are given when a batch is first sent, and never change after that;
+- the window holds the batches on their way, in order; whatever goes wrong, everything in
+  it that is not acknowledged is sent again from the head on, the same bytes;
+- a batch behind a retried one may be answered OUT_OF_ORDER; the head, sent when all
+  before it was acknowledged, may not: then this producer cannot go on;
+- a batch that a node refused for good consumed no sequence. What was behind it in the
+  window can never be stored under the same producer id, because the gap stays; so it is
+  sealed anew under a new one (a reset, of this partition only);
+- that holds only while no attempt of the refused batch is unaccounted for. If one is, the
+  outcome is unknown, and everything behind it fails as unknown too.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oncelog import errors
+from oncelog._engine.accumulator import Accumulator, OpenBatch
+from oncelog._engine.backoff import Backoff
+from oncelog._engine.sealing import NO_IDENTITY, Identity, SealedBatch, seal
+from oncelog.types import TopicPartition
+from oncelog.v1 import log_pb2
+from oncelog.wire.verdicts import RETRIABLE, STORED, error_of
+
+log = logging.getLogger("oncelog.producer")
+
+V = log_pb2
+
+
+@dataclass(slots=True)
+class Reaction:
+    """What the sender must do after an event."""
+
+    # The leader is not known any more, or (leader_id, address) as hinted.
+    leader_lost: bool = False
+    leader_hint: tuple[int, str] | None = None
+    # The whole producer stops with this error.
+    fatal: errors.ProducerFatalError | None = None
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counters of one producer, shared by its partitions."""
+
+    records_sent: int = 0
+    records_acked: int = 0
+    records_failed: int = 0
+    bytes_sent: int = 0
+    batches_sent: int = 0
+    batches_acked: int = 0
+    batches_retried: int = 0
+    duplicates: int = 0
+    resets: int = 0
+    max_ack_latency_s: float = 0.0
+
+
+class PartitionSender:
+    """The window of one partition. Used on the engine's thread only."""
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        accumulator: Accumulator,
+        *,
+        idempotent: bool,
+        leased: bool,
+        max_in_flight: int,
+        retries: int,
+        codec: int,
+        level: int | None,
+        backoff: Backoff,
+        stats: Stats,
+        on_settled: Callable[[OpenBatch], None],
+    ) -> None:
+        self.tp = tp
+        self._accumulator = accumulator
+        self._idempotent = idempotent
+        self._leased = leased  # False: the user gave the producer id; no other can be had
+        self._max_in_flight = max_in_flight
+        self._retries = retries
+        self._codec = codec
+        self._level = level
+        self._backoff = backoff
+        self._stats = stats
+        self._on_settled = on_settled  # called once for each batch, after its delivery
+        self.window: deque[SealedBatch] = deque()
+        self._cursor = 0  # window[:cursor] was sent since the last rewind
+        self._again: deque[OpenBatch] = deque()  # to be sealed anew, before what waits
+        self.retry_at = 0.0
+        self._failures = 0
+        self.identity = NO_IDENTITY
+        self._prev = -1
+        self._dead = idempotent  # no batch may be sealed with `identity` any more
+        self._resets = 0  # since the last acknowledgement
+        # A batch with the application's own sequences has failed. What follows it must not
+        # be stored: `prev_sequence` would hide the gap, and a copy lose records unseen.
+        self.gap: errors.ProducerFatalError | None = None
+
+    # --- identity --------------------------------------------------------------------
+
+    def needs_identity(self, now: float, current: Identity | None) -> bool:
+        """Whether `adopt` must come before the next batch can be sealed."""
+        if not self._idempotent or self.window:
+            return False
+        newer = current is not None and current.serial > self.identity.serial
+        return self._dead or newer or now >= self.identity.expire_at
+
+    @property
+    def was_reset(self) -> bool:
+        """Whether this partition needs an identity that it has not used yet."""
+        return self._dead and self.identity is not NO_IDENTITY
+
+    def adopt(self, identity: Identity, last_sequence: int) -> None:
+        """Go on with this identity after `last_sequence` (-1: from the start)."""
+        assert not self.window, "an identity changes only when nothing is on its way"
+        self.identity = identity
+        self._prev = last_sequence
+        self._dead = False
+
+    def _drains(self, now: float, current: Identity | None) -> bool:
+        if not self._idempotent:
+            return False
+        newer = current is not None and current.serial > self.identity.serial
+        return self._dead or newer or now >= self.identity.expire_at
+
+    # --- what to send ----------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        return not self.window and not self._again
+
+    @property
+    def waits_for_reseal(self) -> bool:
+        return bool(self._again)
+
+    def next(self, now: float, current: Identity | None) -> SealedBatch | None:
+        """Return the next batch to send, or None: nothing there, or not yet, or no room."""
+        if now < self.retry_at or self.gap is not None:
+            return None
+        while self._cursor < len(self.window):
+            sealed = self.window[self._cursor]
+            self._cursor += 1
+            if not sealed.acked:
+                return sealed
+        if len(self.window) >= self._max_in_flight or self._drains(now, current):
+            return None
+        fresh = self._seal_next()
+        if fresh is None:
+            return None
+        if self._idempotent:
+            self._prev = fresh.last_sequence
+        self.window.append(fresh)
+        self._cursor = len(self.window)
+        return fresh
+
+    def _seal_next(self) -> SealedBatch | None:
+        while True:
+            batch = self._again.popleft() if self._again else self._accumulator.take(self.tp)
+            if batch is None:
+                return None
+            deadline = batch.created + self._accumulator.delivery_timeout_s
+            try:
+                return seal(batch, self.identity, self._prev, deadline, self._codec, self._level)
+            except Exception as error:  # whatever it is, it must not stop the other batches
+                log.exception("%s: a batch cannot be encoded", self.tp)
+                failure = errors.InvalidBatchError(f"{self.tp}: cannot be encoded: {error}")
+                failure.outcome = "never_sent"
+                self._fail_batch(batch, failure)
+
+    def sent(self, sealed: SealedBatch, attempt_id: int, now: float) -> None:
+        """An attempt was handed to the connection; answers will name `attempt_id`."""
+        if sealed.attempts:
+            self._stats.batches_retried += 1
+        else:
+            sealed.first_sent_at = now
+            self._stats.batches_sent += 1
+            self._stats.records_sent += sealed.batch.record_count
+            self._stats.bytes_sent += len(sealed.body)
+        sealed.attempts += 1
+        sealed.attempt_id = attempt_id
+        sealed.sent_at = now
+        sealed.refused = False
+        sealed.sent_as_head = sealed is self._head()
+
+    def _head(self) -> SealedBatch | None:
+        return next((sealed for sealed in self.window if not sealed.acked), None)
+
+    # --- events ----------------------------------------------------------------------
+
+    def on_result(
+        self, sealed: SealedBatch, attempt_id: int, result: log_pb2.BatchResult, now: float
+    ) -> Reaction:
+        verdict = result.verdict
+        if sealed.acked or sealed not in self.window:
+            return Reaction()  # a second answer, or one for a batch that was given up
+        if verdict in STORED:
+            # True whichever attempt it answers.
+            return self._stored(sealed, result, now)
+        if sealed.attempt_id != attempt_id:
+            return Reaction()  # says nothing about the attempt that is on its way
+        sealed.attempt_id = 0
+        if verdict in RETRIABLE or verdict == V.VERDICT_UNSPECIFIED:
+            return self._try_again(sealed, result, now)
+        if verdict == V.VERDICT_OUT_OF_ORDER and not self._at_head_for_sure(sealed):
+            sealed.refused = True
+            if sealed is self._head():
+                self._rewind(now)
+            return Reaction()
+        error = error_of(result, self.tp)
+        error.outcome = "unknown" if sealed.ambiguous else "not_stored"
+        if isinstance(error, errors.ProducerExpiredError) and self._leased:
+            return self._refused(sealed, error, now)
+        if isinstance(error, errors.ProducerFatalError):
+            return Reaction(fatal=error)
+        return self._refused(sealed, error, now)
+
+    def _at_head_for_sure(self, sealed: SealedBatch) -> bool:
+        return sealed is self._head() and sealed.sent_as_head
+
+    def _stored(self, sealed: SealedBatch, result: log_pb2.BatchResult, now: float) -> Reaction:
+        sealed.acked = True
+        sealed.attempt_id = 0
+        self._failures = self._resets = 0
+        duplicate = result.verdict == V.VERDICT_DUPLICATE
+        stats = self._stats
+        stats.duplicates += duplicate
+        if not sealed.abandoned:
+            stats.batches_acked += 1
+            stats.records_acked += sealed.batch.record_count
+            stats.max_ack_latency_s = max(stats.max_ack_latency_s, now - sealed.first_sent_at)
+            sealed.batch.delivery.succeed(result.base_offset, duplicate)
+            self._on_settled(sealed.batch)
+        self._pop_acked(now)
+        self._give_up_if_abandoned()
+        return Reaction()
+
+    def _pop_acked(self, now: float) -> None:
+        window = self.window
+        while window and window[0].acked:
+            window.popleft()
+            self._cursor = max(0, self._cursor - 1)
+        if window and window[0].refused:
+            # Its turn has come: what refused it, the gap before it, is filled.
+            self._rewind(now)
+
+    def _try_again(self, sealed: SealedBatch, result: log_pb2.BatchResult, now: float) -> Reaction:
+        self._failures += 1
+        reaction = Reaction()
+        delay = self._backoff.delay(self._failures)
+        if result.verdict == V.VERDICT_NOT_LEADER:
+            if result.leader_address and self._failures == 1:
+                reaction.leader_hint = (result.leader_id, result.leader_address)
+                delay = 0.0  # a fresh hint needs no pause
+            else:
+                reaction.leader_lost = True
+        elif result.verdict in (V.VERDICT_NOT_READY, V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION):
+            reaction.leader_lost = True
+        sealed.ambiguous = True
+        self._rewind(now, delay)
+        return reaction
+
+    def on_connection_lost(self, now: float) -> None:
+        """No answer will come for the attempts on their way."""
+        if any(sealed.attempt_id for sealed in self.window):
+            self._failures += 1
+            # The first retry goes at once: a new leader may already be known.
+            self._rewind(now, self._backoff.delay(self._failures - 1))
+
+    def on_leader_changed(self, now: float) -> None:
+        """Go on at another node, at once."""
+        self._rewind(now)
+
+    def _rewind(self, now: float, delay: float = 0.0) -> None:
+        for sealed in self.window:
+            if sealed.attempt_id:
+                sealed.ambiguous = True
+                sealed.attempt_id = 0
+            sealed.refused = False
+            if sealed.attempts > self._retries and not sealed.acked:
+                sealed.deadline = now  # `retries` is used up
+        self._cursor = 0
+        self.retry_at = now + delay
+
+    # --- refused for good ------------------------------------------------------------
+
+    def _refused(self, sealed: SealedBatch, error: errors.DeliveryError, now: float) -> Reaction:
+        certain = not sealed.ambiguous or (
+            # Offsets only grow: a delayed copy will be refused for the same reason.
+            isinstance(error, errors.OffsetMismatchError)
+            and error.next_offset > sealed.batch.expected_offset
+        )
+        error.outcome = "not_stored" if certain else "unknown"
+        position = self.window.index(sealed)
+        if not self._idempotent:
+            # Batches without sequences do not depend on each other.
+            del self.window[position]
+            self._cursor -= position < self._cursor
+            self._fail([sealed], error)
+            self._pop_acked(now)
+            return Reaction()
+        behind = list(self.window)[position + 1 :]
+        for other in [sealed, *behind]:
+            self.window.remove(other)
+        self._cursor = min(self._cursor, len(self.window))
+        if isinstance(error, errors.ProducerExpiredError) and certain:
+            # Nothing is wrong with its records: they need another producer id.
+            return self._seal_again([sealed, *behind], error)
+        self._fail([sealed], error)
+        if not certain:
+            self._dead = True
+            self._stats.resets += 1
+            unknown = errors.DeliveryTimeoutError(
+                f"{self.tp}: a batch before it was refused and its outcome is not known"
+            )
+            self._fail(behind, unknown)
+            return Reaction()
+        if not behind:
+            self._prev = sealed.prev_sequence
+            return Reaction()
+        return self._seal_again(behind, error)
+
+    def _seal_again(self, behind: list[SealedBatch], error: errors.DeliveryError) -> Reaction:
+        if not self._leased or self._resets >= 3:
+            # Records behind a refused one would need another producer id.
+            fatal = errors.ProducerFatalError(
+                f"{self.tp}: {error.message}; the batches behind it need a new producer id"
+            )
+            for sealed in behind:
+                self.window.append(sealed)
+            return Reaction(fatal=fatal)
+        self._resets += 1
+        self._stats.resets += 1
+        self._dead = True
+        for other in reversed(behind):
+            if not other.abandoned:
+                self._again.appendleft(other.batch)
+        return Reaction()
+
+    def _fail(self, batches: list[SealedBatch], error: errors.OncelogError) -> None:
+        for sealed in batches:
+            if not sealed.abandoned and not sealed.acked:
+                self._fail_batch(sealed.batch, error)
+
+    def _fail_batch(self, batch: OpenBatch, error: errors.OncelogError) -> None:
+        self._stats.records_failed += batch.record_count
+        if self.gap is None:
+            self.gap = gap_after(batch, error)
+        batch.delivery.fail(error)
+        self._on_settled(batch)
+
+    # --- time ------------------------------------------------------------------------
+
+    def expire(self, now: float) -> None:
+        """Fail what is past its delivery timeout.
+
+        A batch that was sent may be stored, so it keeps its place in the window while
+        batches behind it are alive; when none is, the window is given up and the
+        partition goes on under a new producer id.
+        """
+        for sealed in self.window:
+            if sealed.acked or sealed.abandoned or sealed.deadline > now:
+                continue
+            sealed.abandoned = True
+            self._fail_batch(sealed.batch, self._timeout(sealed))
+        limit = now - self._accumulator.delivery_timeout_s
+        while self._again and self._again[0].created <= limit:
+            batch = self._again.popleft()
+            error = errors.DeliveryTimeoutError(f"{self.tp}: delivery_timeout_ms is over")
+            error.outcome = "not_stored"
+            self._fail_batch(batch, error)
+        self._give_up_if_abandoned()
+
+    def _timeout(self, sealed: SealedBatch) -> errors.DeliveryTimeoutError:
+        error = errors.DeliveryTimeoutError(
+            f"{self.tp}: no acknowledgement within delivery_timeout_ms or retries, "
+            f"sent {sealed.attempts} times"
+        )
+        error.outcome = "unknown" if sealed.attempts else "never_sent"
+        return error
+
+    def _give_up_if_abandoned(self) -> None:
+        if not self.window or any(not s.acked and not s.abandoned for s in self.window):
+            return
+        unsent = all(s.attempts == 0 for s in self.window)
+        self._prev = self.window[0].prev_sequence if unsent else self._prev
+        if self._idempotent and not unsent:
+            self._dead = True
+            self._stats.resets += 1
+        self.window.clear()
+        self._cursor = 0
+
+    def fail_all(self, error: errors.OncelogError) -> None:
+        """The producer stops: fail what is on its way."""
+        for sealed in self.window:
+            if not sealed.acked and not sealed.abandoned:
+                self._fail_batch(sealed.batch, with_outcome(error, "unknown"))
+        for batch in self._again:
+            self._fail_batch(batch, with_outcome(error, "not_stored"))
+        self.window.clear()
+        self._again.clear()
+        self._cursor = 0
+
+    def oldest_attempt(self) -> float | None:
+        """When the oldest attempt that waits for its answer was sent."""
+        return min((s.sent_at for s in self.window if s.attempt_id), default=None)
+
+
+def gap_after(batch: OpenBatch, error: errors.OncelogError) -> errors.ProducerFatalError | None:
+    """What a producer stops with that could not store a batch with given sequences.
+
+    A refused condition is no gap: the application asked for it.
+    """
+    if batch.sequences is None or isinstance(error, errors.OffsetMismatchError):
+        return None
+    return errors.ProducerFatalError(
+        f"{batch.tp}: the records with the application's sequences {batch.sequences[0]} to "
+        f"{batch.sequences[-1]} failed, and what follows must not be stored without them; "
+        f"go on behind position() with a new producer: {error}"
+    )
+
+
+def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.OncelogError:
+    """Return a copy of the error with this outcome, if it is an error that has one."""
+    if not isinstance(error, errors.DeliveryError):
+        return error
+    twin = copy.copy(error)
+    twin.outcome = outcome
+    return twin
+
+
+__all__ = ["PartitionSender", "Reaction", "Stats", "gap_after", "with_outcome"]

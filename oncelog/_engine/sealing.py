@@ -1,0 +1,127 @@
+"""A closed batch gets its producer id, epoch and sequences, and its final bytes.
+
+Place in the flow: `partition` seals a batch at the moment it first goes on its way; from
+then on nothing about it changes, so every retry is byte-identical. The message's bytes
+are kept, without the field `id`, which differs from attempt to attempt and is put behind
+them: protobuf allows fields in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog._engine.accumulator import OpenBatch
+from oncelog.v1 import batch_pb2
+from oncelog.wire.batch import encode_payload
+from oncelog.wire.compression import checksum, compress
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The right to write as (producer_id, epoch). `serial` rises with each new one."""
+
+    producer_id: int
+    epoch: int
+    serial: int
+    renew_at: float  # monotonic; when to get the next one
+    expire_at: float
+
+
+NO_IDENTITY = Identity(0, 0, 0, float("inf"), float("inf"))
+
+
+@dataclass(slots=True, eq=False)
+class SealedBatch:
+    """A batch on its way. `body` never changes; the rest is the state of its sending."""
+
+    batch: OpenBatch
+    identity: Identity
+    base_sequence: int
+    last_sequence: int
+    prev_sequence: int
+    body: bytes
+    deadline: float
+    attempts: int = 0
+    attempt_id: int = 0  # 0: no attempt whose answer is awaited
+    sent_at: float = 0.0
+    first_sent_at: float = 0.0
+    # Some attempt ended without an answer that says what became of it.
+    ambiguous: bool = False
+    # Everything before it was acknowledged when it was last sent.
+    sent_as_head: bool = False
+    # Answered OUT_OF_ORDER while an earlier batch was being retried.
+    refused: bool = False
+    acked: bool = False
+    # Its records have failed (delivery timeout), but it holds the chain for successors.
+    abandoned: bool = False
+
+
+def seal(
+    batch: OpenBatch,
+    identity: Identity,
+    prev_sequence: int,
+    deadline: float,
+    codec: int,
+    level: int | None,
+) -> SealedBatch:
+    """Encode, compress and number a batch. `prev_sequence`: the last one before it."""
+    payload = batch.payload
+    if payload is None:
+        payload = encode_payload(batch.values, batch.timestamps, batch.keys, batch.headers)
+    payload = compress(codec, payload, level)
+    count = batch.record_count
+    header = batch_pb2.BatchHeader(
+        topic=batch.tp.topic,
+        partition=batch.tp.partition,
+        record_count=count,
+        codec=codec,  # type: ignore[arg-type]
+        crc32c=checksum(payload),
+        max_timestamp_us=batch.max_timestamp_us,
+    )
+    base = last = -1
+    if identity.producer_id:
+        sequences = batch.sequences
+        base = sequences[0] if sequences else prev_sequence + 1
+        last = sequences[-1] if sequences else base + count - 1
+        header.producer_id = identity.producer_id
+        header.epoch = identity.epoch
+        header.base_sequence = base
+        if last != base + count - 1:
+            header.last_sequence = last
+        if prev_sequence != base - 1:
+            header.prev_sequence = prev_sequence
+    if batch.expected_offset >= 0:
+        header.expected_offset = batch.expected_offset
+    body = batch_pb2.Batch(header=header, payload=payload).SerializeToString()
+    delivery = batch.delivery
+    delivery.producer_id = identity.producer_id
+    delivery.epoch = identity.epoch
+    delivery.base_sequence = base
+    return SealedBatch(batch, identity, base, last, prev_sequence, body, deadline)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_BATCHES_TAG = b"\x0a"  # ProduceRequest.batches: field 1, length-delimited
+_ID_TAG = b"\x18"  # Batch.id: field 3, varint
+_TIMEOUT_TAG = b"\x10"  # ProduceRequest.timeout_ms: field 2, varint
+
+
+def request_parts(sealed: SealedBatch, attempt_id: int) -> list[bytes]:
+    """Return the bytes of one entry of `ProduceRequest.batches`, to be joined."""
+    batch_id = _ID_TAG + _varint(attempt_id)
+    return [_BATCHES_TAG, _varint(len(sealed.body) + len(batch_id)), sealed.body, batch_id]
+
+
+def request_end(timeout_ms: int) -> bytes:
+    return _TIMEOUT_TAG + _varint(timeout_ms)
+
+
+__all__ = ["NO_IDENTITY", "Identity", "SealedBatch", "request_end", "request_parts", "seal"]

@@ -1,0 +1,408 @@
+"""The producer's IO: takes ripe batches, finds leaders, keeps a stream to each node.
+
+Place in the flow: `accumulator` (users' threads) -> here -> `stream` -> node, and back:
+answers -> `partition`, which decides -> deliveries. Runs on the engine's loop; the only
+thing other threads call is `wake`. What to do with a verdict is decided in `partition`,
+where a leader is in `leaders`, who the producer is in `identities`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections import deque
+
+from oncelog import errors
+from oncelog._engine.accumulator import Accumulator, OpenBatch
+from oncelog._engine.backoff import Backoff
+from oncelog._engine.cluster import Cluster
+from oncelog._engine.futures import Delivery
+from oncelog._engine.identities import Identities
+from oncelog._engine.partition import (
+    PartitionSender,
+    Reaction,
+    Stats,
+    gap_after,
+    with_outcome,
+)
+from oncelog._engine.sealing import NO_IDENTITY, SealedBatch
+from oncelog._engine.stream import ProduceStream
+from oncelog.config import ProducerConfig
+from oncelog.types import TopicPartition
+from oncelog.v1 import log_pb2
+from oncelog.wire.compression import CODECS
+
+log = logging.getLogger("oncelog.producer")
+
+_TICK_S = 0.1
+# A batch without an answer for so long makes the client ask who leads now: a node that
+# was frozen or cut off does not say so.
+_STALL_S = 1.0
+_MAX_FAILED_KEPT = 1000
+
+
+class Sender:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.accumulator = accumulator
+        self.stats = Stats()
+        self.identities = Identities(config, cluster)
+        # Failed batches that flush and close have not reported yet.
+        self.failed: deque[Delivery] = deque()
+        self.failed_dropped = 0
+        self._loop = loop
+        self._partitions: dict[TopicPartition, PartitionSender] = {}
+        self._busy: dict[TopicPartition, PartitionSender] = {}
+        self._identifying: set[TopicPartition] = set()
+        self._streams: dict[str, ProduceStream] = {}
+        self._stream_failures: dict[str, int] = {}
+        self._sent_to: dict[TopicPartition, str] = {}
+        self._attempt_ids = itertools.count(1)
+        self._woken = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._stale: set[str] = set()
+        self._stale_event = asyncio.Event()
+        self._stall_asked: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    # --- from other threads ----------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look for work soon. Cheap when a look is already due."""
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._pump)
+
+    # --- life ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._spawn(self._tick(), "tick")
+        self._spawn(self._refresh_stale(), "metadata")
+
+    def _spawn(self, coroutine: object, name: str) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(coroutine, name=name)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("engine task %s died", task.get_name(), exc_info=error)
+            self.fail(errors.ProducerFatalError(f"a bug in the client: {error!r}"))
+
+    async def stop(self) -> None:
+        """End all IO; what is not acknowledged fails, its outcome told."""
+        if not self._stopped:
+            error = errors.DeliveryTimeoutError("the producer was closed before an acknowledgement")
+            self._fail_everything(error, errors.ClientClosedError("the producer is closed"))
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        streams = list(self._streams.values())
+        for stream in streams:
+            stream.close("producer closed")
+        for stream in streams:
+            await stream.wait_closed()
+
+    def fail(self, error: errors.ProducerFatalError) -> None:
+        """The producer cannot go on: all pending records fail, further ones are refused."""
+        if self._stopped:
+            return
+        log.error("producer stops: %s", error)
+        self._fail_everything(error, error)
+        for stream in list(self._streams.values()):
+            stream.close("producer failed")
+
+    def _fail_everything(self, error: errors.OncelogError, later: errors.OncelogError) -> None:
+        self._stopped = True
+        for batch in self.accumulator.stop(later):
+            batch.delivery.fail(with_outcome(error, "never_sent"))
+            self.stats.records_failed += batch.record_count
+            self._settled(batch)
+        for partition in self._partitions.values():
+            partition.fail_all(error)
+        self._busy.clear()
+
+    def _settled(self, batch: OpenBatch) -> None:
+        self.accumulator.settled(batch)
+        if batch.delivery.error is None:
+            return
+        self.failed.append(batch.delivery)
+        if len(self.failed) > _MAX_FAILED_KEPT:
+            self.failed_dropped += self.failed.popleft().unhandled
+
+    # --- sending ---------------------------------------------------------------------
+
+    def _soon(self) -> None:
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Send whatever can be sent now."""
+        self._woken = False
+        if self._stopped:
+            return
+        now = time.monotonic()
+        ready, wake_at = self.accumulator.ready(now)
+        for tp in ready:
+            if tp not in self._busy:
+                self._busy[tp] = self._partition(tp)
+        for tp, partition in list(self._busy.items()):
+            self._feed(tp, partition, now)
+            if self._was_stopped():  # by a fatal answer to what was fed
+                return
+            if partition.idle and tp not in ready:
+                del self._busy[tp]
+            elif partition.retry_at > now:
+                wake_at = min(wake_at or partition.retry_at, partition.retry_at)
+        if wake_at is not None:
+            self._wake_at(wake_at)
+
+    def _was_stopped(self) -> bool:
+        return self._stopped
+
+    def _feed(self, tp: TopicPartition, partition: PartitionSender, now: float) -> None:
+        if tp in self._identifying:
+            return
+        if partition.needs_identity(now, self.identities.current):
+            self._identifying.add(tp)
+            self._spawn(self._identify(tp, partition), f"identify {tp}")
+            return
+        address = self.cluster.leaders.address(tp)
+        if not address:
+            self._mark_stale(tp.topic)
+            return
+        if self._sent_to.get(tp) != address:
+            self._sent_to[tp] = address
+            partition.on_leader_changed(now)
+        stream = self._stream(address)
+        if not stream.opened:
+            # It may be down, and another node lead by now.
+            self._mark_stale(tp.topic)
+            return
+        while stream.has_room:
+            sealed = partition.next(now, self.identities.current)
+            if sealed is None:
+                self._check_gap(partition)
+                return
+            attempt_id = next(self._attempt_ids)
+            partition.sent(sealed, attempt_id, now)
+            stream.send(partition, sealed, attempt_id)
+
+    def _partition(self, tp: TopicPartition) -> PartitionSender:
+        partition = self._partitions.get(tp)
+        if partition is None:
+            config = self.config
+            partition = self._partitions[tp] = PartitionSender(
+                tp,
+                self.accumulator,
+                idempotent=config.enable_idempotence,
+                leased=config.initial is None,
+                max_in_flight=config.max_in_flight,
+                retries=config.retries,
+                codec=CODECS[config.compression_type],
+                level=config.compression_level,
+                backoff=self.cluster.backoff,
+                stats=self.stats,
+                on_settled=self._settled,
+            )
+        return partition
+
+    async def _identify(self, tp: TopicPartition, partition: PartitionSender) -> None:
+        try:
+            if partition.was_reset and self.config.initial is not None:
+                raise errors.ProducerFatalError(
+                    f"{tp}: after a batch of unknown outcome the given producer id cannot go on"
+                )
+            identity, last_sequence = await self.identities.acquire(tp, partition.identity)
+        except errors.OncelogError as error:
+            self.fail(_fatal(error))
+            return
+        finally:
+            self._identifying.discard(tp)
+        partition.adopt(identity, last_sequence)
+        self._soon()
+
+    async def position(self, tp: TopicPartition) -> int:
+        """Ask the partition for this producer's last stored sequence; -1: none."""
+        partition = self._partition(tp)
+        while partition.identity is NO_IDENTITY and not self._stopped:
+            if tp in self._identifying:
+                await asyncio.sleep(0.01)
+            else:
+                self._identifying.add(tp)
+                await self._identify(tp, partition)
+        return await self.identities.last_stored(tp, partition.identity)
+
+    # --- streams ---------------------------------------------------------------------
+
+    def _stream(self, address: str) -> ProduceStream:
+        stream = self._streams.get(address)
+        if stream is None:
+            config = self.config
+            stream = self._streams[address] = ProduceStream(
+                address,
+                self.cluster.channel(address),
+                connect_timeout_s=min(2.0, config.request_timeout_ms / 1000),
+                commit_timeout_ms=max(1, config.request_timeout_ms * 4 // 5),
+                on_open=self._stream_opened,
+                on_room=self._soon,
+                on_result=self._answered,
+                on_close=self._stream_closed,
+            )
+        return stream
+
+    def _stream_opened(self, stream: ProduceStream) -> None:
+        self._stream_failures.pop(stream.address, None)
+        self._soon()
+
+    def _stream_closed(self, stream: ProduceStream, why: str) -> None:
+        address = stream.address
+        if self._streams.get(address) is stream:
+            del self._streams[address]
+        if self._stopped:
+            return
+        log.debug("produce stream to %s broke: %s", address, why)
+        now = time.monotonic()
+        self.cluster.avoid(address)
+        for tp, partition in self._busy.items():
+            if self._sent_to.get(tp) == address:
+                partition.on_connection_lost(now)
+                self.cluster.leaders.forget(tp, address)
+                self._mark_stale(tp.topic)
+        self._soon()
+
+    def _answered(
+        self, partition: PartitionSender, sealed: SealedBatch, result: log_pb2.BatchResult
+    ) -> None:
+        # `outstanding` has lost the id; the answer's own id is the attempt's.
+        reaction = partition.on_result(sealed, result.id, result, time.monotonic())
+        self._react(partition.tp, reaction)
+        self._check_gap(partition)
+        self._soon()
+
+    def _check_gap(self, partition: PartitionSender) -> None:
+        if partition.gap is not None:
+            self.fail(partition.gap)
+
+    def _react(self, tp: TopicPartition, reaction: Reaction) -> None:
+        if reaction.fatal is not None:
+            self.fail(reaction.fatal)
+        elif reaction.leader_hint is not None:
+            self.cluster.leaders.hint(tp, *reaction.leader_hint)
+        elif reaction.leader_lost:
+            self._mark_stale(tp.topic)
+
+    # --- metadata --------------------------------------------------------------------
+
+    def _mark_stale(self, topic: str) -> None:
+        self._stale.add(topic)
+        self._stale_event.set()
+
+    async def _refresh_stale(self) -> None:
+        """Ask for the leaders of stale topics, again and again until all have one."""
+        pace = Backoff(0.02, 0.25)
+        rounds = 0
+        while True:
+            await self._stale_event.wait()
+            self._stale_event.clear()
+            topics, self._stale = self._stale, set()
+            try:
+                await self.cluster.refresh(topics)
+            except errors.OncelogError as error:
+                log.debug("no metadata: %s", error)
+            lacking = {tp.topic for tp in self._busy if not self._reachable(tp)} & topics
+            self._soon()
+            rounds = rounds + 1 if lacking or self._stale else 1
+            await asyncio.sleep(pace.delay(rounds))
+            if lacking:
+                self._stale |= lacking
+                self._stale_event.set()
+
+    def _reachable(self, tp: TopicPartition) -> bool:
+        stream = self._streams.get(self.cluster.leaders.address(tp))
+        return stream is not None and stream.opened
+
+    # --- time ------------------------------------------------------------------------
+
+    def _wake_at(self, when: float) -> None:
+        if self._timer is not None:
+            if self._timer_at <= when and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._pump()
+
+    async def _tick(self) -> None:
+        metadata_at = time.monotonic()
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now = time.monotonic()
+            self._expire(now)
+            self._look_for_stalls(now)
+            try:
+                await self.identities.renew_if_due(now)
+            except errors.OncelogError as error:
+                # Taken over by another instance, most likely: to go on would be to fight.
+                self.fail(_fatal(error))
+            if now - metadata_at > self.config.metadata_max_age_ms / 1000:
+                metadata_at = now
+                for topic in self.cluster.leaders.topics:
+                    self._mark_stale(topic)
+
+    def _expire(self, now: float) -> None:
+        for batch in self.accumulator.expire(now):
+            error = errors.DeliveryTimeoutError(
+                f"{batch.tp}: not sent within delivery_timeout_ms={self.config.delivery_timeout_ms}"
+            )
+            error.outcome = "never_sent"
+            batch.delivery.fail(error)
+            self.stats.records_failed += batch.record_count
+            self._settled(batch)
+            if (gap := gap_after(batch, error)) is not None:
+                self.fail(gap)
+        for partition in list(self._busy.values()):
+            partition.expire(now)
+            self._check_gap(partition)
+        if self._busy:
+            self._soon()
+
+    def _look_for_stalls(self, now: float) -> None:
+        for tp, partition in list(self._busy.items()):
+            oldest = partition.oldest_attempt()
+            if oldest is None:
+                continue
+            stream = self._streams.get(self._sent_to.get(tp, ""))
+            if now - oldest > self.config.request_timeout_ms / 1000 and stream is not None:
+                stream.close("no answer within request_timeout_ms")
+            elif now - max(oldest, self._stall_asked.get(tp.topic, 0.0)) > _STALL_S:
+                self._stall_asked[tp.topic] = now
+                self.cluster.avoid(self._sent_to.get(tp, ""))
+                self._mark_stale(tp.topic)
+
+
+def _fatal(error: errors.OncelogError) -> errors.ProducerFatalError:
+    """What a producer stops with that gets no producer id."""
+    if isinstance(error, errors.ProducerFatalError):
+        return error
+    return errors.ProducerFatalError(f"no producer id: {error}")
+
+
+__all__ = ["Sender"]

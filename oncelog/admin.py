@@ -1,0 +1,177 @@
+"""Topics, the cluster, producers, groups: everything that is neither writing nor reading.
+
+Place in the flow: each method waits for one coroutine of `_engine/admin`, which runs on
+the engine's thread. `oncelog.aio.Admin` awaits the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from oncelog import errors, types
+from oncelog._engine import runtime
+from oncelog._engine.admin import AdminCore
+from oncelog._engine.arguments import as_commits
+from oncelog._engine.cluster import Cluster
+from oncelog.config import AdminConfig, ClientSettings, settings_from_dotted
+from oncelog.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class Admin:
+    """Manages topics and looks at the cluster, its producers and groups.
+
+    Every method raises subclasses of OncelogError, after retries the last one's.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ClientSettings]
+    ) -> None:
+        self.config = AdminConfig.from_settings(bootstrap_servers, settings)
+        self._closed = False
+        self._why_closed = "the admin client is closed"
+        self._core = runtime.run(self._build())
+        runtime.register(self)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """Build from dotted Kafka-style names."""
+        servers, settings = settings_from_dotted(AdminConfig, config)
+        return cls(servers, **settings)  # type: ignore[arg-type]
+
+    async def _build(self) -> AdminCore:
+        return AdminCore(Cluster(self.config))
+
+    # --- topics ----------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 0,
+        replicas: int = 0,
+        config: types.TopicConfig | None = None,
+        *,
+        timeout_ms: int = 30_000,
+    ) -> types.TopicInfo:
+        """Create a topic and wait until each partition has a leader.
+
+        0 partitions or replicas: the cluster's default. Raises TopicAlreadyExistsError,
+        InvalidRequestError, RequestTimeoutError.
+        """
+        return self._run(self._core.create_topic(name, partitions, replicas, config, timeout_ms))
+
+    def delete_topic(self, name: str) -> None:
+        """Raises UnknownTopicOrPartitionError."""
+        self._run(self._core.delete_topic(name))
+
+    def alter_topic(self, name: str, config: types.TopicConfig) -> types.TopicInfo:
+        """Change the settings that are not None; return the topic as it is now.
+
+        Leaders hear of the change a moment later.
+        """
+        return self._run(self._core.alter_topic(name, config))
+
+    def describe_topic(self, name: str) -> types.TopicInfo:
+        """Raises UnknownTopicOrPartitionError."""
+        return self._run(self._core.describe_topics([name]))[0]
+
+    def describe_topics(self, names: Iterable[str] = ()) -> list[types.TopicInfo]:
+        """Return these topics, or all, by name."""
+        return self._run(self._core.describe_topics(names))
+
+    def list_topics(self) -> list[str]:
+        return [topic.name for topic in self.describe_topics()]
+
+    # --- cluster ---------------------------------------------------------------------
+
+    def describe_cluster(self) -> types.ClusterInfo:
+        return self._run(self._core.describe_cluster())
+
+    def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
+        """Have another replica lead (0: the most caught-up one); return the leader's id."""
+        return self._run(self._core.transfer_leadership(topic, partition, target_node_id))
+
+    # --- producers -------------------------------------------------------------------
+
+    def lease_producer(self, producer_name: str | None = None) -> types.ProducerLease:
+        """Lease a producer id; with a name, its id with the epoch raised by one."""
+        return self._run(self._core.lease_producer(producer_name))
+
+    def describe_producers(
+        self, topic: str, partition: int, producer_id: int = 0, limit: int = 1000
+    ) -> list[types.ProducerState]:
+        """Return what a partition remembers of its producers, or of one of them."""
+        return self._run(self._core.describe_producers(topic, partition, producer_id, limit))
+
+    def list_producer_names(self) -> list[types.ProducerName]:
+        """Return all names, as the node that answers knows them."""
+        return self._run(self._core.list_producer_names())
+
+    def fence_producer(self, producer_name: str) -> tuple[int, int]:
+        """Raise a name's epoch; return (producer id, epoch)."""
+        return self._run(self._core.fence_producer(producer_name))
+
+    def resolve_sequence(
+        self, topic: str, partition: int, producer_id: int, epoch: int, sequence: int
+    ) -> types.ResolvedSequence:
+        """Tell what became of a record whose acknowledgement was lost."""
+        tp = TopicPartition(topic, partition)
+        return self._run(self._core.resolve_sequence(tp, producer_id, epoch, sequence))
+
+    # --- groups ----------------------------------------------------------------------
+
+    def list_groups(self) -> list[types.GroupInfo]:
+        """Return all groups that have committed offsets, by name."""
+        return self._run(self._core.groups.all())
+
+    def describe_group(self, group: str) -> types.GroupDescription:
+        """Return a group's committed offsets; `exists` is False if there are none."""
+        return self._run(self._core.groups.describe(group))
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[tuple[str, int], int | types.OffsetCommit]
+    ) -> None:
+        """Have a group go on at these offsets. Raises as `Consumer.commit` does."""
+        self._run(self._core.groups.commit(group, as_commits(offsets)))
+
+    def delete_group(self, group: str) -> bool:
+        """Forget a group and its offsets; tell whether there was one."""
+        return self._run(self._core.groups.delete(group))
+
+    # --- life ------------------------------------------------------------------------
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._check_open(coroutine)
+        return runtime.run(coroutine)
+
+    def _check_open(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        if self._closed:
+            coroutine.close()
+            raise errors.ClientClosedError(self._why_closed)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            runtime.run(self._core.cluster.close())
+
+    def forked(self) -> None:
+        """Called in a forked child: the engine's thread stayed with the parent."""
+        self._closed = True
+        self._why_closed = "the admin client was made before a fork: make one in each process"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+__all__ = ["Admin"]

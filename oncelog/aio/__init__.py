@@ -1,0 +1,16 @@
+"""asyncio twins of the clients: the same names and settings over the same engine.
+
+    from oncelog.aio import Admin, Consumer, Producer
+
+    async with Producer("localhost:7001") as producer:
+        acknowledgement = await producer.send("topic", b"value")
+        metadata = await acknowledgement
+
+Whatever waits in `oncelog` is awaited here; nothing blocks the event loop.
+"""
+
+from oncelog.aio.admin import Admin
+from oncelog.aio.consumer import Consumer
+from oncelog.aio.producer import Acknowledgement, Producer
+
+__all__ = ["Acknowledgement", "Admin", "Consumer", "Producer"]

@@ -1,0 +1,133 @@
+"""The admin client for asyncio: `oncelog.Admin`, awaited.
+
+Place in the flow: each method awaits one coroutine of `_engine/admin` on the engine's
+thread. `oncelog.Admin` says what the methods do and raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from oncelog import admin as sync
+from oncelog import types
+from oncelog._engine.arguments import as_commits
+from oncelog.aio.bridge import on_engine
+from oncelog.config import AdminConfig, ClientSettings, settings_from_dotted
+from oncelog.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class Admin:
+    """Manages topics and looks at the cluster, its producers and groups."""
+
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ClientSettings]
+    ) -> None:
+        self._sync = sync.Admin(bootstrap_servers, **settings)
+        self._core = self._sync._core
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """Build from dotted Kafka-style names."""
+        servers, settings = settings_from_dotted(AdminConfig, config)
+        return cls(servers, **settings)  # type: ignore[arg-type]
+
+    @property
+    def config(self) -> AdminConfig:
+        return self._sync.config
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 0,
+        replicas: int = 0,
+        config: types.TopicConfig | None = None,
+        *,
+        timeout_ms: int = 30_000,
+    ) -> types.TopicInfo:
+        return await self._run(
+            self._core.create_topic(name, partitions, replicas, config, timeout_ms)
+        )
+
+    async def delete_topic(self, name: str) -> None:
+        await self._run(self._core.delete_topic(name))
+
+    async def alter_topic(self, name: str, config: types.TopicConfig) -> types.TopicInfo:
+        return await self._run(self._core.alter_topic(name, config))
+
+    async def describe_topic(self, name: str) -> types.TopicInfo:
+        return (await self._run(self._core.describe_topics([name])))[0]
+
+    async def describe_topics(self, names: Iterable[str] = ()) -> list[types.TopicInfo]:
+        return await self._run(self._core.describe_topics(names))
+
+    async def list_topics(self) -> list[str]:
+        return [topic.name for topic in await self.describe_topics()]
+
+    async def describe_cluster(self) -> types.ClusterInfo:
+        return await self._run(self._core.describe_cluster())
+
+    async def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
+        return await self._run(self._core.transfer_leadership(topic, partition, target_node_id))
+
+    async def lease_producer(self, producer_name: str | None = None) -> types.ProducerLease:
+        return await self._run(self._core.lease_producer(producer_name))
+
+    async def describe_producers(
+        self, topic: str, partition: int, producer_id: int = 0, limit: int = 1000
+    ) -> list[types.ProducerState]:
+        return await self._run(self._core.describe_producers(topic, partition, producer_id, limit))
+
+    async def list_producer_names(self) -> list[types.ProducerName]:
+        return await self._run(self._core.list_producer_names())
+
+    async def fence_producer(self, producer_name: str) -> tuple[int, int]:
+        return await self._run(self._core.fence_producer(producer_name))
+
+    async def resolve_sequence(
+        self, topic: str, partition: int, producer_id: int, epoch: int, sequence: int
+    ) -> types.ResolvedSequence:
+        tp = TopicPartition(topic, partition)
+        return await self._run(self._core.resolve_sequence(tp, producer_id, epoch, sequence))
+
+    async def list_groups(self) -> list[types.GroupInfo]:
+        return await self._run(self._core.groups.all())
+
+    async def describe_group(self, group: str) -> types.GroupDescription:
+        return await self._run(self._core.groups.describe(group))
+
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[tuple[str, int], int | types.OffsetCommit]
+    ) -> None:
+        await self._run(self._core.groups.commit(group, as_commits(offsets)))
+
+    async def delete_group(self, group: str) -> bool:
+        return await self._run(self._core.groups.delete(group))
+
+    # --- life ------------------------------------------------------------------------
+
+    async def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._sync._check_open(coroutine)
+        return await on_engine(coroutine)
+
+    async def close(self) -> None:
+        if not self._sync._closed:
+            self._sync._closed = True
+            await on_engine(self._core.cluster.close())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+__all__ = ["Admin"]

@@ -1,0 +1,68 @@
+"""From the user's event loop to the engine's thread and back.
+
+Place in the flow: under all clients of this package. A coroutine runs on the engine's
+loop, where the channels live; the caller awaits its result on his own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from oncelog._engine import runtime
+from oncelog._engine.futures import Delivery
+
+T = TypeVar("T")
+
+
+async def on_engine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the engine's thread. Cancelled here, it is cancelled there."""
+    return await asyncio.wrap_future(runtime.submit(coroutine))
+
+
+class Bell:
+    """An event that any thread may ring and one loop awaits."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._event.set)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+            # The loop ended before the client was closed: nobody waits any more.
+
+    def clear(self) -> None:
+        self._event.clear()
+
+    async def wait(self, timeout: float | None = None) -> None:
+        """Return when it is rung, or after `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
+        except TimeoutError:
+            pass
+
+    # A delivery's watcher.
+
+    def release(self) -> None:
+        """Nothing to do while the delivery's lock is held."""
+
+    def call_back(self) -> None:
+        self.ring()
+
+
+async def settled(delivery: Delivery, timeout: float | None = None) -> bool:
+    """Wait until a delivery is settled; False if it is not after `timeout` seconds."""
+    if not delivery.done:
+        bell = Bell()
+        if delivery.watch(bell):
+            await bell.wait(timeout)
+    return delivery.done
+
+
+__all__ = ["Bell", "on_engine", "settled"]

@@ -1,0 +1,225 @@
+"""The consumer for asyncio: `oncelog.Consumer`, awaited.
+
+Place in the flow: a sync consumer holds the buffer and decodes; where it would wait for
+records or for an answer of the cluster, the waiting is done here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from oncelog import consumer as sync
+from oncelog import errors
+from oncelog._engine.fetching import Chunk
+from oncelog.aio.bridge import Bell, on_engine
+from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
+from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
+
+
+class Consumer:
+    """Reads topics, or assigned partitions, from where `auto_offset_reset` says.
+
+    Arguments, settings and errors are those of `oncelog.Consumer`; the topics named are
+    looked up by `async with` or `start()`. One consumer belongs to one task at a time.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: str | Sequence[str],
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        self._topics = topics
+        self._sync = sync.Consumer(bootstrap_servers=bootstrap_servers, **settings)
+        self._bell: Bell | None = None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], *topics: str) -> Self:
+        """Build from dotted Kafka-style names: {"bootstrap.servers": ..., ...}."""
+        servers, settings = settings_from_dotted(ConsumerConfig, config)
+        return cls(*topics, bootstrap_servers=servers, **settings)  # type: ignore[arg-type]
+
+    @property
+    def config(self) -> ConsumerConfig:
+        return self._sync.config
+
+    async def start(self) -> None:
+        """Subscribe to the topics that were named at construction; a second call does nothing."""
+        topics, self._topics = self._topics, ()
+        if topics:
+            await self.subscribe(topics)
+
+    # --- what to read ----------------------------------------------------------------
+
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Read all partitions of these topics, and nothing else."""
+        self._sync._check_open()
+        names = [topics] if isinstance(topics, str) else list(topics)
+        await on_engine(self._sync._learn(names))
+        self._sync._subscribe_known(names)
+
+    async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these partitions; those already assigned keep their position."""
+        self._sync._check_open()
+        tps = [TopicPartition(topic, partition) for topic, partition in partitions]
+        await on_engine(self._sync._learn(tp.topic for tp in tps))
+        self._sync._assign_known(tps)
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._sync.assignment()
+
+    # --- reading ---------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncGenerator[Record, None]:
+        """Yield records, for ever or until `consumer_timeout_ms` passes without one."""
+        timeout = self.config.consumer_timeout_ms
+        while (chunk := await self._next_chunk(timeout)) is not None:
+            for record in self._sync._records_of(chunk):
+                yield record
+
+    async def getmany(
+        self, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Record]]:
+        """Return what is there, at most `max_records` (default `max_poll_records`).
+
+        Waits up to `timeout_ms` for the first record; an empty dict if none came.
+        """
+        limit = self._sync._limit(max_records)
+        return self._sync._take(await self._next_chunk(timeout_ms), limit)
+
+    async def batches(self, timeout_ms: int | None = None) -> AsyncGenerator[Any, None]:
+        """Yield a pyarrow.RecordBatch for each stored batch; see `oncelog.Consumer.batches`."""
+        if timeout_ms is None:
+            timeout_ms = self.config.consumer_timeout_ms
+        while (chunk := await self._next_chunk(timeout_ms)) is not None:
+            yield self._sync._arrow(chunk)
+
+    async def _next_chunk(self, timeout_ms: int | None) -> Chunk | None:
+        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        bell = self._listen()
+        while True:
+            bell.clear()
+            chunk = self._sync._next_chunk(0.0)
+            if chunk is not None:
+                return chunk
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            await bell.wait(left)
+
+    def _listen(self) -> Bell:
+        """The bell that the buffer rings, of the loop that runs now."""
+        if self._bell is None:
+            self._bell = Bell()
+            self._sync._buffer.listener = self._bell.ring
+        return self._bell
+
+    # --- positions -------------------------------------------------------------------
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Go on at `offset` in this partition."""
+        self._sync.seek(partition, offset)
+
+    async def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        await self._seek_all(partitions, "earliest")
+
+    async def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        await self._seek_all(partitions, "latest")
+
+    async def _seek_all(self, partitions: tuple[tuple[str, int], ...], where: str) -> None:
+        tps = [self._sync._assigned(p) for p in partitions] or self.assignment()
+        for tp, offset in (await self._list(dict.fromkeys(tps, where))).items():
+            self._sync._buffer.seek(tp, offset)
+
+    async def position(self, partition: tuple[str, int]) -> int:
+        """Return the offset of the next record that will be given out."""
+        tp = self._sync._assigned(partition)
+        deadline = time.monotonic() + self.config.request_timeout_ms / 1000
+        bell = self._listen()
+        while True:
+            bell.clear()
+            position = self._sync._buffer.wait_position(tp, 0.0)
+            if position is not None:
+                return position
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise errors.RequestTimeoutError(f"{tp}: the start position is not known yet")
+            await bell.wait(left)
+
+    async def lag(self, partition: tuple[str, int]) -> int:
+        """Return how many records there are from the position to the high watermark."""
+        tp = self._sync._assigned(partition)
+        position = await self.position(tp)
+        return max(0, (await self._list({tp: "latest"}))[tp] - position)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[tuple[str, int]]
+    ) -> dict[TopicPartition, int]:
+        return await self._list({TopicPartition(*p): "earliest" for p in partitions})
+
+    async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Return each partition's high watermark: the offset that comes next."""
+        return await self._list({TopicPartition(*p): "latest" for p in partitions})
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, int]:
+        """Return where to start to see everything from these times on; -1: nothing there."""
+        return await self._list({TopicPartition(*p): ms * 1000 for p, ms in timestamps_ms.items()})
+
+    async def _list(self, queries: Mapping[TopicPartition, str | int]) -> dict[TopicPartition, int]:
+        self._sync._check_open()
+        return await on_engine(self._sync._list_offsets(queries))
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Give out nothing of these partitions until `resume`."""
+        self._sync.pause(*partitions)
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        self._sync.resume(*partitions)
+
+    # --- the group -------------------------------------------------------------------
+
+    async def commit(
+        self, offsets: Mapping[tuple[str, int], int | OffsetCommit] | None = None
+    ) -> None:
+        """Store where the group goes on; see `oncelog.Consumer.commit`."""
+        group, commits = self._sync._group(), self._sync._commits(offsets)
+        if commits:
+            await on_engine(self._sync._fetcher.groups.commit(group, commits))
+
+    async def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
+        """Return what the group has committed for a partition; None: nothing."""
+        group, tp = self._sync._group(), TopicPartition(*partition)
+        return (await on_engine(self._sync._fetcher.groups.committed(group, [tp]))).get(tp)
+
+    # --- life ------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        consumer = self._sync
+        if not consumer._closed:
+            consumer._closed = True
+            consumer._buffer.close()
+            await on_engine(consumer._shut())
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+__all__ = ["Consumer"]

@@ -1,0 +1,254 @@
+"""The producer for asyncio: `oncelog.Producer`, awaited.
+
+Place in the flow: a sync producer that never waits does the work; where it would have to
+wait (a topic that is not known yet, a full buffer, a flush) the waiting is done here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, Unpack
+
+from oncelog import errors
+from oncelog import producer as sync
+from oncelog._engine.arguments import Bytes, Headers
+from oncelog._engine.futures import DeliveryFuture, OnDelivery
+from oncelog.aio.bridge import Bell, on_engine, settled
+from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
+from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence
+
+T = TypeVar("T")
+
+
+class Acknowledgement(Generic[T]):
+    """What `send` gives: awaited, it returns the metadata or raises the DeliveryError.
+
+    It may be awaited any number of times. To cancel an await does not recall the record.
+    """
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: Future[T]) -> None:
+        assert isinstance(future, DeliveryFuture)
+        self.future: DeliveryFuture[T] = future
+
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from settled(self.future.delivery).__await__()
+        return self.future.result(0)
+
+    def done(self) -> bool:
+        return self.future.done()
+
+
+class _NeverWaits(sync.Producer):
+    """Raises BufferFullError at once instead of waiting for room."""
+
+    def _max_block_s(self) -> float:
+        return 0.0
+
+
+class Producer:
+    """Sends records; each is stored once, in order per partition, whatever fails between.
+
+    Arguments, settings and errors are those of `oncelog.Producer`. As an async context
+    manager it flushes at the end and raises UndeliveredRecordsError as that one does.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ProducerSettings]
+    ) -> None:
+        self._sync = _NeverWaits(bootstrap_servers, **settings)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """Build from dotted Kafka-style names: {"bootstrap.servers": ..., "linger.ms": 5}."""
+        servers, settings = settings_from_dotted(ProducerConfig, config)
+        return cls(servers, **settings)  # type: ignore[arg-type]
+
+    @property
+    def config(self) -> ProducerConfig:
+        return self._sync.config
+
+    # --- sending ---------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Bytes | None = None,
+        key: Bytes | None = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        sequence: int | None = None,
+        expected_offset: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Acknowledgement[RecordMetadata]:
+        """Send one record; returns when it is queued, with what to await for the rest.
+
+        `on_delivery` is called on the client's own thread, not on the loop's.
+        """
+        return await self._queued(
+            topic,
+            lambda: self._sync.send(
+                topic,
+                value,
+                key,
+                headers=headers,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                sequence=sequence,
+                expected_offset=expected_offset,
+                on_delivery=on_delivery,
+            ),
+        )
+
+    async def send_batch(
+        self,
+        topic: str,
+        partition: int,
+        batch: Any,
+        *,
+        sequences: Sequence[int] | None = None,
+        expected_offset: int | None = None,
+    ) -> Acknowledgement[BatchMetadata]:
+        """Send many records as exactly one batch; see `oncelog.Producer.send_batch`."""
+        return await self._queued(
+            topic,
+            lambda: self._sync.send_batch(
+                topic, partition, batch, sequences=sequences, expected_offset=expected_offset
+            ),
+        )
+
+    async def _queued(self, topic: str, send: Callable[[], Future[T]]) -> Acknowledgement[T]:
+        await self._know(topic)
+        try:
+            return Acknowledgement(send())
+        except errors.BufferFullError:
+            return Acknowledgement(await self._when_there_is_room(send))
+
+    async def _when_there_is_room(self, send: Callable[[], Future[T]]) -> Future[T]:
+        limit = self.config.max_block_ms / 1000
+        deadline = time.monotonic() + limit
+        bell = Bell()
+        while True:
+            bell.clear()
+            # First the bell, then the try: room that comes between the two rings it.
+            self._sync._accumulator.watch_space(bell.ring)
+            try:
+                return send()
+            except errors.BufferFullError:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise errors.BufferFullError(
+                        f"buffer_memory={self.config.buffer_memory} stayed full for "
+                        f"max_block_ms={self.config.max_block_ms}"
+                    ) from None
+                await bell.wait(left)
+
+    async def _know(self, topic: str) -> None:
+        producer = self._sync
+        producer._check_open()
+        if isinstance(topic, str) and topic and topic not in producer._cluster.leaders.topics:
+            await on_engine(producer._learn(topic))
+
+    # --- waiting, asking -------------------------------------------------------------
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send what lingers and wait, at most `timeout` seconds, until all is settled.
+
+        Raises as `oncelog.Producer.flush` does.
+        """
+        self._sync._check_open()
+        await self._flush(timeout)
+        self._sync._raise_undelivered()
+
+    async def _flush(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        accumulator = self._sync._accumulator
+        waiting = accumulator.begin_flush()
+        try:
+            for position, delivery in enumerate(waiting):
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not await settled(delivery, left):
+                    raise errors.RequestTimeoutError(
+                        f"{len(waiting) - position} batches are not settled after {timeout:g} s"
+                    )
+        finally:
+            accumulator.end_flush()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush, then free everything; raises as `oncelog.Producer.close` does."""
+        producer = self._sync
+        if producer._closed:
+            return
+        try:
+            await self._flush(timeout)
+        except errors.RequestTimeoutError:
+            pass  # what is left fails below, and is reported with its outcome
+        finally:
+            producer._closed = True
+            # A cancelled close still frees everything.
+            await asyncio.shield(on_engine(producer._shut()))
+        producer._raise_undelivered()
+
+    async def partitions_for(self, topic: str) -> int:
+        """Return the number of partitions; raises UnknownTopicOrPartitionError."""
+        await self._know(topic)
+        return self._sync.partitions_for(topic)
+
+    async def position(self, topic: str, partition: int) -> int:
+        """Return the last sequence of this producer that is stored there; -1: none."""
+        await self._know(topic)
+        tp, _ = self._sync._place(self._sync._topic(topic), None, partition)
+        async with asyncio.timeout(self.config.max_block_ms / 1000):
+            return await on_engine(self._sync._sender.position(tp))
+
+    async def resolve(
+        self,
+        record: Acknowledgement[RecordMetadata]
+        | Acknowledgement[BatchMetadata]
+        | RecordMetadata
+        | BatchMetadata,
+    ) -> ResolvedSequence:
+        """Ask what became of a record after a timeout; see `oncelog.Producer.resolve`."""
+        self._sync._check_open()
+        what: Any = record.future if isinstance(record, Acknowledgement) else record
+        return await on_engine(self._sync._resolve(*self._sync._identity_of(what)))
+
+    @property
+    def producer_id(self) -> int | None:
+        """The producer id in use; None before the first record is on its way."""
+        return self._sync.producer_id
+
+    @property
+    def epoch(self) -> int | None:
+        return self._sync.epoch
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since the start, as `oncelog.Producer.metrics`."""
+        return self._sync.metrics()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self.close()
+        except errors.UndeliveredRecordsError as undelivered:
+            if error is None:
+                raise
+            # The body's own error is the one to see; this one goes with it.
+            error.add_note(str(undelivered))
+
+
+__all__ = ["Acknowledgement", "Producer"]

@@ -1,0 +1,65 @@
+"""The command tree and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from oncelog import __version__
+from oncelog.cli.cluster import cluster
+from oncelog.cli.groups import group
+from oncelog.cli.mirror import mirror
+from oncelog.cli.producers import producer
+from oncelog.cli.records import consume, produce
+from oncelog.cli.topics import topic
+from oncelog.errors import OncelogError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="oncelog")
+def cli() -> None:
+    """A replicated, partitioned log that keeps every record once."""
+
+
+cli.add_command(topic)
+cli.add_command(cluster)
+cli.add_command(producer)
+cli.add_command(group)
+cli.add_command(mirror)
+topic.add_command(produce)
+topic.add_command(consume)
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Run a command; exits 0 if done, 1 on an error, 2 on wrong usage, 130 on Ctrl-C."""
+    code: object = None
+    try:
+        code = cli.main(arguments, prog_name="oncelog", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        raise SystemExit(2) from None
+    except click.UsageError as error:
+        # One line; click's own form has three.
+        command = error.ctx.command_path if error.ctx else "oncelog"
+        _fail(f"{error.format_message()} (see '{command} --help')", 2)
+    except click.ClickException as error:
+        _fail(error.format_message(), 1)
+    except click.Abort:
+        raise SystemExit(130) from None
+    except OncelogError as error:
+        _fail(f"{error.reason}: {' '.join(str(error).split())}", 1)
+    except BrokenPipeError:
+        # The reader, `head` for instance, has gone: no error of ours, but not all is done.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"oncelog: {message}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+__all__ = ["cli", "run"]

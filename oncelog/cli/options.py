@@ -1,0 +1,75 @@
+"""What every command shares: `--bootstrap`, `--format`, clients, parameter types."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from oncelog import Admin
+from oncelog.config import MAX_INT32, parse_bootstrap
+from oncelog.errors import ConfigError
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:7001"
+
+
+class Bootstrap(click.ParamType[Any]):
+    name = "host:port,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        try:
+            return parse_bootstrap(value)
+        except ConfigError as error:
+            self.fail(error.message.removeprefix("bootstrap_servers: "), param, ctx)
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--bootstrap` and `--format`, as `bootstrap` and `as_json`."""
+
+    @click.option(
+        "--bootstrap",
+        "-b",
+        envvar="ONCELOG_BOOTSTRAP",
+        type=Bootstrap(),
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        help="Nodes to start from (or ONCELOG_BOOTSTRAP).",
+    )
+    @click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="How to print.",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, output_format: str, **kwargs: Any) -> Any:
+        return command(*args, as_json=output_format == "json", **kwargs)
+
+    return wrapped
+
+
+def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`common`, with an open Admin as first argument in place of `bootstrap`."""
+
+    @common
+    @click.option(
+        "--request-timeout-ms",
+        type=click.IntRange(min=1, max=MAX_INT32),
+        default=10_000,
+        show_default=True,
+        help="How long to look for a node that answers.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, bootstrap: tuple[str, ...], request_timeout_ms: int, **kwargs: Any
+    ) -> Any:
+        with Admin(bootstrap, request_timeout_ms=request_timeout_ms) as admin:
+            return command(admin, *args, **kwargs)
+
+    return wrapped

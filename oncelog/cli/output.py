@@ -1,0 +1,68 @@
+"""How results are printed: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Numbers to the right. A pipe gets the whole width, so that nothing is cut."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    data = [[_cell(value) for value in row] for row in rows]
+    for index, name in enumerate(columns):
+        numeric = bool(data) and all(_is_number(row[index]) for row in data)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in data:
+        table.add_row(*row)
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(markup=False, highlight=False, emoji=False, width=10_000)
+    console.print(table)
+
+
+def print_facts(facts: Sequence[tuple[str, object]]) -> None:
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        sys.stdout.write(f"{name:<{width}}  {_cell(value)}\n")
+
+
+def when(timestamp_ms: int) -> str:
+    """Return an ISO time, or "-" where there is none."""
+    if timestamp_ms <= 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def text(data: bytes | None) -> str | None:
+    """Return bytes as text; what is not UTF-8 shows as escapes."""
+    return None if data is None else data.decode("utf-8", errors="backslashreplace")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)
+
+
+def _is_number(cell: str) -> bool:
+    return cell.lstrip("-").isdigit() or cell == "-"

@@ -1,0 +1,126 @@
+"""`oncelog producer lease|list|describe|fence|resolve`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from oncelog import Admin, Resolution
+from oncelog.cli.options import with_admin
+from oncelog.cli.output import print_facts, print_json, print_table, when
+
+
+@click.group()
+def producer() -> None:
+    """Producer ids, names, and what partitions remember of them."""
+
+
+@producer.command()
+@click.option("--name", help="Raise this name's epoch, which fences the producer that has it.")
+@with_admin
+def lease(admin: Admin, name: str | None, as_json: bool) -> None:
+    """Lease a producer id."""
+    leased = admin.lease_producer(name)
+    if as_json:
+        print_json(asdict(leased))
+        return
+    print_facts(
+        [
+            ("producer id", leased.producer_id),
+            ("epoch", leased.epoch),
+            ("expires", when(leased.expire_ms)),
+            ("lifetime ms", leased.lifetime_ms),
+        ]
+    )
+
+
+@producer.command("list")
+@with_admin
+def list_names(admin: Admin, as_json: bool) -> None:
+    """List producer names."""
+    names = admin.list_producer_names()
+    if as_json:
+        print_json([asdict(name) for name in names])
+        return
+    print_table(
+        ("name", "producer id", "epoch", "last lease"),
+        [(n.name, n.producer_id, n.epoch, when(n.last_lease_ms)) for n in names],
+    )
+
+
+@producer.command()
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0))
+@click.option("--producer-id", type=click.IntRange(min=1), help="Only this one.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
+@with_admin
+def describe(
+    admin: Admin, topic: str, partition: int, producer_id: int | None, limit: int, as_json: bool
+) -> None:
+    """Show the last-seen state of producers in a partition."""
+    states = admin.describe_producers(topic, partition, producer_id or 0, limit)
+    if producer_id is not None and not states:
+        raise click.ClickException(f"{topic}-{partition} does not know producer {producer_id}")
+    if as_json:
+        print_json([asdict(state) for state in states])
+        return
+    print_table(
+        ("producer id", "epoch", "last sequence", "last append", "recent batches"),
+        [
+            (
+                s.producer_id,
+                s.epoch,
+                s.last_sequence,
+                when(s.last_append_ms),
+                " ".join(
+                    f"{r.first_sequence}..{r.last_sequence}@{r.base_offset}" for r in s.recent
+                ),
+            )
+            for s in states
+        ],
+    )
+
+
+@producer.command()
+@click.argument("name")
+@with_admin
+def fence(admin: Admin, name: str, as_json: bool) -> None:
+    """Raise a name's epoch without taking it over."""
+    producer_id, epoch = admin.fence_producer(name)
+    if as_json:
+        print_json({"name": name, "producer_id": producer_id, "epoch": epoch})
+    else:
+        click.echo(f"fenced {name}: producer id {producer_id}, epoch {epoch}")
+
+
+@producer.command()
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0))
+@click.argument("producer_id", type=click.IntRange(min=1))
+@click.argument("epoch", type=click.IntRange(min=0))
+@click.argument("sequence", type=click.IntRange(min=0))
+@with_admin
+def resolve(
+    admin: Admin,
+    topic: str,
+    partition: int,
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    as_json: bool,
+) -> int:
+    """Tell whether a sequence was stored, and where; exit code 0 only if it was."""
+    found = admin.resolve_sequence(topic, partition, producer_id, epoch, sequence)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print_facts(
+            [
+                ("resolution", found.resolution),
+                ("offset", found.offset if found.offset >= 0 else None),
+                ("last sequence", found.last_sequence),
+                ("current epoch", found.current_epoch),
+            ]
+        )
+    return 0 if found.resolution is Resolution.COMMITTED else 1

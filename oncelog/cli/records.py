@@ -1,0 +1,206 @@
+"""`oncelog topic produce` and `oncelog topic consume`."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+from oncelog import Consumer, OncelogError, Producer, Record, RecordMetadata, TopicPartition
+from oncelog.cli.options import common
+from oncelog.cli.output import print_json, text
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("values", nargs=-1)
+@click.option("--key-separator", "-k", help="Split each line into KEY and VALUE at the first.")
+@click.option("--partition", "-p", type=click.IntRange(min=0), help="Default: by key, or sticky.")
+@click.option("--producer-name", help="A stable name; fences the producer that had it before.")
+@click.option("--no-idempotence", is_flag=True, help="Retries may then store records twice.")
+@click.option(
+    "--compression", type=click.Choice(["none", "zstd", "lz4"]), default="none", show_default=True
+)
+@common
+def produce(
+    topic: str,
+    values: tuple[str, ...],
+    key_separator: str | None,
+    partition: int | None,
+    producer_name: str | None,
+    no_idempotence: bool,
+    compression: Any,
+    bootstrap: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Send each VALUE as a record, or, without any, each line of standard input."""
+    lines: Iterable[bytes] = [value.encode() for value in values] if values else _stdin_lines()
+    if key_separator == "":
+        raise click.UsageError("--key-separator must not be empty")
+    report = _Report()
+    # Records that come slowly, from a terminal or a pipe, need not wait for others.
+    with Producer(
+        bootstrap,
+        producer_name=producer_name,
+        enable_idempotence=not no_idempotence,
+        compression_type=compression,
+    ) as producer:
+        for line in lines:
+            key, value = _split(line, key_separator)
+            producer.send(topic, value, key, partition=partition, on_delivery=report.delivered)
+        producer.flush()
+    if report.error is not None:
+        raise click.ClickException(
+            f"{report.failed} of {report.failed + report.stored} records were not stored: "
+            f"{report.error.reason}: {report.error}"
+        )
+    if as_json:
+        print_json({"topic": topic, "stored": report.stored, "duplicates": report.duplicates})
+    else:
+        click.echo(f"stored {report.stored} records in {topic}", err=True)
+
+
+class _Report:
+    """Counts what became of the records. Called on the client's thread."""
+
+    def __init__(self) -> None:
+        self.stored = self.failed = self.duplicates = 0
+        self.error: OncelogError | None = None
+
+    def delivered(self, metadata: RecordMetadata | None, error: OncelogError | None) -> None:
+        if metadata is not None:
+            self.stored += 1
+            self.duplicates += metadata.duplicate
+        else:
+            self.failed += 1
+            self.error = self.error or error
+
+
+def _stdin_lines() -> Iterator[bytes]:
+    for line in sys.stdin.buffer:
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator.encode())
+    if not found:
+        raise click.ClickException(f"no {separator!r} in the line {text(line)!r}")
+    return key, value
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True)
+@click.option("--from", "start", default="end", show_default=True, help="start, end, or an offset.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at what is the end now.")
+@click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--print-key", is_flag=True, help="Print the key and a tab before the value.")
+@click.option("--any-replica", is_flag=True, help="Read from replicas too, not only leaders.")
+@common
+def consume(
+    topic: str,
+    partitions: tuple[int, ...],
+    start: str,
+    exit_at_end: bool,
+    max_records: int | None,
+    print_key: bool,
+    any_replica: bool,
+    bootstrap: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Print the records of TOPIC and follow it; values that are not UTF-8 as escapes."""
+    if start not in ("start", "end") and not start.isdigit():
+        raise click.UsageError(f"--from must be start, end or an offset, got {start!r}")
+    with Consumer(bootstrap_servers=bootstrap, any_replica=any_replica) as consumer:
+        consumer.subscribe([topic])
+        if partitions:
+            consumer.assign([(topic, partition) for partition in sorted(set(partitions))])
+        assigned = consumer.assignment()
+        ends = consumer.end_offsets(assigned) if start != "start" or exit_at_end else {}
+        if start == "start":
+            consumer.seek_to_beginning()
+        else:
+            begins = consumer.beginning_offsets(assigned)
+            _check_start(start, ends)
+            for tp in assigned:
+                wanted = ends[tp] if start == "end" else int(start)
+                # A partition that is shorter, or that has lost its head, begins nearby.
+                consumer.seek(tp, min(max(wanted, begins[tp]), ends[tp]))
+        write = _json_writer() if as_json else _text_writer(print_key)
+        for record in _records(consumer, ends if exit_at_end else None, max_records):
+            write(record)
+
+
+def _check_start(start: str, ends: dict[TopicPartition, int]) -> None:
+    if start.isdigit() and all(int(start) > end for end in ends.values()):
+        raise click.ClickException(
+            f"offset {start} is beyond the end of every partition, the highest is "
+            f"{max(ends.values())}"
+        )
+
+
+def _records(
+    consumer: Consumer, ends: dict[TopicPartition, int] | None, left: int | None
+) -> Iterator[Record]:
+    open_ends = dict(ends) if ends is not None else None
+    while left is None or left > 0:
+        if open_ends is not None:
+            for tp in [tp for tp, end in open_ends.items() if consumer.position(tp) >= end]:
+                consumer.pause(tp)
+                del open_ends[tp]
+            if not open_ends:
+                return
+        for tp, records in consumer.getmany(500, 1 if left == 1 else 1000).items():
+            end = None if ends is None else ends[tp]
+            for record in records:
+                if end is not None and record.offset >= end:
+                    break
+                if left is not None:
+                    if left == 0:
+                        return
+                    left -= 1
+                yield record
+        sys.stdout.flush()
+
+
+def _text_writer(print_key: bool) -> Any:
+    def write(record: Record) -> None:
+        key = (text(record.key) or "") + "\t" if print_key else ""
+        sys.stdout.write(f"{key}{text(record.value) or ''}\n")
+
+    return write
+
+
+def _json_writer() -> Any:
+    def write(record: Record) -> None:
+        print_json(
+            {
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "timestamp_us": record.timestamp_us,
+                "key": _json_bytes(record.key),
+                "value": _json_bytes(record.value),
+                "headers": [[name, _json_bytes(value)] for name, value in record.headers],
+            }
+        )
+
+    return write
+
+
+def _json_bytes(data: bytes | None) -> object:
+    """Text where it is UTF-8; else {"base64": ...}, so that nothing is lost."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+__all__ = ["consume", "produce"]

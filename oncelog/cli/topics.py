@@ -1,0 +1,168 @@
+"""`oncelog topic create|list|describe|alter|delete`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from oncelog import Admin, ExpectedOffsets, TopicConfig, TopicInfo
+from oncelog.cli.options import with_admin
+from oncelog.cli.output import print_facts, print_json, print_table, when
+
+
+@click.group()
+def topic() -> None:
+    """Topics and their records."""
+
+
+def config_options(command: Any) -> Any:
+    for option in reversed(
+        (
+            click.option("--retention-ms", type=int, help="Drop older records; -1: never."),
+            click.option("--retention-bytes", type=int, help="Per partition; -1: no limit."),
+            click.option("--max-batch-bytes", type=int, help="Largest payload of a batch."),
+            click.option(
+                "--expected-offsets",
+                type=click.Choice([choice.value for choice in ExpectedOffsets]),
+                help="What to do with expected offsets.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def to_config(options: dict[str, Any]) -> TopicConfig:
+    expected = options["expected_offsets"]
+    return TopicConfig(
+        options["retention_ms"],
+        options["retention_bytes"],
+        options["max_batch_bytes"],
+        None if expected is None else ExpectedOffsets(expected),
+    )
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--partitions", "-p", type=int, default=0, help="Default: the cluster's.")
+@click.option("--replicas", "-r", type=int, default=0, help="Default: the cluster's.")
+@config_options
+@click.option("--timeout-ms", type=click.IntRange(min=1), default=30_000, show_default=True)
+@with_admin
+def create(
+    admin: Admin,
+    name: str,
+    partitions: int,
+    replicas: int,
+    timeout_ms: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Create a topic and wait until each partition has a leader."""
+    info = admin.create_topic(name, partitions, replicas, to_config(options), timeout_ms=timeout_ms)
+    if as_json:
+        print_json(as_dict(info))
+    else:
+        click.echo(
+            f"created topic {name}: {info.partition_count} partitions, "
+            f"{info.replica_count} replicas"
+        )
+
+
+@topic.command("list")
+@with_admin
+def list_topics(admin: Admin, as_json: bool) -> None:
+    """List all topics."""
+    topics = admin.describe_topics()
+    if as_json:
+        print_json([summary(info) for info in topics])
+        return
+    columns = ("topic", "partitions", "replicas", "created")
+    print_table(
+        columns,
+        [(i.name, i.partition_count, i.replica_count, when(i.created_ms)) for i in topics],
+    )
+
+
+@topic.command()
+@click.argument("name")
+@with_admin
+def describe(admin: Admin, name: str, as_json: bool) -> None:
+    """Show a topic's settings, leaders, replicas and offsets."""
+    info = admin.describe_topic(name)
+    if as_json:
+        print_json(as_dict(info))
+        return
+    config = info.config
+    print_facts(
+        [
+            ("topic", info.name),
+            ("created", when(info.created_ms)),
+            ("retention_ms", config.retention_ms),
+            ("retention_bytes", config.retention_bytes),
+            ("max_batch_bytes", config.max_batch_bytes),
+            ("expected_offsets", config.expected_offsets),
+        ]
+    )
+    click.echo()
+    columns = ("partition", "leader", "term", "replicas", "start", "high watermark")
+    print_table(
+        columns,
+        [
+            (
+                p.partition,
+                p.leader_id or None,
+                p.term,
+                p.replicas,
+                known(p.log_start_offset),
+                known(p.high_watermark),
+            )
+            for p in info.partitions
+        ],
+    )
+
+
+@topic.command()
+@click.argument("name")
+@config_options
+@with_admin
+def alter(admin: Admin, name: str, as_json: bool, **options: Any) -> None:
+    """Change settings of a topic; those not named stay as they are."""
+    if all(value is None for value in options.values()):
+        raise click.UsageError("name at least one setting to change")
+    info = admin.alter_topic(name, to_config(options))
+    if as_json:
+        print_json(as_dict(info))
+    else:
+        click.echo(f"altered topic {name}")
+
+
+@topic.command()
+@click.argument("name")
+@with_admin
+def delete(admin: Admin, name: str, as_json: bool) -> None:
+    """Delete a topic and all its records."""
+    admin.delete_topic(name)
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        click.echo(f"deleted topic {name}")
+
+
+def known(offset: int) -> int | None:
+    return None if offset < 0 else offset
+
+
+def summary(info: TopicInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "partitions": info.partition_count,
+        "replicas": info.replica_count,
+        "created_ms": info.created_ms,
+    }
+
+
+def as_dict(info: TopicInfo) -> dict[str, Any]:
+    return asdict(info)

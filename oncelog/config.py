@@ -1,0 +1,406 @@
+"""Settings of producers, consumers and admin clients: defaults, checks, Kafka's names.
+
+Place in the flow: each client class builds one of these from its keyword arguments (or
+from a mapping with dotted Kafka names, `from_config`) and hands it to the engine. A
+setting is either taken as given or refused here; none is ever silently repaired. An
+error names every setting that takes part in a contradiction.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypedDict, get_args
+
+from oncelog.errors import ConfigError
+from oncelog.types import ProducerIdentity
+from oncelog.wire.batch import BATCH_OVERHEAD, MAX_PAYLOAD_BYTES
+from oncelog.wire.compression import CODECS, require_codec
+
+# (topic, key, partition count) -> partition. A keyless record has the key None.
+Partitioner = Callable[[str, bytes | None, int], int]
+CompressionType = Literal["none", "zstd", "lz4"]
+OffsetReset = Literal["earliest", "latest", "none"]
+
+MAX_NAME_CHARS = 249
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+_NAME = re.compile(r"[A-Za-z0-9._:/@=+ -]+")
+
+
+def _range(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{name} must be an integer, got {value!r}", name)
+    if not low <= value <= high:
+        raise ConfigError(f"{name} must be from {low} to {high}, got {value}", name)
+
+
+def _flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}", name)
+
+
+def _choice(name: str, value: object, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}", name)
+
+
+def parse_bootstrap(servers: object) -> tuple[str, ...]:
+    """`"a:1,b:2"` or a sequence of `"host:port"` -> the addresses."""
+    name = "bootstrap_servers"
+    if isinstance(servers, str):
+        servers = servers.split(",")
+    if not isinstance(servers, list | tuple):
+        raise ConfigError(f"{name} must be 'host:port,...' or a list, got {servers!r}", name)
+    addresses = [str(server).strip() for server in servers]
+    addresses = [address for address in addresses if address]
+    if not addresses:
+        raise ConfigError(f"{name} is empty: name at least one node as host:port", name)
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(f"{name}: {address!r} is not host:port", name)
+    return tuple(dict.fromkeys(addresses))
+
+
+class ClientSettings(TypedDict, total=False):
+    """Keyword arguments that every client takes."""
+
+    client_id: str
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+
+
+class ProducerSettings(ClientSettings, total=False):
+    """Keyword arguments of Producer; ProducerConfig explains them."""
+
+    producer_name: str | None
+    enable_idempotence: bool
+    acks: str | int
+    retries: int
+    linger_ms: int
+    batch_size: int
+    buffer_memory: int
+    max_block_ms: int
+    compression_type: CompressionType
+    compression_level: int | None
+    delivery_timeout_ms: int
+    max_in_flight: int
+    partitioner: Partitioner | None
+    initial: ProducerIdentity | None
+
+
+class ConsumerSettings(ClientSettings, total=False):
+    """Keyword arguments of Consumer; ConsumerConfig explains them."""
+
+    group_id: str | None
+    auto_offset_reset: OffsetReset
+    isolation_level: str
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    max_poll_records: int
+    consumer_timeout_ms: int | None
+    check_crcs: bool
+    any_replica: bool
+    replica_node_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What all clients share. Times in milliseconds."""
+
+    bootstrap_servers: tuple[str, ...]
+    client_id: str = "oncelog-python"
+    # How long one request may take before it is given up and tried again elsewhere.
+    request_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 50
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bootstrap_servers", parse_bootstrap(self.bootstrap_servers))
+        _range("request_timeout_ms", self.request_timeout_ms, 1, MAX_INT32)
+        _range("retry_backoff_ms", self.retry_backoff_ms, 1, MAX_INT32)
+        _range("retry_backoff_max_ms", self.retry_backoff_max_ms, 1, MAX_INT32)
+        _range("metadata_max_age_ms", self.metadata_max_age_ms, 100, MAX_INT32)
+        if self.retry_backoff_max_ms < self.retry_backoff_ms:
+            raise ConfigError(
+                f"retry_backoff_max_ms={self.retry_backoff_max_ms} is below "
+                f"retry_backoff_ms={self.retry_backoff_ms}",
+                "retry_backoff_max_ms",
+                "retry_backoff_ms",
+            )
+
+    @classmethod
+    def from_settings(cls, bootstrap_servers: object, settings: Mapping[str, Any]) -> Self:
+        """Build from keyword arguments. Raises ConfigError for a name that does not exist."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        for name in settings:
+            if name not in names:
+                raise ConfigError(f"{cls._what()} has no setting {name!r}", name)
+        return cls(bootstrap_servers=bootstrap_servers, **settings)  # type: ignore[arg-type]
+
+    @classmethod
+    def _what(cls) -> str:
+        return "a " + cls.__name__.removesuffix("Config").lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """Settings of a Producer. Times in milliseconds, sizes in bytes."""
+
+    # A stable name: a restart with the same name fences the instance before it.
+    producer_name: str | None = None
+    enable_idempotence: bool = True
+    acks: str | int = "all"
+    # How often one batch is sent again before delivery_timeout_ms is over.
+    retries: int = MAX_INT32
+    linger_ms: int = 5
+    # A batch is closed when its payload, before compression, reaches this size.
+    batch_size: int = 256 * 1024
+    # What may wait in this process, sent and not yet acknowledged included.
+    buffer_memory: int = 64 * 1024 * 1024
+    # How long send() may wait for room in the buffer or for a topic's metadata.
+    max_block_ms: int = 60_000
+    compression_type: CompressionType = "none"
+    compression_level: int | None = None
+    delivery_timeout_ms: int = 120_000
+    # Batches of one partition on the way at the same time. Up to 5 the cluster knows the
+    # offset of a repeated batch without looking it up.
+    max_in_flight: int = 5
+    partitioner: Partitioner | None = None
+    initial: ProducerIdentity | None = None
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _flag("enable_idempotence", self.enable_idempotence)
+        _range("retries", self.retries, 0, MAX_INT32)
+        _range("linger_ms", self.linger_ms, 0, MAX_INT32)
+        _range("batch_size", self.batch_size, BATCH_OVERHEAD, MAX_PAYLOAD_BYTES)
+        _range("buffer_memory", self.buffer_memory, 1, MAX_INT64)
+        _range("max_block_ms", self.max_block_ms, 0, MAX_INT32)
+        _range("delivery_timeout_ms", self.delivery_timeout_ms, 1, MAX_INT32)
+        _range("max_in_flight", self.max_in_flight, 1, 1000)
+        _choice("compression_type", self.compression_type, tuple(CODECS))
+        if self.partitioner is not None and not callable(self.partitioner):
+            raise ConfigError("partitioner must be callable", "partitioner")
+        self._check_idempotence()
+        self._check_identity()
+        self._check_sizes_and_times()
+        require_codec(CODECS[self.compression_type])
+
+    def _check_idempotence(self) -> None:
+        if self.acks not in ("all", -1, "-1"):
+            also = " contradicts enable_idempotence=True" if self.enable_idempotence else ""
+            raise ConfigError(
+                f"acks={self.acks!r}{also}: acks must be 'all', a record is acknowledged when "
+                "it is on stable storage on a majority",
+                *(("acks", "enable_idempotence") if self.enable_idempotence else ("acks",)),
+            )
+        if self.enable_idempotence and self.retries < 1:
+            raise ConfigError(
+                "retries=0 contradicts enable_idempotence=True: without a retry a lost "
+                "acknowledgement leaves a record's fate open",
+                "retries",
+                "enable_idempotence",
+            )
+
+    def _check_identity(self) -> None:
+        if self.producer_name is not None:
+            check_name("producer_name", self.producer_name)
+            if not self.enable_idempotence:
+                raise ConfigError(
+                    f"producer_name={self.producer_name!r} contradicts enable_idempotence=False",
+                    "producer_name",
+                    "enable_idempotence",
+                )
+        if self.initial is None:
+            return
+        if not isinstance(self.initial, ProducerIdentity):
+            raise ConfigError("initial must be a ProducerIdentity", "initial")
+        if not self.enable_idempotence:
+            raise ConfigError(
+                "initial contradicts enable_idempotence=False", "initial", "enable_idempotence"
+            )
+        if self.producer_name is not None:
+            raise ConfigError(
+                "initial contradicts producer_name: a name has its own producer id",
+                "initial",
+                "producer_name",
+            )
+        _range("initial.producer_id", self.initial.producer_id, 1, MAX_INT64)
+        _range("initial.epoch", self.initial.epoch, 0, MAX_INT32)
+        for partition, sequence in self.initial.next_sequences.items():
+            _range(f"initial.next_sequences[{partition}]", sequence, 0, MAX_INT64)
+
+    def _check_sizes_and_times(self) -> None:
+        if self.batch_size > self.buffer_memory:
+            raise ConfigError(
+                f"batch_size={self.batch_size} does not fit into "
+                f"buffer_memory={self.buffer_memory}",
+                "batch_size",
+                "buffer_memory",
+            )
+        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+            raise ConfigError(
+                f"delivery_timeout_ms={self.delivery_timeout_ms} is below "
+                f"linger_ms={self.linger_ms} + request_timeout_ms={self.request_timeout_ms}: "
+                "a record would be given up while it waits for its first answer",
+                "delivery_timeout_ms",
+                "linger_ms",
+                "request_timeout_ms",
+            )
+        if self.compression_level is not None:
+            _range("compression_level", self.compression_level, -131072, 22)
+            if self.compression_type == "none":
+                raise ConfigError(
+                    f"compression_level={self.compression_level} contradicts "
+                    "compression_type='none'",
+                    "compression_level",
+                    "compression_type",
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """Settings of a Consumer. Times in milliseconds, sizes in bytes."""
+
+    group_id: str | None = None
+    # Where to start, or go on when the position is gone: "none" raises instead.
+    auto_offset_reset: OffsetReset = "latest"
+    # Staged records of a transaction have no offset yet, so nobody can read them.
+    isolation_level: str = "read_committed"
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 16 * 1024 * 1024
+    max_partition_fetch_bytes: int = 4 * 1024 * 1024
+    max_poll_records: int = 10_000
+    # Iteration ends after this long without a record; None: never.
+    consumer_timeout_ms: int | None = None
+    check_crcs: bool = True
+    # Read from any replica up to its own high watermark, not only from leaders.
+    any_replica: bool = False
+    # With any_replica: only from this node.
+    replica_node_id: int | None = None
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        _choice("auto_offset_reset", self.auto_offset_reset, get_args(OffsetReset))
+        _choice("isolation_level", self.isolation_level, ("read_committed",))
+        _range("fetch_min_bytes", self.fetch_min_bytes, 0, MAX_INT32)
+        _range("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, MAX_INT32)
+        _range("fetch_max_bytes", self.fetch_max_bytes, 1, MAX_INT32)
+        _range("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1, MAX_INT32)
+        _range("max_poll_records", self.max_poll_records, 1, MAX_INT32)
+        _flag("check_crcs", self.check_crcs)
+        _flag("any_replica", self.any_replica)
+        if self.group_id is not None:
+            check_name("group_id", self.group_id)
+        if self.consumer_timeout_ms is not None:
+            _range("consumer_timeout_ms", self.consumer_timeout_ms, 0, MAX_INT32)
+        if self.fetch_max_wait_ms >= self.request_timeout_ms:
+            raise ConfigError(
+                f"fetch_max_wait_ms={self.fetch_max_wait_ms} must be below "
+                f"request_timeout_ms={self.request_timeout_ms}",
+                "fetch_max_wait_ms",
+                "request_timeout_ms",
+            )
+        if self.replica_node_id is not None:
+            _range("replica_node_id", self.replica_node_id, 1, MAX_INT32)
+            if not self.any_replica:
+                raise ConfigError(
+                    "replica_node_id needs any_replica=True", "replica_node_id", "any_replica"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """Settings of an Admin: those of every client."""
+
+
+def check_name(setting: str, name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{setting} must be a non-empty string, got {name!r}", setting)
+    if len(name) > MAX_NAME_CHARS:
+        raise ConfigError(f"{setting} has {len(name)} characters, limit {MAX_NAME_CHARS}", setting)
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{setting} {name!r} has a character outside A-Z a-z 0-9 ._:/@=+-", setting
+        )
+
+
+# --- dotted names --------------------------------------------------------------------
+
+# Kafka's names that are not ours with dots for underscores.
+_ALIASES = {
+    "max.in.flight.requests.per.connection": "max_in_flight",
+    "transactional.id": "producer_name",
+    "reconnect.backoff.ms": "retry_backoff_ms",
+    "reconnect.backoff.max.ms": "retry_backoff_max_ms",
+    "retry.backoff.max.ms": "retry_backoff_max_ms",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
+}
+
+
+def settings_from_dotted(
+    config: type[ClientConfig], dotted: Mapping[str, object]
+) -> tuple[object, dict[str, Any]]:
+    """Return (bootstrap_servers, settings) of a mapping such as {"linger.ms": "5"}.
+
+    Values may be strings, as they come from a file. Raises ConfigError for a key that is
+    no setting, a value that does not parse, and two keys for the same setting.
+    """
+    fields = {field.name: str(field.type) for field in dataclasses.fields(config)}
+    settings: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for key, value in dotted.items():
+        name = _ALIASES.get(key, key.replace(".", "_").replace("-", "_"))
+        if name not in fields:
+            raise ConfigError(f"{config._what()} has no setting {key!r}", key)
+        if name in origin:
+            raise ConfigError(
+                f"{origin[name]!r} and {key!r} are the same setting", origin[name], key
+            )
+        origin[name] = key
+        settings[name] = _parse(key, value, fields[name])
+    if "bootstrap_servers" not in settings:
+        raise ConfigError("bootstrap.servers is missing", "bootstrap.servers")
+    return settings.pop("bootstrap_servers"), settings
+
+
+def _parse(key: str, value: object, kind: str) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if kind == "bool":
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{key} must be true or false, got {value!r}", key)
+        return text.lower() == "true"
+    if kind.startswith("int"):
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f"{key} must be an integer, got {value!r}", key) from None
+    return text
+
+
+__all__ = [
+    "AdminConfig",
+    "ClientConfig",
+    "ClientSettings",
+    "CompressionType",
+    "ConsumerConfig",
+    "ConsumerSettings",
+    "OffsetReset",
+    "Partitioner",
+    "ProducerConfig",
+    "ProducerSettings",
+    "parse_bootstrap",
+    "settings_from_dotted",
+]

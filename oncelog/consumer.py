@@ -1,0 +1,349 @@
+"""The consumer: records in offset order per partition, each once per consumer.
+
+Place in the flow: `_engine/fetcher` polls the leaders in the background and fills a
+buffer; iteration, `getmany` and `batches` take from it, on the user's thread. Decoding is
+done here, so the engine's thread stays free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from oncelog import errors
+from oncelog._engine import runtime
+from oncelog._engine.arguments import as_commits
+from oncelog._engine.cluster import Cluster
+from oncelog._engine.fetcher import Fetcher
+from oncelog._engine.fetching import Chunk
+from oncelog._engine.futures import refuse_on_engine_thread
+from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
+from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
+
+T = TypeVar("T")
+
+
+class Consumer:
+    """Reads topics, or assigned partitions, from where `auto_offset_reset` says.
+
+    `settings`: see `ConsumerConfig`. Survives leader changes and restarts unseen. One
+    consumer belongs to one thread at a time.
+
+    With a `group_id` reading starts where the group committed last, if it did; commits
+    are made by `commit` only, never behind your back. Groups keep offsets, they do not
+    share out partitions: assign those yourself.
+
+    Raises, from reading calls: OffsetOutOfRangeError, UnknownTopicOrPartitionError,
+    CorruptLogError; reading can go on after them, for instance after a seek.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: str | Sequence[str],
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        self.config = ConsumerConfig.from_settings(bootstrap_servers, settings)
+        self._closed = False
+        self._why_closed = "the consumer is closed"
+        self._cluster, self._fetcher = runtime.run(self._build())
+        self._buffer = self._fetcher.buffer
+        runtime.register(self)
+        if topics:
+            try:
+                self.subscribe(topics)
+            except BaseException:
+                self.close()
+                raise
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object], *topics: str) -> Self:
+        """Build from dotted Kafka-style names: {"bootstrap.servers": ..., ...}."""
+        servers, settings = settings_from_dotted(ConsumerConfig, config)
+        return cls(*topics, bootstrap_servers=servers, **settings)  # type: ignore[arg-type]
+
+    async def _build(self) -> tuple[Cluster, Fetcher]:
+        cluster = Cluster(self.config)
+        return cluster, Fetcher(self.config, cluster)
+
+    # --- what to read ----------------------------------------------------------------
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read all partitions of these topics, and nothing else."""
+        self._check_open()
+        names = [topics] if isinstance(topics, str) else list(topics)
+        self._ask(self._learn(names))
+        self._subscribe_known(names)
+
+    def _subscribe_known(self, names: Iterable[str]) -> None:
+        self._assign_known(
+            [TopicPartition(name, p) for name in names for p in range(self._count(name))]
+        )
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these partitions; those already assigned keep their position."""
+        self._check_open()
+        tps = [TopicPartition(topic, partition) for topic, partition in partitions]
+        self._ask(self._learn(tp.topic for tp in tps))
+        self._assign_known(tps)
+
+    def _assign_known(self, tps: list[TopicPartition]) -> None:
+        for tp in tps:
+            if not 0 <= tp.partition < self._count(tp.topic):
+                raise errors.UnknownTopicOrPartitionError(
+                    f"topic {tp.topic!r} has no partition {tp.partition}",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                )
+        self._buffer.assign(tps)
+        self._fetcher.wake()
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._buffer.assignment()
+
+    def _count(self, topic: str) -> int:
+        return len(self._cluster.leaders.topics[topic].partitions)
+
+    async def _learn(self, topics: Iterable[str]) -> None:
+        for topic in dict.fromkeys(topics):
+            if topic not in self._cluster.leaders.topics:
+                await self._cluster.require_topic(topic, self._request_s)
+
+    def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return runtime.run(coroutine)
+
+    @property
+    def _request_s(self) -> float:
+        return self.config.request_timeout_ms / 1000
+
+    # --- reading ---------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield records, for ever or until `consumer_timeout_ms` passes without one."""
+        timeout = self.config.consumer_timeout_ms
+        while True:
+            chunk = self._next_chunk(None if timeout is None else timeout / 1000)
+            if chunk is None:
+                return
+            yield from self._records_of(chunk)
+
+    def _records_of(self, chunk: Chunk) -> Iterator[Record]:
+        cursor = self._buffer.cursor(chunk.tp)
+        for record in chunk.records(self.config.check_crcs)[chunk.next - chunk.base :]:
+            if cursor is None or cursor.generation != chunk.generation:
+                break  # a seek went elsewhere
+            # Before the record is given out: who leaves the loop has had it.
+            chunk.next = record.offset + 1
+            yield record
+        self._buffer.advance(chunk)
+
+    def getmany(
+        self, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Record]]:
+        """Return what is there, at most `max_records` (default `max_poll_records`).
+
+        Waits up to `timeout_ms` for the first record; an empty dict if none came.
+        """
+        limit = self._limit(max_records)
+        return self._take(self._next_chunk(timeout_ms / 1000), limit)
+
+    def _limit(self, max_records: int | None) -> int:
+        limit = self.config.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise errors.InvalidRequestError(
+                f"max_records must be at least 1, got {limit}", field="max_records", limit=">= 1"
+            )
+        return limit
+
+    def _take(self, chunk: Chunk | None, limit: int) -> dict[TopicPartition, list[Record]]:
+        """Records of this chunk and of those that are there behind it."""
+        result: dict[TopicPartition, list[Record]] = {}
+        while chunk is not None:
+            records = chunk.records(self.config.check_crcs)
+            start = chunk.next - chunk.base
+            some = records[start : start + limit]
+            result.setdefault(chunk.tp, []).extend(some)
+            limit -= len(some)
+            chunk.next += len(some)
+            self._buffer.advance(chunk)
+            chunk = self._next_chunk(0.0) if limit > 0 else None
+        return result
+
+    def batches(self, timeout_ms: int | None = None) -> Iterator[Any]:
+        """Yield a pyarrow.RecordBatch for each stored batch, over its own memory.
+
+        Columns: key, value, topic, partition, offset, timestamp, headers. Ends after
+        `timeout_ms` (default `consumer_timeout_ms`) without a batch; None: never.
+        """
+        if timeout_ms is None:
+            timeout_ms = self.config.consumer_timeout_ms
+        while True:
+            chunk = self._next_chunk(None if timeout_ms is None else timeout_ms / 1000)
+            if chunk is None:
+                return
+            yield self._arrow(chunk)
+
+    def _arrow(self, chunk: Chunk) -> Any:
+        from oncelog.wire.arrow import to_arrow
+
+        decoded = chunk.decoded(self.config.check_crcs)
+        batch = to_arrow(
+            decoded, chunk.tp.topic, chunk.tp.partition, chunk.base, chunk.next - chunk.base
+        )
+        chunk.next = chunk.end
+        self._buffer.advance(chunk)
+        return batch
+
+    def _next_chunk(self, timeout: float | None) -> Chunk | None:
+        refuse_on_engine_thread("read records")
+        self._check_open()
+        chunk = self._buffer.peek(timeout)
+        if chunk is None:
+            self._check_open()
+        return chunk
+
+    # --- positions -------------------------------------------------------------------
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Go on at `offset` in this partition."""
+        tp = self._assigned(partition)
+        if not isinstance(offset, int) or offset < 0:
+            raise errors.InvalidRequestError(
+                f"offset must be an integer from 0, got {offset!r}", field="offset", limit=">= 0"
+            )
+        self._buffer.seek(tp, offset)
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        self._seek_all(partitions, "earliest")
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        self._seek_all(partitions, "latest")
+
+    def _seek_all(self, partitions: tuple[tuple[str, int], ...], where: str) -> None:
+        tps = [self._assigned(p) for p in partitions] or self.assignment()
+        for tp, offset in self._list(dict.fromkeys(tps, where)).items():
+            self._buffer.seek(tp, offset)
+
+    def position(self, partition: tuple[str, int]) -> int:
+        """Return the offset of the next record that will be given out."""
+        tp = self._assigned(partition)
+        position = self._buffer.wait_position(tp, self._request_s)
+        if position is None:
+            raise errors.RequestTimeoutError(f"{tp}: the start position is not known yet")
+        return position
+
+    def lag(self, partition: tuple[str, int]) -> int:
+        """Return how many records there are from the position to the high watermark."""
+        tp = self._assigned(partition)
+        position = self.position(tp)
+        return max(0, self._list({tp: "latest"})[tp] - position)
+
+    def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        return self._list({TopicPartition(*p): "earliest" for p in partitions})
+
+    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Return each partition's high watermark: the offset that comes next."""
+        return self._list({TopicPartition(*p): "latest" for p in partitions})
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, int]:
+        """Return where to start to see everything from these times on; -1: nothing there.
+
+        It is the first offset of the first batch with a record at or after the time.
+        """
+        return self._list({TopicPartition(*p): ms * 1000 for p, ms in timestamps_ms.items()})
+
+    def _list(self, queries: Mapping[TopicPartition, str | int]) -> dict[TopicPartition, int]:
+        self._check_open()
+        return self._ask(self._list_offsets(queries))
+
+    async def _list_offsets(
+        self, queries: Mapping[TopicPartition, str | int]
+    ) -> dict[TopicPartition, int]:
+        await self._learn(tp.topic for tp in queries)
+        return await self._fetcher.list_offsets(dict(queries))
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Give out nothing of these partitions until `resume`."""
+        for partition in partitions:
+            self._buffer.pause(self._assigned(partition), True)
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        for partition in partitions:
+            self._buffer.pause(self._assigned(partition), False)
+        self._fetcher.wake()
+
+    def _assigned(self, partition: tuple[str, int]) -> TopicPartition:
+        tp = TopicPartition(*partition)
+        if self._buffer.cursor(tp) is None:
+            raise errors.InvalidRequestError(f"{tp} is not assigned", field="partition")
+        return tp
+
+    # --- the group -------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[tuple[str, int], int | OffsetCommit] | None = None) -> None:
+        """Store where the group goes on; without offsets, the positions of all partitions.
+
+        Returns when it is stored on a majority. Raises FencedError, OutOfOrderError or
+        SequenceConflictError for an OffsetCommit with a producer id, UnknownTopicOr-
+        PartitionError, InvalidRequestError without a `group_id`.
+        """
+        group, commits = self._group(), self._commits(offsets)
+        if commits:
+            self._ask(self._fetcher.groups.commit(group, commits))
+
+    def _commits(
+        self, offsets: Mapping[tuple[str, int], int | OffsetCommit] | None
+    ) -> dict[TopicPartition, OffsetCommit]:
+        if offsets is not None:
+            return as_commits(offsets)
+        positions = {tp: self._buffer.position(tp) for tp in self.assignment()}
+        return {tp: OffsetCommit(at) for tp, at in positions.items() if at is not None}
+
+    def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
+        """Return what the group has committed for a partition; None: nothing."""
+        group, tp = self._group(), TopicPartition(*partition)
+        return self._ask(self._fetcher.groups.committed(group, [tp])).get(tp)
+
+    def _group(self) -> str:
+        self._check_open()
+        if self.config.group_id is None:
+            raise errors.InvalidRequestError("the consumer has no group_id", field="group_id")
+        return self.config.group_id
+
+    # --- life ------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.ClientClosedError(self._why_closed)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._buffer.close()
+            runtime.run(self._shut())
+
+    async def _shut(self) -> None:
+        await self._fetcher.stop()
+        await self._cluster.close()
+
+    def forked(self) -> None:
+        """Called in a forked child: the engine's thread stayed with the parent."""
+        self._closed = True
+        self._why_closed = "the consumer was made before a fork: make one in each process"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+__all__ = ["Consumer"]

@@ -1,0 +1,235 @@
+"""Copies a topic into another one, in the same cluster or across, each record once.
+
+Place in the flow: a consumer of the source and one named producer for each source
+partition; `oncelog mirror` is a thin layer over it.
+
+No progress is kept outside of the target: a record's sequence is its source offset, so the
+target's last-seen map knows how far the copy has come (`Producer.position`), and
+`prev_sequence` proves that nothing is missing in between. The producer's name belongs to
+the source partition and the target: of several copies that run at once, the one that began
+last fences the others, which stop with FencedError; wherever one is killed, the next goes
+on behind the last record that is stored.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from oncelog.admin import Admin
+from oncelog.config import CompressionType, check_name
+from oncelog.consumer import Consumer
+from oncelog.errors import (
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog.producer import Producer
+from oncelog.types import BatchMetadata, Record, TopicPartition
+
+# Payload bytes of a batch of the copy, by a rough count; far below any topic's limit.
+_BATCH_BYTES = 256 * 1024
+_RECORD_BYTES = 64
+# What the producer of one partition may hold.
+_BUFFER_BYTES = 16 * 1024 * 1024
+_POLL_MS = 200
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one partition's copy has come."""
+
+    partition: int
+    resumed_at: int  # source offset of the first record that this run looks at
+    copied: int = 0  # records acknowledged in this run
+    position: int = -1  # source offset of the last one that is stored
+
+
+class Mirror:
+    """One run of a copy. `run` may be called once.
+
+    `name`: the beginning of the producers' names, default made of the source cluster's id
+    and both topics; two copies of one topic into the same target need different ones if
+    both are to go on. `partitions`: copy only these. The target topic is made if it does
+    not exist. Raises InvalidRequestError if the partition counts differ.
+    """
+
+    def __init__(
+        self,
+        source_bootstrap: str | Sequence[str],
+        source_topic: str,
+        target_bootstrap: str | Sequence[str],
+        target_topic: str,
+        *,
+        name: str | None = None,
+        partitions: Iterable[int] | None = None,
+        compression_type: CompressionType = "none",
+        skip_deleted: bool = False,
+    ) -> None:
+        self.source_topic, self.target_topic = source_topic, target_topic
+        self.progress: dict[int, Progress] = {}
+        self._target = target_bootstrap
+        self._compression: CompressionType = compression_type
+        self._skip_deleted = skip_deleted
+        self._producers: dict[int, Producer] = {}
+        self._pending: dict[int, deque[Future[BatchMetadata]]] = {}
+        cluster_id, count = self._look_at(source_bootstrap)
+        chosen = sorted(set(range(count) if partitions is None else partitions))
+        for partition in chosen:
+            if not 0 <= partition < count:
+                raise UnknownTopicOrPartitionError(
+                    f"topic {source_topic!r} has the partitions 0 to {count - 1}, not {partition}",
+                    topic=source_topic,
+                    partition=partition,
+                )
+        self._name = name or f"mirror/{cluster_id}/{source_topic}/{target_topic}"
+        check_name("name", f"{self._name}/{count - 1}")
+        self._consumer = Consumer(bootstrap_servers=source_bootstrap, auto_offset_reset="none")
+        try:
+            self._open(chosen)
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+
+    def _look_at(self, source_bootstrap: str | Sequence[str]) -> tuple[str, int]:
+        """Return the source's cluster id and partition count; make the target topic."""
+        with Admin(source_bootstrap) as admin:
+            count = admin.describe_topic(self.source_topic).partition_count
+            cluster_id = admin.describe_cluster().cluster_id
+        with Admin(self._target) as admin:
+            if (
+                admin.describe_cluster().cluster_id == cluster_id
+                and self.source_topic == self.target_topic
+            ):
+                raise InvalidRequestError(
+                    f"target topic {self.target_topic!r} is the source topic itself",
+                    field="target_topic",
+                )
+            try:
+                admin.create_topic(self.target_topic, count)
+            except TopicAlreadyExistsError:
+                pass
+            there = admin.describe_topic(self.target_topic).partition_count
+        if there != count:
+            raise InvalidRequestError(
+                f"target topic {self.target_topic!r} has {there} partitions, the source {count}",
+                field="target_topic",
+            )
+        return cluster_id, count
+
+    def _open(self, partitions: list[int]) -> None:
+        """Fence earlier copies, find out how far they came, and go there in the source."""
+        for number in partitions:
+            producer = self._producers[number] = Producer(
+                self._target,
+                producer_name=f"{self._name}/{number}",
+                compression_type=self._compression,
+                linger_ms=0,
+                buffer_memory=_BUFFER_BYTES,
+            )
+            self._pending[number] = deque()
+            position = producer.position(self.target_topic, number)
+            self.progress[number] = Progress(number, position + 1, 0, position)
+        places = [TopicPartition(self.source_topic, number) for number in partitions]
+        self._consumer.assign(places)
+        starts = self._consumer.beginning_offsets(places)
+        for tp in places:
+            one = self.progress[tp.partition]
+            # Records that were deleted before the first run are nobody's loss.
+            if one.resumed_at < starts[tp]:
+                if one.position >= 0 and not self._skip_deleted:
+                    raise OffsetOutOfRangeError(
+                        f"{tp}: retention deleted the offsets {one.resumed_at} to "
+                        f"{starts[tp] - 1} before they were copied",
+                        topic=tp.topic,
+                        partition=tp.partition,
+                        offset=one.resumed_at,
+                        log_start_offset=starts[tp],
+                    )
+                one.resumed_at = starts[tp]
+            self._consumer.seek(tp, one.resumed_at)
+
+    # --- copying ---------------------------------------------------------------------
+
+    def run(
+        self, *, exit_at_end: bool = False, stop: threading.Event | None = None
+    ) -> dict[int, Progress]:
+        """Copy until `stop` is set, or, with `exit_at_end`, what is there now.
+
+        Returns each partition's progress. Raises FencedError when a later copy has taken
+        over, and whatever else keeps a record from being copied.
+        """
+        ends = self._consumer.end_offsets(self._consumer.assignment()) if exit_at_end else None
+        while stop is None or not stop.is_set():
+            if ends is not None and all(self._consumer.position(tp) >= ends[tp] for tp in ends):
+                break
+            for tp, records in self._consumer.getmany(_POLL_MS).items():
+                self._copy(tp.partition, records)
+            for number in self._pending:
+                self._take_acknowledged(number, wait=False)
+        for number in self._pending:
+            self._take_acknowledged(number, wait=True)
+        return self.progress
+
+    def _copy(self, number: int, records: list[Record]) -> None:
+        for some in _portions(records):
+            future = self._producers[number].send_batch(
+                self.target_topic, number, some, sequences=[record.offset for record in some]
+            )
+            self._pending[number].append(future)
+
+    def _take_acknowledged(self, number: int, *, wait: bool) -> None:
+        pending = self._pending[number]
+        while pending and (wait or pending[0].done()):
+            stored = pending.popleft().result()
+            self.progress[number].copied += stored.record_count
+            self.progress[number].position = stored.last_sequence
+
+    # --- life ------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Free everything; raises UndeliveredRecordsError as `Producer.close` does."""
+        self._consumer.close()
+        for producer in self._producers.values():
+            producer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        self._consumer.close()
+        for producer in self._producers.values():
+            producer.__exit__(kind, error, trace)
+
+
+def _portions(records: list[Record]) -> Iterator[list[Record]]:
+    """Cut into lists of a batch's size; a record that is larger goes alone."""
+    some: list[Record] = []
+    size = 0
+    for record in records:
+        own = _RECORD_BYTES + len(record.value or b"") + len(record.key or b"")
+        own += sum(len(name) + len(value or b"") + 16 for name, value in record.headers)
+        if some and size + own > _BATCH_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(record)
+        size += own
+    if some:
+        yield some
+
+
+__all__ = ["Mirror", "Progress"]

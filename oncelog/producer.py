@@ -1,0 +1,453 @@
+"""The producer: `send` on any thread, one engine thread behind it.
+
+Place in the flow: user -> here (partition, back-pressure) -> `_engine/accumulator` ->
+`_engine/sender` -> nodes. `send` does no IO and, once a topic is known, does not wait,
+unless `buffer_memory` is full.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from oncelog import errors
+from oncelog._engine import runtime
+from oncelog._engine.accumulator import Accumulator
+from oncelog._engine.admin import AdminCore
+from oncelog._engine.arguments import Bytes, Headers, as_bytes, as_headers, check_int, encode_list
+from oncelog._engine.cluster import Cluster
+from oncelog._engine.futures import (
+    DeliveryFuture,
+    OnDelivery,
+    RecordFuture,
+    refuse_on_engine_thread,
+)
+from oncelog._engine.leaders import TopicView
+from oncelog._engine.partitioners import KeyPartitioner
+from oncelog._engine.sender import Sender
+from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
+from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence, TopicPartition
+from oncelog.wire.batch import MAX_PAYLOAD_BYTES, RECORD_OVERHEAD
+
+Resolvable = Future[RecordMetadata] | Future[BatchMetadata] | RecordMetadata | BatchMetadata
+
+_MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
+
+
+class Producer:
+    """Sends records; each is stored once, in order per partition, whatever fails between.
+
+    `bootstrap_servers`: "host:port,..." or a list. `settings`: see `ProducerConfig`.
+    Raises ConfigError for settings that are unknown, out of range or contradict each
+    other. Thread-safe. As a context manager it flushes at the end and raises
+    UndeliveredRecordsError if records failed that nobody has looked at.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ProducerSettings]
+    ) -> None:
+        self.config = ProducerConfig.from_settings(bootstrap_servers, settings)
+        self._closed = False
+        self._why_closed = "the producer is closed"
+        self._keys = KeyPartitioner()
+        self._cluster, self._sender, self._accumulator = runtime.run(self._build())
+        # For the fast path of `send`: one attribute instead of three.
+        self._acquire = self._accumulator.lock.acquire
+        self._release = self._accumulator.lock.release
+        self._sticky = self._accumulator.sticky
+        runtime.register(self)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """Build from dotted Kafka-style names: {"bootstrap.servers": ..., "linger.ms": 5}."""
+        servers, settings = settings_from_dotted(ProducerConfig, config)
+        return cls(servers, **settings)  # type: ignore[arg-type]
+
+    async def _build(self) -> tuple[Cluster, Sender, Accumulator]:
+        config = self.config
+        cluster = Cluster(config)
+        accumulator = Accumulator(
+            batch_size=config.batch_size,
+            buffer_memory=config.buffer_memory,
+            linger_s=config.linger_ms / 1000,
+            max_block_s=self._max_block_s(),
+            delivery_timeout_s=config.delivery_timeout_ms / 1000,
+            clock=time.monotonic,
+            wake=_nothing,
+        )
+        sender = Sender(config, cluster, accumulator, runtime.loop())
+        accumulator.wake = sender.wake
+        sender.start()
+        return cluster, sender, accumulator
+
+    def _max_block_s(self) -> float:
+        return self.config.max_block_ms / 1000
+
+    # --- sending ---------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Bytes | None = None,
+        key: Bytes | None = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        sequence: int | None = None,
+        expected_offset: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Future[RecordMetadata]:
+        """Send one record; returns at once with a future of its RecordMetadata.
+
+        Without a partition the key decides (Kafka's murmur2), without a key records stick
+        to one partition until its batch is closed. `sequence`: the application's own
+        number, rising per partition; it makes the record recognisable across restarts,
+        if it is sent again with the same bytes, so with the same `timestamp_ms` too.
+        `expected_offset`: store the record only if it gets exactly this offset.
+        `on_delivery(metadata, error)` is called on the client's own thread: be brief.
+
+        Raises, before anything is queued: UnknownTopicOrPartitionError, BatchTooLargeError,
+        InvalidRequestError, BufferFullError (the buffer stayed full for `max_block_ms`),
+        ClientClosedError, or the ProducerFatalError that stopped the producer. The future
+        raises DeliveryError and its subclasses.
+        """
+        # The common case, without a further call: bytes, no key, room in the open batch.
+        if (
+            key is None
+            and partition is None
+            and headers is None
+            and sequence is None
+            and expected_offset is None
+            and timestamp_ms is None
+            and on_delivery is None
+            and type(value) is bytes
+        ):
+            self._acquire()
+            try:
+                batch = self._sticky.get(topic)
+                if batch is not None and batch.keys is None and batch.headers is None:
+                    size = batch.size + len(value) + RECORD_OVERHEAD
+                    if size <= batch.limit:
+                        batch.size = size
+                        values = batch.values
+                        values.append(value)
+                        batch.timestamps.append(time.time_ns() // 1000)
+                        return RecordFuture(batch.delivery, len(values) - 1)
+            finally:
+                self._release()
+        return self._send(
+            topic, value, key, headers, partition, timestamp_ms, sequence, expected_offset,
+            on_delivery,
+        )  # fmt: skip
+
+    def _send(
+        self,
+        topic: str,
+        value: Bytes | None,
+        key: Bytes | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        sequence: int | None,
+        expected_offset: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> Future[RecordMetadata]:
+        value = as_bytes("value", value)
+        key = as_bytes("key", key)
+        timestamp_us = time.time_ns() // 1000
+        if timestamp_ms is not None:
+            check_int("timestamp_ms", timestamp_ms, -_MAX_TIMESTAMP_MS, _MAX_TIMESTAMP_MS)
+            timestamp_us = timestamp_ms * 1000
+        if sequence is not None:
+            self._check_sequence(sequence)
+        if expected_offset is not None:
+            check_int("expected_offset", expected_offset, 0, 2**63 - 1)
+        view = self._topic(topic)
+        tp, sticky = self._place(view, key, partition)
+        # A record with demands of its own does not set the place for others.
+        sticky = sticky and sequence is None and expected_offset is None
+        return self._accumulator.append(
+            tp,
+            value,
+            key,
+            as_headers(headers) if headers else (),
+            timestamp_us,
+            sequence,
+            -1 if expected_offset is None else expected_offset,
+            on_delivery,
+            self._max_batch(view),
+            sticky,
+        )
+
+    def send_batch(
+        self,
+        topic: str,
+        partition: int,
+        batch: Any,
+        *,
+        sequences: Sequence[int] | None = None,
+        expected_offset: int | None = None,
+    ) -> Future[BatchMetadata]:
+        """Send many records as exactly one batch; returns a future of its BatchMetadata.
+
+        `batch`: a pyarrow.RecordBatch with the column `value` and optionally `key`,
+        `timestamp`, `headers`; or a list of bytes, (key, value) pairs or Records.
+        `sequences`: one for each record, rising. Raises as `send` does.
+        """
+        view = self._topic(topic)
+        tp, _ = self._place(view, None, partition)
+        if expected_offset is not None:
+            check_int("expected_offset", expected_offset, 0, 2**63 - 1)
+        now_us = time.time_ns() // 1000
+        if hasattr(batch, "schema"):
+            from oncelog.wire.arrow import encode_arrow
+
+            payload, count, max_timestamp = encode_arrow(batch, now_us)
+        else:
+            payload, count, max_timestamp = encode_list(batch, now_us)
+        given = None if sequences is None else list(sequences)
+        if given is not None:
+            self._check_sequence(given[0] if given else 0)
+            if len(given) != count or any(b <= a for a, b in itertools.pairwise(given)):
+                raise errors.InvalidRequestError(
+                    f"sequences must be {count} rising numbers, one for each record",
+                    field="sequences",
+                )
+        return self._accumulator.append_payload(
+            tp,
+            payload,
+            count,
+            max_timestamp,
+            given,
+            -1 if expected_offset is None else expected_offset,
+            self._max_batch(view),
+        )
+
+    def _check_sequence(self, sequence: int) -> None:
+        check_int("sequence", sequence, 0, 2**63 - 1)
+        if not self.config.enable_idempotence:
+            raise errors.InvalidRequestError(
+                "sequence needs enable_idempotence=True", field="sequence"
+            )
+
+    def _max_batch(self, view: TopicView) -> int:
+        # What is compressed is judged by the node: only the size as sent counts there.
+        if self.config.compression_type == "none":
+            return view.max_batch_bytes
+        return MAX_PAYLOAD_BYTES
+
+    def _topic(self, topic: str) -> TopicView:
+        view = self._cluster.leaders.topics.get(topic)
+        if view is None:
+            self._check_open()
+            if not isinstance(topic, str) or not topic:
+                raise errors.InvalidRequestError(
+                    f"topic must be a non-empty string, got {topic!r}", field="topic"
+                )
+            runtime.run(self._learn(topic))
+            view = self._cluster.leaders.topics[topic]
+        return view
+
+    async def _learn(self, topic: str) -> None:
+        await self._cluster.require_topic(topic, self.config.max_block_ms / 1000)
+
+    def _place(
+        self, view: TopicView, key: bytes | None, partition: int | None
+    ) -> tuple[TopicPartition, bool]:
+        """Return the partition, and whether keyless records may stick to it."""
+        count = len(view.partitions)
+        if partition is None and self.config.partitioner is not None:
+            partition = self.config.partitioner(view.name, key, count)
+        if partition is not None:
+            if not isinstance(partition, int) or not 0 <= partition < count:
+                raise errors.UnknownTopicOrPartitionError(
+                    f"topic {view.name!r} has the partitions 0 to {count - 1}, not {partition!r}",
+                    topic=view.name,
+                )
+            return TopicPartition(view.name, partition), False
+        if key is not None:
+            return TopicPartition(view.name, self._keys.partition(key, count)), False
+        stuck = self._sticky.get(view.name)
+        if stuck is not None:
+            return stuck.tp, True
+        return TopicPartition(view.name, random.randrange(count)), True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.ClientClosedError(self._why_closed)
+
+    # --- waiting, asking -------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send what lingers and wait, at most `timeout` seconds, until all is settled.
+
+        Raises RequestTimeoutError if it is not, and UndeliveredRecordsError for failures
+        since the last flush that nobody has looked at. One was looked at if its future's
+        `result` or `exception` was called, or if it had an `on_delivery`: who was told
+        decides what to do, and is not told twice.
+        """
+        self._check_open()
+        self._flush(timeout)
+        self._raise_undelivered()
+
+    def _flush(self, timeout: float | None) -> None:
+        refuse_on_engine_thread("flush")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        waiting = self._accumulator.begin_flush()
+        try:
+            for position, delivery in enumerate(waiting):
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not delivery.wait(left):
+                    raise errors.RequestTimeoutError(
+                        f"{len(waiting) - position} batches are not settled after {timeout:g} s"
+                    )
+        finally:
+            self._accumulator.end_flush()
+
+    def _raise_undelivered(self) -> None:
+        failed, dropped = self._sender.failed, self._sender.failed_dropped
+        self._sender.failed_dropped = 0
+        first: errors.OncelogError | None = None
+        count = dropped
+        while failed:
+            delivery = failed.popleft()
+            missing = delivery.unhandled
+            count += missing
+            if missing and first is None:
+                first = delivery.error
+        if count:
+            text = f"{count} records were not delivered" + (
+                f", the first: {first}" if first else ""
+            )
+            error = errors.UndeliveredRecordsError(text, count=count)
+            if isinstance(first, errors.DeliveryError):
+                error.outcome = first.outcome
+            raise error from first
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, then free everything; what is not settled in `timeout` seconds fails.
+
+        Raises UndeliveredRecordsError as `flush` does. A second close does nothing.
+        """
+        if self._closed:
+            return
+        try:
+            self._flush(timeout)
+        except errors.RequestTimeoutError:
+            pass  # what is left fails below, and is reported with its outcome
+        finally:
+            self._closed = True
+            runtime.run(self._shut())
+        self._raise_undelivered()
+
+    async def _shut(self) -> None:
+        await self._sender.stop()
+        await self._cluster.close()
+
+    def forked(self) -> None:
+        """Called in a forked child: the engine's thread stayed with the parent."""
+        self._closed = True
+        self._why_closed = "the producer was made before a fork: make one in each process"
+        self._accumulator.stopped = True
+
+    def partitions_for(self, topic: str) -> int:
+        """Return the number of partitions; raises UnknownTopicOrPartitionError."""
+        return len(self._topic(topic).partitions)
+
+    def position(self, topic: str, partition: int) -> int:
+        """Return the last sequence of this producer that is stored there; -1: none."""
+        self._check_open()
+        tp, _ = self._place(self._topic(topic), None, partition)
+        return runtime.run(self._sender.position(tp), self.config.max_block_ms / 1000)
+
+    def resolve(
+        self,
+        record: Future[RecordMetadata] | Future[BatchMetadata] | RecordMetadata | BatchMetadata,
+    ) -> ResolvedSequence:
+        """Ask what became of a record (or a batch, by its last record) after a timeout.
+
+        Takes the future that `send` returned, failed or not, or what it gave. NOT_YET: it
+        may still come. Raises InvalidRequestError where there is nothing to ask for: a
+        record without idempotence, or one that was never sent.
+        """
+        self._check_open()
+        return runtime.run(self._resolve(*self._identity_of(record)))
+
+    def _identity_of(self, record: Resolvable) -> tuple[TopicPartition, int, int, int]:
+        what = record.metadata() if isinstance(record, DeliveryFuture) else record
+        if not isinstance(what, RecordMetadata | BatchMetadata):
+            raise errors.InvalidRequestError(
+                "resolve takes a future of this producer, or its metadata", field="record"
+            )
+        last = what.sequence if isinstance(what, RecordMetadata) else what.last_sequence
+        if not what.producer_id or last < 0:
+            raise errors.InvalidRequestError(
+                "the record has no sequence: it was never sent, or not with idempotence",
+                field="record",
+            )
+        tp = TopicPartition(what.topic, what.partition)
+        return tp, what.producer_id, what.epoch, last
+
+    async def _resolve(
+        self, tp: TopicPartition, producer_id: int, epoch: int, sequence: int
+    ) -> ResolvedSequence:
+        core = AdminCore(self._cluster)
+        return await core.resolve_sequence(tp, producer_id, epoch, sequence)
+
+    @property
+    def producer_id(self) -> int | None:
+        """The producer id in use; None before the first record is on its way."""
+        identity = self._sender.identities.current
+        return identity.producer_id if identity else None
+
+    @property
+    def epoch(self) -> int | None:
+        identity = self._sender.identities.current
+        return identity.epoch if identity else None
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters since the start; `max_ack_latency_ms` counts from the first attempt."""
+        stats = self._sender.stats
+        return {
+            "records_sent": stats.records_sent,
+            "records_acked": stats.records_acked,
+            "records_failed": stats.records_failed,
+            "bytes_sent": stats.bytes_sent,
+            "batches_sent": stats.batches_sent,
+            "batches_acked": stats.batches_acked,
+            "batches_retried": stats.batches_retried,
+            "duplicates": stats.duplicates,
+            "resets": stats.resets,
+            "max_ack_latency_ms": stats.max_ack_latency_s * 1000,
+            "buffer_used_bytes": self._accumulator.used,
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except errors.UndeliveredRecordsError as undelivered:
+            if error is None:
+                raise
+            # The body's own error is the one to see; this one goes with it.
+            error.add_note(str(undelivered))
+
+
+def _nothing() -> None:
+    """Before there is a sender to wake."""
+
+
+__all__ = ["Producer"]

@@ -1,0 +1,313 @@
+"""The values that users give and get: records, metadata of stored records, cluster facts.
+
+Place in the flow: made by `wire/` from protobuf messages and by `_engine/` from
+acknowledgements; plain data, no behaviour that does IO.
+
+Units: `timestamp` is in milliseconds since the Unix epoch, as in Kafka; names that end
+in `_us` are in microseconds, which is what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+Header = tuple[str, bytes | None]
+
+
+class TopicPartition(NamedTuple):
+    """A partition, by topic and number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Record(NamedTuple):
+    """One record, as read from the log or as given to `Producer.send_batch`."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[Header] = ()
+    timestamp_us: int = -1  # given: -1 means "now"
+    topic: str = ""
+    partition: int = -1
+    offset: int = -1
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return self.timestamp_us // 1000
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is stored, and as what. `offset` is -1 for a duplicate whose place
+    the cluster no longer knows."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int  # ms, the record's own
+    producer_id: int
+    epoch: int
+    sequence: int
+    duplicate: bool  # an earlier attempt had stored it: a success
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class BatchMetadata(NamedTuple):
+    """What `RecordMetadata` says, for a batch that was sent as one."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    record_count: int
+    timestamp: int  # ms, the highest of its records
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    last_sequence: int
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """A producer id to start with instead of a leased one.
+
+    `next_sequences` says for each partition where to go on; partitions that are not
+    named start at 0.
+    """
+
+    producer_id: int
+    epoch: int = 0
+    next_sequences: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerLease:
+    """The right to use a producer id until `expire_ms`."""
+
+    producer_id: int
+    epoch: int
+    expire_ms: int  # Unix time
+    lifetime_ms: int  # from the moment of issue
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A node, as the answering node sees it."""
+
+    node_id: int
+    address: str
+    alive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition's leader and replicas, as the answering node knows them."""
+
+    partition: int
+    leader_id: int  # 0: none known
+    term: int
+    replicas: tuple[int, ...]  # the first is preferred as leader
+    log_start_offset: int = -1  # -1: the node that answered has no replica
+    high_watermark: int = -1
+    group_id: int = 0
+
+
+class ExpectedOffsets(StrEnum):
+    """What a topic does with a batch's expected offset."""
+
+    CHECKED = "checked"  # checked where a batch carries one
+    IGNORED = "ignored"
+    REQUIRED = "required"  # a batch without one is refused
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """None means: the cluster's default, or, in `alter_topic`, leave as it is."""
+
+    retention_ms: int | None = None  # -1: for ever
+    retention_bytes: int | None = None  # -1: no limit
+    max_batch_bytes: int | None = None
+    expected_offsets: ExpectedOffsets | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic with its partitions."""
+
+    name: str
+    topic_id: int
+    partitions: tuple[PartitionInfo, ...]
+    config: TopicConfig
+    created_ms: int
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
+    @property
+    def replica_count(self) -> int:
+        return max((len(p.replicas) for p in self.partitions), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """The cluster, as the answering node sees it."""
+
+    cluster_id: str
+    answering_node_id: int
+    controller_id: int  # leader of the metadata group; 0: not known
+    nodes: tuple[NodeInfo, ...]
+    topics: int
+    partitions: int
+    leaderless_partitions: int
+    under_replicated_partitions: int
+    max_message_bytes: int
+
+    @property
+    def healthy(self) -> bool:
+        """All nodes alive, a controller, a leader and all replicas for each partition."""
+        return (
+            self.controller_id != 0
+            and all(node.alive for node in self.nodes)
+            and not self.leaderless_partitions
+            and not self.under_replicated_partitions
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecentBatch:
+    """One of the last batches of a producer in a partition."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    record_count: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What a partition remembers of a producer: its last-seen entry."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_append_ms: int
+    recent: tuple[RecentBatch, ...]  # oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerName:
+    """A producer name and the id and epoch it stands for."""
+
+    name: str
+    producer_id: int
+    epoch: int
+    last_lease_ms: int
+
+
+class Resolution(StrEnum):
+    """What became of a sequence whose acknowledgement was lost."""
+
+    COMMITTED = "committed"
+    NEVER = "never"  # not there and never will be
+    NOT_YET = "not_yet"
+    # It cannot come any more, but retention has deleted what would tell whether it did.
+    FORGOTTEN = "forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSequence:
+    """What `resolve_sequence` found; `offset` is the record's."""
+
+    resolution: Resolution
+    offset: int  # -1: not committed, or its place is no longer known
+    last_sequence: int
+    current_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """What a group commits for a partition: the next offset to read.
+
+    With a `producer_id` the commit is checked as a batch of that producer is: an older
+    epoch is fenced, a lower sequence refused, the same one a duplicate.
+    """
+
+    offset: int
+    metadata: str = ""  # the group's own, at most 4096 bytes
+    producer_id: int = 0
+    epoch: int = 0
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """What a group has committed for a partition."""
+
+    offset: int
+    metadata: str
+    producer_id: int  # 0: committed without one
+    epoch: int
+    sequence: int
+    commit_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group and for how many partitions it has committed offsets."""
+
+    group: str
+    offsets: int
+    last_commit_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group's committed offsets."""
+
+    group: str
+    exists: bool
+    last_commit_ms: int
+    coordinator_id: int
+    offsets: Mapping[TopicPartition, CommittedOffset]
+
+
+__all__ = [
+    "BatchMetadata",
+    "ClusterInfo",
+    "CommittedOffset",
+    "ExpectedOffsets",
+    "GroupDescription",
+    "GroupInfo",
+    "Header",
+    "NodeInfo",
+    "OffsetCommit",
+    "PartitionInfo",
+    "ProducerIdentity",
+    "ProducerLease",
+    "ProducerName",
+    "ProducerState",
+    "RecentBatch",
+    "Record",
+    "RecordMetadata",
+    "Resolution",
+    "ResolvedSequence",
+    "TopicConfig",
+    "TopicInfo",
+    "TopicPartition",
+]

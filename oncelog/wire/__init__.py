@@ -1,0 +1,1 @@
+"""Messages <-> types, errors <-> gRPC status, and the batch codec."""

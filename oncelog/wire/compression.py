@@ -1,0 +1,127 @@
+"""Codecs and the checksum of a batch's payload.
+
+Place in the flow: between the payload (`wire/batch.py`) and the bytes on the wire. The
+checksum is over the payload as sent, that is, after compression, so a node can check it
+without the codec's package. Packages are imported when a codec is first used.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+import crc32c as _crc32c
+
+from oncelog.errors import InvalidBatchError, MissingExtraError
+from oncelog.wire.batch import MAX_PAYLOAD_BYTES
+
+NONE: Final = 0
+ZSTD: Final = 1
+LZ4: Final = 2
+# Setting `compression_type` -> Codec of the protocol.
+CODECS: Final[dict[str, int]] = {"none": NONE, "zstd": ZSTD, "lz4": LZ4}
+CODEC_NAMES: Final[dict[int, str]] = {number: name for name, number in CODECS.items()}
+
+# A zstd frame's window bounds what its decompressor allocates, whatever it produces.
+_MAX_ZSTD_WINDOW: Final = 1 << 27
+
+_local = threading.local()
+
+
+def checksum(payload: bytes | memoryview) -> int:
+    """CRC-32C (Castagnoli)."""
+    return _crc32c.crc32c(payload)
+
+
+def require_codec(codec: int) -> None:
+    """Raise now, not at the first batch, if a codec's package is missing or unknown."""
+    if codec == ZSTD:
+        _zstandard()
+    elif codec == LZ4:
+        _lz4_frame()
+    elif codec != NONE:
+        raise InvalidBatchError(f"unknown codec {codec}")
+
+
+def compress(codec: int, payload: bytes, level: int | None = None) -> bytes:
+    if codec == NONE:
+        return payload
+    if codec == ZSTD:
+        wanted = 3 if level is None else level
+        # A compressor object must not be used by two threads at once.
+        cached: tuple[int, Any] | None = getattr(_local, "zstd", None)
+        if cached is None or cached[0] != wanted:
+            cached = _local.zstd = (wanted, _zstandard().ZstdCompressor(level=wanted))
+        return bytes(cached[1].compress(payload))
+    if codec == LZ4:
+        return bytes(
+            _lz4_frame().compress(
+                payload, compression_level=0 if level is None else level, store_size=True
+            )
+        )
+    raise InvalidBatchError(f"unknown codec {codec}")
+
+
+def decompress(codec: int, data: bytes, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
+    """Return the payload; never allocates much more than `limit`, whatever a frame claims."""
+    if codec == NONE:
+        if len(data) > limit:
+            raise InvalidBatchError(f"payload of {len(data)} bytes is over the limit {limit}")
+        return data
+    if codec == ZSTD:
+        return _unzstd(data, limit)
+    if codec == LZ4:
+        return _unlz4(data, limit)
+    raise InvalidBatchError(f"unknown codec {codec}")
+
+
+def _unzstd(data: bytes, limit: int) -> bytes:
+    zstandard = _zstandard()
+    try:
+        parameters = zstandard.get_frame_parameters(data)
+        known = parameters.content_size != zstandard.CONTENTSIZE_UNKNOWN
+        if (known and parameters.content_size > limit) or parameters.window_size > _MAX_ZSTD_WINDOW:
+            raise InvalidBatchError(f"zstd payload unpacks to more than the limit {limit}")
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW)
+        if known:
+            return bytes(decompressor.decompress(data, allow_extra_data=False))
+        with decompressor.stream_reader(data, read_across_frames=False) as reader:
+            payload = bytes(reader.read(limit + 1))
+    except zstandard.ZstdError as error:
+        raise InvalidBatchError(f"zstd payload is damaged: {error}") from error
+    if len(payload) > limit:
+        raise InvalidBatchError(f"zstd payload unpacks to more than the limit {limit}")
+    return payload
+
+
+def _unlz4(data: bytes, limit: int) -> bytes:
+    frame = _lz4_frame()
+    decompressor = frame.LZ4FrameDecompressor()
+    try:
+        payload = bytes(decompressor.decompress(data, max_length=limit + 1))
+    except (RuntimeError, EOFError) as error:
+        raise InvalidBatchError(f"lz4 payload is damaged: {error}") from error
+    if len(payload) > limit:
+        raise InvalidBatchError(f"lz4 payload unpacks to more than the limit {limit}")
+    if not decompressor.eof or decompressor.unused_data:
+        raise InvalidBatchError("lz4 payload is not exactly one frame")
+    return payload
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtraError("compression_type 'zstd'", "zstandard", "zstd") from error
+    return zstandard
+
+
+def _lz4_frame() -> Any:
+    try:
+        import lz4.frame
+    except ImportError as error:
+        raise MissingExtraError("compression_type 'lz4'", "lz4", "lz4") from error
+    return lz4.frame
+
+
+__all__ = ["CODECS", "CODEC_NAMES", "checksum", "compress", "decompress", "require_codec"]

@@ -1,0 +1,130 @@
+"""Protobuf messages <-> the types of `oncelog.types`. Pure."""
+
+from __future__ import annotations
+
+from oncelog import types as t
+from oncelog.errors import ConfigError
+from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2
+
+_EXPECTED = {
+    t.ExpectedOffsets.CHECKED: cluster_pb2.EXPECTED_OFFSETS_CHECKED,
+    t.ExpectedOffsets.IGNORED: cluster_pb2.EXPECTED_OFFSETS_IGNORED,
+    t.ExpectedOffsets.REQUIRED: cluster_pb2.EXPECTED_OFFSETS_REQUIRED,
+}
+_EXPECTED_BACK: dict[int, t.ExpectedOffsets] = {number: name for name, number in _EXPECTED.items()}
+
+_RESOLUTIONS: dict[int, t.Resolution] = {
+    log_pb2.RESOLUTION_UNSPECIFIED: t.Resolution.FORGOTTEN,
+    log_pb2.RESOLUTION_COMMITTED: t.Resolution.COMMITTED,
+    log_pb2.RESOLUTION_NEVER: t.Resolution.NEVER,
+    log_pb2.RESOLUTION_NOT_YET: t.Resolution.NOT_YET,
+}
+
+
+def expected_offsets(name: object) -> t.ExpectedOffsets:
+    """Raises ConfigError for a word that is none of the three."""
+    try:
+        return t.ExpectedOffsets(str(name))
+    except ValueError:
+        choices = ", ".join(t.ExpectedOffsets)
+        raise ConfigError(
+            f"expected_offsets must be one of {choices}, got {name!r}", "expected_offsets"
+        ) from None
+
+
+def topic_config_to_message(config: t.TopicConfig) -> cluster_pb2.TopicConfig:
+    message = cluster_pb2.TopicConfig()
+    if config.retention_ms is not None:
+        message.retention_ms = config.retention_ms
+    if config.retention_bytes is not None:
+        message.retention_bytes = config.retention_bytes
+    if config.max_batch_bytes is not None:
+        message.max_batch_bytes = config.max_batch_bytes
+    if config.expected_offsets is not None:
+        message.expected_offsets = _EXPECTED[expected_offsets(config.expected_offsets)]
+    return message
+
+
+def topic_config(message: cluster_pb2.TopicConfig) -> t.TopicConfig:
+    def given(name: str) -> int | None:
+        return getattr(message, name) if message.HasField(name) else None
+
+    return t.TopicConfig(
+        given("retention_ms"),
+        given("retention_bytes"),
+        given("max_batch_bytes"),
+        _EXPECTED_BACK.get(message.expected_offsets, t.ExpectedOffsets.CHECKED),
+    )
+
+
+def topic_info(message: cluster_pb2.TopicInfo) -> t.TopicInfo:
+    return t.TopicInfo(
+        message.name,
+        message.topic_id,
+        tuple(
+            t.PartitionInfo(
+                p.partition,
+                p.leader_id,
+                p.term,
+                tuple(p.replicas),
+                p.log_start_offset,
+                p.high_watermark,
+                p.group_id,
+            )
+            for p in message.partitions
+        ),
+        topic_config(message.config),
+        message.created_ms,
+    )
+
+
+def node_info(message: cluster_pb2.NodeInfo) -> t.NodeInfo:
+    return t.NodeInfo(message.node_id, message.address, message.alive)
+
+
+def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:
+    return t.ClusterInfo(
+        message.cluster_id,
+        message.answering_node_id,
+        message.controller_id,
+        tuple(node_info(node) for node in message.nodes),
+        message.topics,
+        message.partitions,
+        message.leaderless_partitions,
+        message.under_replicated_partitions,
+        message.max_message_bytes,
+    )
+
+
+def producer_lease(message: producer_pb2.LeaseProducerResponse) -> t.ProducerLease:
+    return t.ProducerLease(
+        message.producer_id, message.epoch, message.expire_ms, message.lifetime_ms
+    )
+
+
+def producer_state(message: producer_pb2.ProducerState) -> t.ProducerState:
+    return t.ProducerState(
+        message.producer_id,
+        message.epoch,
+        message.last_sequence,
+        message.last_append_ms,
+        tuple(
+            t.RecentBatch(
+                r.first_sequence, r.last_sequence, r.base_offset, r.record_count, r.crc32c
+            )
+            for r in message.recent
+        ),
+    )
+
+
+def producer_name(message: producer_pb2.ProducerName) -> t.ProducerName:
+    return t.ProducerName(message.name, message.producer_id, message.epoch, message.last_lease_ms)
+
+
+def resolved(message: log_pb2.ResolveSequenceResponse) -> t.ResolvedSequence:
+    return t.ResolvedSequence(
+        _RESOLUTIONS.get(message.resolution, t.Resolution.FORGOTTEN),
+        message.offset,
+        message.last_sequence,
+        message.current_epoch,
+    )

@@ -1,0 +1,153 @@
+"""Errors <-> gRPC status. Used by the client to read errors and by the nodes to send them.
+
+Place in the flow: a service raises an `OncelogError`; `to_status` makes a gRPC code, a
+message and trailing metadata with a `google.rpc.ErrorInfo` of it; `from_rpc_error` makes
+the same error again in the client. Verdicts on batches do not pass here: they are fields
+of the produce response.
+
+ErrorInfo: domain "oncelog", reason as in `ERROR_CODES`, metadata holds "retriable"
+("true" or "false") and the error's details as decimal or plain strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from oncelog import errors as e
+
+DOMAIN = "oncelog"
+DETAILS_KEY = "grpc-status-details-bin"
+# Longer texts are cut: gRPC carries a status in HTTP headers, which peers limit to 8 KiB.
+MAX_MESSAGE_CHARS = 1024
+
+# The one table: which error travels under which gRPC code. The reason is the class's own.
+ERROR_CODES: dict[type[e.OncelogError], grpc.StatusCode] = {
+    e.NotLeaderError: grpc.StatusCode.UNAVAILABLE,
+    e.NotReadyError: grpc.StatusCode.UNAVAILABLE,
+    e.BrokerUnavailableError: grpc.StatusCode.UNAVAILABLE,
+    e.ThrottledError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    e.StorageFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    e.RequestTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    e.UnknownTopicOrPartitionError: grpc.StatusCode.NOT_FOUND,
+    e.InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
+    e.InvalidBatchError: grpc.StatusCode.INVALID_ARGUMENT,
+    e.BatchTooLargeError: grpc.StatusCode.INVALID_ARGUMENT,
+    e.TopicAlreadyExistsError: grpc.StatusCode.ALREADY_EXISTS,
+    e.ProducerNameNotFoundError: grpc.StatusCode.NOT_FOUND,
+    e.UnknownProducerError: grpc.StatusCode.NOT_FOUND,
+    e.ProducerExpiredError: grpc.StatusCode.FAILED_PRECONDITION,
+    e.FencedError: grpc.StatusCode.FAILED_PRECONDITION,
+    e.OutOfOrderError: grpc.StatusCode.FAILED_PRECONDITION,
+    e.SequenceConflictError: grpc.StatusCode.FAILED_PRECONDITION,
+    e.OffsetMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
+    e.OffsetOutOfRangeError: grpc.StatusCode.OUT_OF_RANGE,
+    e.CorruptLogError: grpc.StatusCode.DATA_LOSS,
+    e.NotSupportedError: grpc.StatusCode.UNIMPLEMENTED,
+    e.InternalError: grpc.StatusCode.INTERNAL,
+}
+BY_REASON: dict[str, type[e.OncelogError]] = {cls.reason: cls for cls in ERROR_CODES}
+
+# What a status without our ErrorInfo means: it comes from gRPC itself, from a proxy, or
+# from a server that is not one of ours.
+_PLAIN_CODES: dict[grpc.StatusCode, type[e.OncelogError]] = {
+    grpc.StatusCode.UNAVAILABLE: e.BrokerUnavailableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: e.RequestTimeoutError,
+    grpc.StatusCode.CANCELLED: e.BrokerUnavailableError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: e.ThrottledError,
+    grpc.StatusCode.INVALID_ARGUMENT: e.InvalidRequestError,
+    grpc.StatusCode.OUT_OF_RANGE: e.InvalidRequestError,
+    grpc.StatusCode.UNIMPLEMENTED: e.NotSupportedError,
+    grpc.StatusCode.DATA_LOSS: e.CorruptLogError,
+}
+
+TrailingMetadata = tuple[tuple[str, bytes], ...]
+
+
+def to_status(error: e.OncelogError) -> tuple[grpc.StatusCode, str, TrailingMetadata]:
+    """Return (code, message, trailing metadata) for `context.abort`.
+
+    An error that is not in the table travels as INTERNAL: it was not meant to leave the
+    process, and its class would mean nothing to the other side.
+    """
+    known = next((cls for cls in type(error).__mro__ if cls in ERROR_CODES), e.InternalError)
+    code = ERROR_CODES[known]
+    message = error.message[:MAX_MESSAGE_CHARS]
+    metadata = {"retriable": "true" if error.retriable else "false"}
+    for name, _ in known.detail_types:
+        metadata[name] = str(getattr(error, name))[:MAX_MESSAGE_CHARS]
+    info = error_details_pb2.ErrorInfo(reason=known.reason, domain=DOMAIN, metadata=metadata)
+    status = status_pb2.Status(code=code.value[0], message=message)
+    status.details.add().Pack(info)
+    return code, message, ((DETAILS_KEY, status.SerializeToString()),)
+
+
+def from_status(
+    code: grpc.StatusCode,
+    message: str | None,
+    trailing_metadata: Iterable[Any] | None = None,
+) -> e.OncelogError:
+    """Return the error that a gRPC status stands for; never raises on a strange status."""
+    info = _error_info(trailing_metadata or ())
+    text = message or code.name
+    if info is None or info.domain != DOMAIN:
+        cls = _PLAIN_CODES.get(code, e.InternalError)
+        prefix = "" if code in _PLAIN_CODES else f"{code.name}: "
+        return cls(prefix + text)
+    known = BY_REASON.get(info.reason)
+    if known is None:
+        # A newer server: its own word says whether to retry.
+        retriable = info.metadata.get("retriable") == "true"
+        fallback = e.BrokerUnavailableError if retriable else e.InternalError
+        return fallback(f"{info.reason}: {text}")
+    error = known(text)
+    for name, kind in known.detail_types:
+        value = info.metadata.get(name)
+        if value is None:
+            continue
+        try:
+            setattr(error, name, kind(value))
+        except ValueError:
+            continue
+    return error
+
+
+def from_rpc_error(error: grpc.RpcError) -> e.OncelogError:
+    """Return the error that a failed gRPC call (sync or asyncio) stands for."""
+    code = error.code() if hasattr(error, "code") else grpc.StatusCode.UNKNOWN
+    details = error.details() if hasattr(error, "details") else str(error)
+    metadata = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
+    return from_status(code, details, metadata)
+
+
+def _error_info(
+    trailing_metadata: Iterable[Any],
+) -> error_details_pb2.ErrorInfo | None:
+    for key, value in trailing_metadata:
+        if key != DETAILS_KEY or not isinstance(value, bytes):
+            continue
+        try:
+            status = status_pb2.Status.FromString(value)
+        except DecodeError:  # not ours, so of no use
+            return None
+        for detail in status.details:
+            if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
+                info = error_details_pb2.ErrorInfo()
+                if detail.Unpack(info):
+                    return info
+    return None
+
+
+__all__ = [
+    "BY_REASON",
+    "DETAILS_KEY",
+    "DOMAIN",
+    "ERROR_CODES",
+    "from_rpc_error",
+    "from_status",
+    "to_status",
+]

@@ -1,0 +1,75 @@
+"""What a node answered to a batch, as an error.
+
+Place in the flow: `_engine/partition.py` decides what to do by verdict and takes the
+error for the user from here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog import errors as e
+from oncelog.types import TopicPartition
+from oncelog.v1 import log_pb2
+
+V = log_pb2
+
+STORED: Final = frozenset((V.VERDICT_APPENDED, V.VERDICT_DUPLICATE))
+RETRIABLE: Final = frozenset(
+    (
+        V.VERDICT_NOT_LEADER,
+        V.VERDICT_NOT_READY,
+        V.VERDICT_TIMEOUT,
+        V.VERDICT_THROTTLED,
+        V.VERDICT_STORAGE_FULL,
+        V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
+
+_ERRORS: Final[dict[int, type[e.DeliveryError]]] = {
+    V.VERDICT_INVALID_BATCH: e.InvalidBatchError,
+    V.VERDICT_BATCH_TOO_LARGE: e.BatchTooLargeError,
+    V.VERDICT_UNKNOWN_PRODUCER: e.UnknownProducerError,
+    V.VERDICT_FENCED: e.FencedError,
+    V.VERDICT_OUT_OF_ORDER: e.OutOfOrderError,
+    V.VERDICT_SEQUENCE_CONFLICT: e.SequenceConflictError,
+    V.VERDICT_PRODUCER_EXPIRED: e.ProducerExpiredError,
+    V.VERDICT_OFFSET_MISMATCH: e.OffsetMismatchError,
+}
+
+
+def error_of(result: log_pb2.BatchResult, tp: TopicPartition) -> e.DeliveryError:
+    """Return the error for a verdict that is neither a success nor retriable.
+
+    A verdict that this client does not know counts as an invalid batch: it must not be
+    repeated blindly.
+    """
+    verdict = result.verdict
+    name = verdict_name(verdict)
+    text = f"{tp}: {result.message or name}"
+    cls = _ERRORS.get(verdict, e.InvalidBatchError)
+    if cls is e.FencedError:
+        return e.FencedError(
+            f"{text} (current epoch {result.current_epoch}): another producer has taken over",
+            current_epoch=result.current_epoch,
+        )
+    if cls is e.OutOfOrderError:
+        return e.OutOfOrderError(
+            f"{text} (last stored sequence {result.last_sequence})",
+            last_sequence=result.last_sequence,
+        )
+    if cls is e.OffsetMismatchError:
+        return e.OffsetMismatchError(
+            f"{text} (next offset {result.next_offset})", next_offset=result.next_offset
+        )
+    return cls(text)
+
+
+def verdict_name(verdict: int) -> str:
+    try:
+        return log_pb2.Verdict.Name(verdict).removeprefix("VERDICT_")
+    except ValueError:
+        return f"verdict {verdict}"
+
+
+__all__ = ["RETRIABLE", "STORED", "error_of", "verdict_name"]

@@ -1,0 +1,64 @@
+"""The engine's write batch: a list of operations until the moment it is written.
+
+Nothing of RocksDB is in it, so it outlives a reopening of the store and can be
+written again after a stall or a full disk; values are referenced, not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocksdict import ColumnFamily
+from rocksdict import WriteBatch as RocksBatch
+
+from storage.kv import Family
+
+# Batches that put no more than this pass below the reserve, down to a quarter
+# of it: votes, small state. Those of them that trim pass always: they make room.
+HOUSEKEEPING_BYTES = 4096
+
+
+class Batch:
+    """See `kv.WriteBatch`. put_bytes: size of all values."""
+
+    __slots__ = ("deletes_range", "operations", "put_bytes")
+
+    def __init__(self) -> None:
+        # (family, key or begin, value or end or None, is it a range)
+        self.operations: list[tuple[Family, bytes, bytes | None, bool]] = []
+        self.put_bytes = 0
+        self.deletes_range = False
+
+    def put(self, family: Family, key: bytes, value: bytes) -> None:
+        self.operations.append((family, key, value, False))
+        self.put_bytes += len(value)
+
+    def delete(self, family: Family, key: bytes) -> None:
+        self.operations.append((family, key, None, False))
+
+    def delete_range(self, family: Family, begin: bytes, end: bytes) -> None:
+        assert begin <= end, (begin, end)
+        self.operations.append((family, begin, end, True))
+        self.deletes_range = True
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def fits(self, free_bytes: int, reserve: int) -> bool:
+        """May this be written to a disk with so much left?"""
+        if free_bytes >= reserve:
+            return True
+        small = self.put_bytes <= HOUSEKEEPING_BYTES
+        return small and (self.deletes_range or free_bytes >= reserve // 4)
+
+    def for_rocksdb(self, handles: Mapping[Family, ColumnFamily]) -> RocksBatch:
+        """The same as RocksDB wants it; writing consumes it, so one for each attempt."""
+        rocks = RocksBatch(raw_mode=True)
+        for family, key, value, is_range in self.operations:
+            if value is None:
+                rocks.delete(key, handles[family])
+            elif is_range:
+                rocks.delete_range(key, value, handles[family])
+            else:
+                rocks.put(key, value, handles[family])
+        return rocks

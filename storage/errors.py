@@ -1,0 +1,94 @@
+"""Everything that storage can report.
+
+    StorageError                 the disk or RocksDB refused; the text says what was attempted
+    |-- StorageFullError         no space left, or less than the reserve; reads go on
+    |-- CorruptionError          stored bytes fail their checksum, or synced ones are missing
+    |-- LockedError              another process holds the directory
+    `-- IdentityError            the directory belongs to another node or cluster
+
+Broken invariants of our own code are assertions, not these.
+"""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """An operating fault of the storage layer."""
+
+
+class StorageFullError(StorageError):
+    """There is no space to write to.
+
+    recoverable_in_place: the batch was not written and nothing else is in
+        doubt: write it again later. Otherwise writes that no sync covered may
+        be lost, and all writes are refused until `Engine.recover()` succeeds
+        and state in memory was loaded again.
+    """
+
+    def __init__(self, message: str, *, recoverable_in_place: bool = False) -> None:
+        super().__init__(message)
+        self.recoverable_in_place = recoverable_in_place
+
+    def again(self, message: str) -> StorageFullError:
+        """The same fault, met once more."""
+        return StorageFullError(message, recoverable_in_place=self.recoverable_in_place)
+
+
+class CorruptionError(StorageError):
+    """Stored data is damaged or missing. It is never served in part.
+
+    group, index: the Raft group and the entry or checkpoint concerned, None
+        where the damage cannot be pinned to one.
+    """
+
+    def __init__(self, message: str, *, group: int | None = None, index: int | None = None) -> None:
+        where = "".join(
+            f"{name} {value}, "
+            for name, value in (("group", group), ("index", index))
+            if value is not None
+        )
+        super().__init__(where + message)
+        self.group = group
+        self.index = index
+
+
+class LockedError(StorageError):
+    """A running process holds the directory. `pid` is that process where known, else 0."""
+
+    def __init__(self, message: str, *, pid: int = 0) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class IdentityError(StorageError):
+    """The directory was made for another cluster or node."""
+
+
+def from_engine(error: Exception, action: str) -> StorageError:
+    """The error of ours for one that RocksDB reported as a text.
+
+    RocksDB's binding has one exception type for everything; its text begins
+    with the status ("Corruption: ...", "IO error: ...") and ends with the
+    system's own words.
+    """
+    text = str(error)
+    message = f"{action}: {text}"
+    # What RocksDB's own bookkeeping names, or should, and that is gone is lost data too.
+    if any(words in text for words in _DAMAGED):
+        return CorruptionError(message)
+    if any(words in text for words in _FULL):
+        return StorageFullError(message)
+    if any(words in text for words in _LOCKED):
+        return LockedError(message)
+    return StorageError(message)
+
+
+_DAMAGED = (
+    "Corruption:",
+    "No such file or directory",
+    # Of a database that synced something before.
+    "create_if_missing is false",
+    "Column family not found",
+)
+_FULL = ("No space left on device", "Disk quota exceeded", "NoSpace", "Space limit reached")
+_LOCKED = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")

@@ -1,0 +1,42 @@
+"""Key layout: every key begins with its group, big endian, so a group is one range everywhere.
+
+    ENTRIES      group u64 | index u64
+    OFFSETS      group u64 | last offset u64
+    STATE        group u64 | kind u8 [| first index u64]
+    CHECKPOINTS  group u64 | kind u8 | index u64 [| chunk u32]
+
+Big endian makes the byte order of keys the order of numbers.
+"""
+
+from __future__ import annotations
+
+import struct
+
+MAX_GROUP = 2**63 - 1
+MAX_NUMBER = 2**63 - 1
+NUMBERED_BYTES = 16
+
+_U64 = struct.Struct(">Q")
+_PAIR = struct.Struct(">QQ")
+
+
+def prefix(group: int) -> bytes:
+    assert 0 <= group <= MAX_GROUP, group
+    return _U64.pack(group)
+
+
+def group_range(group: int) -> tuple[bytes, bytes]:
+    """(begin, end) of all keys of the group in any family."""
+    return prefix(group), _U64.pack(group + 1)
+
+
+def numbered(group: int, number: int) -> bytes:
+    """Key of an entry or of an index row. `number` up to 2**63: one past the last is a bound."""
+    assert 0 <= number <= MAX_NUMBER + 1, number
+    return _PAIR.pack(group, number)
+
+
+def number_of(key: bytes) -> int:
+    """The number at the end of a `numbered` key."""
+    value: int = _U64.unpack_from(key, 8)[0]
+    return value

@@ -1,0 +1,44 @@
+"""One page of a scan, read with a cursor that does not outlive it.
+
+A cursor keeps the whole RocksDB open, and a generator that somebody left
+suspended would keep the cursor; so scans go page by page.
+"""
+
+from __future__ import annotations
+
+from rocksdict import Rdict, ReadOptions
+
+PAGE_ROWS = 512
+PAGE_BYTES = 1024 * 1024
+
+
+def read_page(
+    family: Rdict, begin: bytes, end: bytes, *, rows: int, reverse: bool
+) -> tuple[list[tuple[bytes, bytes]], bool]:
+    """Up to `rows` rows or PAGE_BYTES of begin <= key < end, and whether there may be more."""
+    page: list[tuple[bytes, bytes]] = []
+    size = 0
+    # The upper bound keeps the cursor from loading a value past the end.
+    # There is no lower one: the binding's setter sets the upper bound too.
+    bounded = ReadOptions()
+    bounded.set_iterate_upper_bound(end)
+    cursor = family.iter(bounded)
+    if reverse:
+        cursor.seek_to_last()
+    else:
+        cursor.seek(begin)
+    while cursor.valid():
+        key = cursor.key()
+        if key < begin:
+            return page, False
+        value = cursor.value()
+        page.append((key, value))
+        size += len(value)
+        if len(page) >= rows or size >= PAGE_BYTES:
+            return page, True
+        if reverse:
+            cursor.prev()
+        else:
+            cursor.next()
+    cursor.status()
+    return page, False

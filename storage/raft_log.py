@@ -1,0 +1,192 @@
+"""One Raft group's log and hard state, typed, stateless over a `KeyValue`.
+
+An entry's value is the data verbatim. Its term is not stored with it: terms
+change rarely, so a small table of (first index, term) says them all, and no
+entry is read to learn its term. Entries from the base up to the first row of
+that table have the base's term.
+
+    ENTRIES  group | index          -> data
+    STATE    group | 1              -> term, voted for
+             group | 2              -> base index, base term
+             group | 3 | first      -> term of the entries from `first` on
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from storage import keys
+from storage.errors import CorruptionError, StorageError
+from storage.kv import Family, KeyValue, WriteBatch
+
+_HARD_STATE = b"\x01"
+_BASE = b"\x02"
+_TERM_START = b"\x03"
+_PAIR = struct.Struct(">QQ")
+_U64 = struct.Struct(">Q")
+
+# Up to here a truncation is written as single deletes: a range tombstone costs
+# every later read of the memtable something, a few point deletes cost nothing.
+_POINT_DELETES = 256
+
+
+@dataclass(slots=True)
+class LogState:
+    """What a restarted replica knows of its log without reading an entry.
+
+    base_index, base_term: everything up to there is covered by a checkpoint.
+    last_index: the last stored entry, base_index when there is none.
+    term_starts: rising (first index, term). The first row is always
+        (base_index, base_term), so that a bisection finds the term of every
+        index from the base on.
+    term, voted_for: hard state; voted_for 0 means no vote in that term.
+    """
+
+    base_index: int = 1
+    base_term: int = 0
+    last_index: int = 1
+    term_starts: list[tuple[int, int]] = field(default_factory=list)
+    term: int = 0
+    voted_for: int = 0
+
+
+class RaftLogStore:
+    """The stored log of `group`. Writes go into the caller's batch."""
+
+    def __init__(self, kv: KeyValue, group: int) -> None:
+        self._kv = kv
+        self._group = group
+        self._prefix = keys.prefix(group)
+
+    # -- reading --------------------------------------------------------------
+
+    def load(self) -> LogState:
+        """State of the log as written. Raises CorruptionError naming the group."""
+        state = LogState()
+        starts: list[tuple[int, int]] = []
+        begin, end = keys.group_range(self._group)
+        try:
+            for key, value in self._kv.scan(Family.STATE, begin, end):
+                kind = key[8:9]
+                if kind == _HARD_STATE:
+                    state.term, state.voted_for = _PAIR.unpack(value)
+                elif kind == _BASE:
+                    state.base_index, state.base_term = _PAIR.unpack(value)
+                elif kind == _TERM_START:
+                    starts.append((_U64.unpack_from(key, 9)[0], _U64.unpack(value)[0]))
+            if state.base_index >= keys.MAX_NUMBER:
+                raise CorruptionError(f"log state: the base {state.base_index} is no index")
+            state.last_index = self._last_index(state.base_index)
+        except CorruptionError as error:
+            raise CorruptionError(str(error), group=self._group) from error
+        except struct.error as error:
+            raise CorruptionError(f"log state: {error}", group=self._group) from error
+        state.term_starts = [
+            (state.base_index, state.base_term),
+            *(row for row in starts if row[0] > state.base_index),
+        ]
+        return state
+
+    def _last_index(self, base_index: int) -> int:
+        begin = keys.numbered(self._group, base_index + 1)
+        end = keys.group_range(self._group)[1]
+        # Forward first: backward in an empty range meets another group's entry,
+        # whose damage is not this group's.
+        if not any(True for _ in self._kv.scan(Family.ENTRIES, begin, end, limit=1)):
+            return base_index
+        for key, _ in self._kv.scan(Family.ENTRIES, begin, end, limit=1, reverse=True):
+            if len(key) != keys.NUMBERED_BYTES:
+                raise CorruptionError(f"key of {len(key)} bytes among the entries")
+            return keys.number_of(key)
+        raise AssertionError("a range with entries has a last one")
+
+    def read(self, first: int, last: int) -> list[bytes]:
+        """Data of the entries first..last, both included.
+
+        Raises CorruptionError naming group and index when one is missing or
+        damaged. The caller bounds the number of bytes it asks for.
+        """
+        assert 0 < first <= last, (first, last)
+        wanted = [keys.numbered(self._group, index) for index in range(first, last + 1)]
+        try:
+            found = self._kv.get_many(Family.ENTRIES, wanted)
+        except CorruptionError:
+            found = [self._read_one(index) for index in range(first, last + 1)]
+        entries = [data for data in found if data is not None]
+        if len(entries) != len(found):
+            raise CorruptionError(
+                "entry is missing", group=self._group, index=first + found.index(None)
+            )
+        return entries
+
+    def _read_one(self, index: int) -> bytes | None:
+        try:
+            return self._kv.get(Family.ENTRIES, keys.numbered(self._group, index))
+        except CorruptionError as error:
+            raise CorruptionError(str(error), group=self._group, index=index) from error
+        except StorageError as error:
+            raise type(error)(f"group {self._group}, index {index}: {error}") from error
+
+    # -- writing --------------------------------------------------------------
+
+    def put_entry(self, batch: WriteBatch, index: int, data: bytes) -> None:
+        batch.put(Family.ENTRIES, keys.numbered(self._group, index), data)
+
+    def put_term_start(self, batch: WriteBatch, first_index: int, term: int) -> None:
+        """Entries from `first_index` on have `term`. Only needed where the term changes."""
+        batch.put(Family.STATE, self._start_key(first_index), _U64.pack(term))
+
+    def put_hard_state(self, batch: WriteBatch, term: int, voted_for: int) -> None:
+        batch.put(Family.STATE, self._prefix + _HARD_STATE, _PAIR.pack(term, voted_for))
+
+    def truncate_from(self, batch: WriteBatch, index: int, last_index: int) -> None:
+        """Drops the entries index..last_index and the term starts from `index` on."""
+        assert index > 0
+        self._delete_entries(batch, index, last_index)
+        batch.delete_range(
+            Family.STATE, self._start_key(index), self._start_key(keys.MAX_NUMBER + 1)
+        )
+
+    def trim_to(self, batch: WriteBatch, base_index: int, base_term: int) -> None:
+        """Drops the entries up to `base_index`, which becomes the base.
+
+        Term starts up to there go as well: what follows has the base's term
+        until the next start.
+        """
+        batch.delete_range(
+            Family.ENTRIES,
+            keys.numbered(self._group, 0),
+            keys.numbered(self._group, base_index + 1),
+        )
+        batch.delete_range(Family.STATE, self._start_key(0), self._start_key(base_index + 1))
+        self._put_base(batch, base_index, base_term)
+
+    def reset(self, batch: WriteBatch, base_index: int, base_term: int) -> None:
+        """Begins anew above an installed snapshot: all entries and term starts go."""
+        batch.delete_range(Family.ENTRIES, *keys.group_range(self._group))
+        batch.delete_range(Family.STATE, self._start_key(0), self._start_key(keys.MAX_NUMBER + 1))
+        self._put_base(batch, base_index, base_term)
+
+    def destroy(self, batch: WriteBatch) -> None:
+        """Drops everything of this group in all families."""
+        begin, end = keys.group_range(self._group)
+        for family in Family:
+            batch.delete_range(family, begin, end)
+
+    def _delete_entries(self, batch: WriteBatch, first: int, last: int) -> None:
+        if last - first < _POINT_DELETES:
+            for index in range(first, last + 1):
+                batch.delete(Family.ENTRIES, keys.numbered(self._group, index))
+        else:
+            batch.delete_range(
+                Family.ENTRIES,
+                keys.numbered(self._group, first),
+                keys.numbered(self._group, last + 1),
+            )
+
+    def _put_base(self, batch: WriteBatch, index: int, term: int) -> None:
+        batch.put(Family.STATE, self._prefix + _BASE, _PAIR.pack(index, term))
+
+    def _start_key(self, first_index: int) -> bytes:
+        return self._prefix + _TERM_START + _U64.pack(first_index)

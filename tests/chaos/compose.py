@@ -1,0 +1,223 @@
+"""docker-compose.yml's three services: started, asked, and disturbed by the docker command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from oncelog.v1 import log_pb2
+from tests.harness.api import Api
+from tests.harness.node_process import ROOT, HarnessError
+
+NODES = (1, 2, 3)
+ADDRESSES = {node: f"localhost:{7000 + node}" for node in NODES}
+PATIENCE = 60.0  # seconds that a node or a leader may take
+COMMAND_PATIENCE = 120.0  # seconds for one docker command
+ANSWER_PATIENCE = 2.0  # seconds for one question to a node that may be gone
+LOOK_AGAIN = 0.1  # seconds; neither docker nor a node has a call that waits for these
+
+
+class Compose:
+    """Node N is the service nodeN, reached at localhost:700N."""
+
+    def __init__(self, project: str = "") -> None:
+        self._base, self._project = _compose_command(), project
+        if project:
+            self._base += ["--project-name", project]
+        self._containers: dict[int, str] = {}
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        """Makes and starts what does not run; does not wait for it. Builds nothing."""
+        self._containers.clear()
+        self.run("up", "--detach", "--no-build", *(f"node{node}" for node in NODES))
+
+    def down(self, *options: str) -> None:
+        """Removes containers and network; with --volumes also the data."""
+        self._containers.clear()
+        self.run("down", *options)
+
+    def run(self, *words: str) -> str:
+        """A command of docker compose; what it printed. Raises HarnessError."""
+        return _docker([*self._base, *words])
+
+    def container(self, node: int) -> str:
+        """Raises HarnessError if the service does not exist."""
+        if node not in self._containers:
+            name = self._find(node)
+            if not name:
+                text = f"docker compose has no container of node{node}: docker compose up"
+                raise HarnessError(text)
+            self._containers[node] = name
+        return self._containers[node]
+
+    def _find(self, node: int) -> str:
+        if not self._project:  # compose makes one up from the folder
+            return self.run("ps", "--all", "--quiet", f"node{node}").strip()
+        label = "label=com.docker.compose."
+        words = ["docker", "ps", "--all", "--quiet", "--no-trunc",
+                 "--filter", f"{label}project={self._project}",
+                 "--filter", f"{label}service=node{node}"]  # fmt: skip
+        return _docker(words).strip()
+
+    def inspect(self, node: int) -> dict[str, Any]:
+        """What docker knows of the node's container."""
+        found: dict[str, Any] = json.loads(_docker(["docker", "inspect", self.container(node)]))[0]
+        return found
+
+    def wait_healthy(self, nodes: Iterable[int] = NODES) -> None:
+        """Waits for the image's own health check. Raises HarnessError if one does not pass."""
+        for node in nodes:
+            state: dict[str, Any] = {}
+
+            def healthy(node: int = node) -> bool:
+                nonlocal state
+                state = self.inspect(node)["State"]
+                return bool(state["Running"]) and state["Health"]["Status"] == "healthy"
+
+            if not _wait(healthy):
+                raise HarnessError(f"node{node} is not healthy after {PATIENCE} s: {state}")
+
+    # -- what is so ---------------------------------------------------------------------------
+
+    def leader(self, topic: str, partition: int, *, not_in: Iterable[int] = ()) -> int:
+        """Waits until a node says of itself that it leads."""
+        asked = set(NODES) - set(not_in)
+        found = 0
+
+        def led() -> bool:
+            nonlocal found
+            found = next((node for node in asked if _leads(node, topic, partition)), 0)
+            return found != 0
+
+        if not _wait(led):
+            where = ", ".join(ADDRESSES[node] for node in sorted(asked))
+            raise HarnessError(f"{topic}-{partition} has no leader at {where}")
+        return found
+
+    def wait_serving(self, nodes: Iterable[int] = NODES) -> None:
+        for node in nodes:
+            with Api(ADDRESSES[node]) as api:
+                if not api.serving(PATIENCE):
+                    raise HarnessError(f"node{node} does not serve after {PATIENCE} s")
+
+    def wait_level(self, topic: str, partitions: int) -> None:
+        """Waits until all replicas have all that their leaders have."""
+        marks: dict[int, list[int]] = {}
+        led: dict[int, int] = {}
+
+        def level() -> bool:
+            marks.clear()
+            led.clear()
+            for node, address in ADDRESSES.items():
+                with Api(address) as api:
+                    try:
+                        parts = api.topic(topic, patience=ANSWER_PATIENCE).partitions
+                        marks[node] = [part.high_watermark for part in parts]
+                        led.update(_led(api, topic, partitions))
+                    except grpc.RpcError:
+                        return False
+            return len(led) == partitions and all(
+                marks[node] == [led[partition] for partition in range(partitions)] for node in NODES
+            )
+
+        if not _wait(level):
+            raise HarnessError(f"replicas of {topic} are not level: leaders {led}, {marks}")
+
+    # -- faults -------------------------------------------------------------------------------
+
+    def kill(self, nodes: list[int]) -> None:
+        _docker(["docker", "kill", *(self.container(node) for node in nodes)])
+
+    def start_nodes(self, nodes: list[int]) -> None:
+        """Starts the containers and waits until their nodes serve."""
+        _docker(["docker", "start", *(self.container(node) for node in nodes)])
+        self.wait_serving(nodes)
+
+    def pause(self, node: int) -> None:
+        _docker(["docker", "pause", self.container(node)])
+
+    def resume(self, node: int) -> None:
+        _docker(["docker", "unpause", self.container(node)])
+
+    def stop(self, node: int) -> int:
+        """SIGTERM; the exit code."""
+        _docker(["docker", "stop", "--time", "30", self.container(node)])
+        return int(self.inspect(node)["State"]["ExitCode"])
+
+    @contextmanager
+    def cut_off(self, node: int) -> Iterator[None]:
+        """Takes a node off its network: neither peers nor clients reach it, this machine's too."""
+        container = self.container(node)
+        ((network, settings),) = self.inspect(node)["NetworkSettings"]["Networks"].items()
+        # Docker forgets the names by which the others know the node.
+        names = [word for name in settings["Aliases"] for word in ("--alias", name)]
+        _docker(["docker", "network", "disconnect", network, container])
+        try:
+            yield
+        finally:
+            _docker(["docker", "network", "connect", *names, network, container])
+
+
+def _leads(node: int, topic: str, partition: int) -> bool:
+    with Api(ADDRESSES[node]) as api:
+        try:
+            info = api.topic(topic, patience=ANSWER_PATIENCE)
+        except grpc.RpcError:
+            return False
+    if partition >= len(info.partitions):
+        raise HarnessError(f"{topic} has the partitions 0..{len(info.partitions) - 1}")
+    return info.partitions[partition].leader_id == node
+
+
+def _led(api: Api, topic: str, partitions: int) -> Iterator[tuple[int, int]]:
+    """(partition, high watermark) of those that the node leads and is sure of."""
+    queries = [
+        log_pb2.OffsetQuery(topic=topic, partition=partition, latest=True)
+        for partition in range(partitions)
+    ]
+    answer = api.log.ListOffsets(
+        log_pb2.ListOffsetsRequest(queries=queries), timeout=ANSWER_PATIENCE
+    )
+    for result in answer.results:
+        if not result.error:
+            yield result.partition, result.offset
+
+
+def _wait(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(LOOK_AGAIN)
+    return True
+
+
+def _docker(words: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=COMMAND_PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        raise HarnessError(f"{' '.join(words)}: no end after {COMMAND_PATIENCE} s") from None
+    if done.returncode:
+        raise HarnessError(f"{' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _compose_command() -> list[str]:
+    if shutil.which("docker"):
+        done = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+        if done.returncode == 0:
+            return ["docker", "compose"]
+    if shutil.which("docker-compose"):
+        return ["docker-compose"]
+    raise HarnessError("there is no docker compose on this machine")

@@ -1,0 +1,104 @@
+"""What the clients of a chaos run saw: every write with its outcome, every read.
+
+An outcome is one of three: yes (acknowledged, at an offset), no (refused for good: must not
+be in the log) and unknown (nobody told: may be there or not, but at most once).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+NO_OFFSET = -1
+UNKNOWN, YES, NO = 0, 1, 2
+OUTCOMES = {UNKNOWN: "unknown", YES: "yes", NO: "no"}
+
+
+def value_of(worker: int, number: int, size: int) -> bytes:
+    """The record that is a worker's write with this number."""
+    return b"%d:%d:" % (worker, number) + b"x" * size
+
+
+def write_of(value: bytes) -> tuple[int, int]:
+    """(worker, number) of a record. Raises ValueError for a record that no worker wrote."""
+    worker, number, _ = value.split(b":", 2)
+    return int(worker), int(number)
+
+
+class Writes:
+    """One worker's writes, in the order sent. Columns, since there are many."""
+
+    def __init__(self, worker: int) -> None:
+        self.worker = worker
+        self.outcomes = bytearray()
+        self.partitions = array("i")
+        self.offsets = array("q")
+
+    def sent(self, partition: int) -> int:
+        """Notes that a write is about to be sent; its number."""
+        self.outcomes.append(UNKNOWN)
+        self.partitions.append(partition)
+        self.offsets.append(NO_OFFSET)
+        return len(self.outcomes) - 1
+
+    def acknowledged(self, number: int, partition: int, offset: int) -> None:
+        self.outcomes[number] = YES
+        self.partitions[number] = partition
+        self.offsets[number] = offset
+
+    def refused(self, number: int) -> None:
+        self.outcomes[number] = NO
+
+    def count(self, outcome: int) -> int:
+        return self.outcomes.count(outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One answer to a fetch. `values` are whole records from `offset` on."""
+
+    reader: int
+    node: int
+    partition: int
+    asked: int
+    offset: int
+    high_watermark: int
+    from_leader: bool
+    values: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class History:
+    """All that the clients of one run saw."""
+
+    writes: dict[int, Writes] = field(default_factory=dict)
+    reads: list[Read] = field(default_factory=list)
+
+    def of(self, worker: int) -> Writes:
+        return self.writes.setdefault(worker, Writes(worker))
+
+    def counts(self) -> dict[str, int]:
+        """Writes by outcome."""
+        return {
+            name: sum(writes.count(outcome) for writes in self.writes.values())
+            for outcome, name in OUTCOMES.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One node's copy of a partition, read after the run; batches as (offset, values)."""
+
+    node: int
+    partition: int
+    start: int
+    high_watermark: int
+    batches: tuple[tuple[int, tuple[bytes, ...]], ...]
+    digest: str
+    last_seen: dict[int, str]
+
+    def records(self) -> Iterable[tuple[int, bytes]]:
+        """(offset, value) of every record."""
+        for offset, values in self.batches:
+            yield from enumerate(values, offset)

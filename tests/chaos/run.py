@@ -1,0 +1,186 @@
+"""One chaos run: workload, faults by a seed, then every replica read and judged."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import grpc
+
+from tests.chaos.checker import Check, check
+from tests.chaos.faults import FAULTS
+from tests.chaos.history import History, Replica
+from tests.chaos.workload import Load, Timeline, Workload
+from tests.harness.api import Api
+from tests.harness.local_cluster import LocalCluster
+from tests.harness.node_process import HarnessError
+from tests.harness.payload import decompress, values_and_keys
+
+LEADER_LOOK = 0.1  # seconds between looks at who leads, for the timeline
+CALM = (0.5, 2.0)  # seconds between faults
+WARM_UP = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fault in the timeline; seconds since the start."""
+
+    name: str
+    start: float
+    end: float
+    what: str
+
+
+@dataclass(slots=True)
+class Result:
+    """Everything that the report shows."""
+
+    seed: int
+    faults: Sequence[str]
+    seconds: float
+    load: Load
+    history: History
+    timeline: Timeline
+    events: list[Event]
+    leaders: list[tuple[float, int, int]]  # (second, partition, leader or 0)
+    checks: list[Check]
+    recovery: list[float] = field(default_factory=list)  # after each kill, s
+
+    @property
+    def good(self) -> bool:
+        return all(one.holds for one in self.checks)
+
+
+class LeaderWatch(threading.Thread):
+    """Notes changes of leadership, as the leaders themselves see them."""
+
+    def __init__(self, cluster: LocalCluster, load: Load, timeline: Timeline) -> None:
+        super().__init__(name="leader-watch")
+        self._load, self._timeline = load, timeline
+        self._apis = {node: Api(address) for node, address in cluster.addresses.items()}
+        self._stop_asked = threading.Event()
+        self.changes: list[tuple[float, int, int]] = []
+
+    def run(self) -> None:
+        known: dict[int, int] = {}
+        while not self._stop_asked.wait(LEADER_LOOK):
+            best: dict[int, tuple[int, int]] = {}  # partition -> (term, leader)
+            for node, api in self._apis.items():
+                try:
+                    info = api.topic(self._load.topic, patience=0.3)
+                except grpc.RpcError:
+                    continue
+                for part in info.partitions:
+                    if part.leader_id == node:
+                        best[part.partition] = max(
+                            best.get(part.partition, (0, 0)), (part.term, node)
+                        )
+            for partition in range(self._load.partitions):
+                leader = best.get(partition, (0, 0))[1]
+                if known.get(partition) != leader:
+                    known[partition] = leader
+                    self.changes.append((self._timeline.now, partition, leader))
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self.join()
+        for api in self._apis.values():
+            api.close()
+
+
+def run(
+    cluster: LocalCluster,
+    *,
+    seconds: float,
+    faults: Sequence[str],
+    seed: int,
+    load: Load,
+    say: Callable[[str], None],
+) -> Result:
+    """The cluster must serve. Raises HarnessError if it does not recover from a fault."""
+    rng = random.Random(seed)
+    cluster.api(cluster.running[0]).create_topic(load.topic, load.partitions, 0)
+    kinds = [FAULTS[name](cluster, load.topic, load.partitions) for name in faults]
+    workload = Workload(cluster.bootstrap, cluster.addresses, load, rng)
+    timeline, events = workload.timeline, list[Event]()
+    watch = LeaderWatch(cluster, load, timeline)
+    workload.start()
+    watch.start()
+    try:
+        time.sleep(WARM_UP)
+        while timeline.now < seconds and kinds:
+            kind = rng.choice(kinds)
+            start = timeline.now
+            what = kind.inject(rng, time.sleep)
+            events.append(Event(kind.name, start, timeline.now, what))
+            say(f"{start:7.1f} s  {what}")
+            time.sleep(rng.uniform(*CALM))
+        time.sleep(max(0.0, seconds - timeline.now))
+    finally:
+        workload.stop()
+        watch.stop()
+    say("reading all replicas")
+    cluster.wait_level(load.topic)
+    replicas = [
+        read_replica(cluster.api(node), node, load.topic, partition)
+        for node in cluster.nodes
+        for partition in range(load.partitions)
+    ]
+    checks = check(workload.history, replicas, list(cluster.nodes))
+    return Result(
+        seed=seed,
+        faults=faults,
+        seconds=timeline.now,
+        load=load,
+        history=workload.history,
+        timeline=timeline,
+        events=events,
+        leaders=watch.changes,
+        checks=checks,
+        recovery=recoveries(events, timeline),
+    )
+
+
+def recoveries(events: Sequence[Event], timeline: Timeline) -> list[float]:
+    """For each kill the longest silence of a partition around it, in seconds."""
+    found = []
+    for event in events:
+        if not event.name.startswith("kill"):
+            continue
+        first, last = event.start * 10 - 10, event.end * 10 + 50
+        gaps = [
+            b - a
+            for tenths in timeline.served.values()
+            for a, b in pairwise(sorted(tenth for tenth in tenths if first <= tenth <= last))
+        ]
+        found.append(max(gaps, default=0) / 10)
+    return found
+
+
+def read_replica(api: Api, node: int, topic: str, partition: int) -> Replica:
+    """Reads one node's copy; nothing is asked of the others."""
+    try:
+        start = api.offset(topic, partition, "earliest", any_replica=True)
+        high_watermark = api.offset(topic, partition, "latest", any_replica=True)
+        digest, batches = hashlib.sha256(), []
+        for stored in api.stored(topic, partition, start=start):
+            digest.update(stored.SerializeToString(deterministic=True))
+            values, _ = values_and_keys(decompress(stored.header.codec, stored.payload))
+            batches.append((stored.base_offset, tuple(value or b"" for value in values)))
+        last_seen = {one.producer_id: str(one) for one in api.last_seen(topic, partition)}
+    except grpc.RpcError as error:
+        raise HarnessError(f"node {node}, {topic}-{partition} cannot be read: {error}") from error
+    return Replica(
+        node=node,
+        partition=partition,
+        start=start,
+        high_watermark=high_watermark,
+        batches=tuple(batches),
+        digest=digest.hexdigest(),
+        last_seen=last_seen,
+    )

@@ -1,0 +1,247 @@
+"""Clients that write and read while faults happen, and note all that they are told."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+
+import grpc
+
+from oncelog import (
+    BufferFullError,
+    DeliveryTimeoutError,
+    OncelogError,
+    Producer,
+    ProducerFatalError,
+    RecordMetadata,
+)
+from tests.chaos.history import History, Read, Writes, value_of
+from tests.harness.api import Api
+from tests.harness.payload import decompress, values_and_keys
+
+TICK = 0.02  # seconds between a worker's bursts: its load is a rate, not what the cluster takes
+READ_PAUSE = 0.05
+READ_BYTES = 256 * 1024
+POLL_MS = 200
+STUCK = 30.0  # seconds a flush at the end may take for each worker
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """rate: records per second of each worker; size: bytes of a record, about."""
+
+    topic: str
+    partitions: int
+    workers: int = 3
+    rate: int = 400
+    size: int = 100
+
+
+@dataclass(slots=True)
+class Timeline:
+    """What happened when, for the report. Times are seconds since the start."""
+
+    started: float = field(default_factory=time.monotonic)
+    acknowledged: dict[int, int] = field(default_factory=dict)  # tenth of a second -> records
+    errors: list[tuple[float, str]] = field(default_factory=list)
+    # partition -> tenths of a second in which something was acknowledged there
+    served: dict[int, set[int]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def now(self) -> float:
+        return time.monotonic() - self.started
+
+    def acknowledge(self, partition: int) -> None:
+        tenth = int(self.now * 10)
+        with self._lock:
+            self.acknowledged[tenth] = self.acknowledged.get(tenth, 0) + 1
+            self.served.setdefault(partition, set()).add(tenth)
+
+    def error(self, text: str) -> None:
+        with self._lock:
+            self.errors.append((self.now, text))
+
+
+class Writer(threading.Thread):
+    """One producer: a steady stream to all partitions in turn, for ever the same order."""
+
+    def __init__(
+        self, worker: int, bootstrap: str, load: Load, writes: Writes, timeline: Timeline
+    ) -> None:
+        super().__init__(name=f"writer-{worker}")
+        self._worker, self._load, self._writes, self._timeline = worker, load, writes, timeline
+        self._producer = Producer(bootstrap, linger_ms=2, batch_size=16 * 1024)
+        self._stop_asked = threading.Event()
+        self.fatal = ""
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+
+    def run(self) -> None:
+        per_tick = max(1, int(self._load.rate * TICK))
+        try:
+            while not self._stop_asked.wait(TICK):
+                for _ in range(per_tick):
+                    self._send()
+        except ProducerFatalError as error:
+            self.fatal = str(error)
+            self._timeline.error(f"worker {self._worker}: {error}")
+
+    def finish(self) -> None:
+        """Waits for what is under way, and closes."""
+        try:
+            self._producer.flush(STUCK)
+        except OncelogError as error:
+            self._timeline.error(f"worker {self._worker} at the end: {error}")
+        try:
+            self._producer.close()
+        except OncelogError as error:
+            self._timeline.error(f"worker {self._worker} at its close: {error}")
+
+    def _send(self) -> None:
+        number = self._writes.sent(-1)
+        partition = number % self._load.partitions
+        self._writes.partitions[number] = partition
+        value = value_of(self._worker, number, self._load.size)
+        try:
+            future = self._producer.send(self._load.topic, value, partition=partition)
+        except (BufferFullError, ProducerFatalError):
+            self._writes.refused(number)  # refused before it was queued
+            raise
+        future.add_done_callback(partial(self._done, number))
+
+    def _done(self, number: int, future: Future[RecordMetadata]) -> None:
+        error = future.exception()
+        if error is None:
+            metadata = future.result()
+            self._writes.acknowledged(number, metadata.partition, metadata.offset)
+            self._timeline.acknowledge(metadata.partition)
+        else:
+            # Only a timeout is sure to leave it open; whatever else it is, it may be stored.
+            kind = "timed out" if isinstance(error, DeliveryTimeoutError) else "failed"
+            self._timeline.error(f"worker {self._worker}: {kind}: {error}")
+
+
+class Reader(threading.Thread):
+    """Reads raw, without a client's help.
+
+    leaders: each partition from start to end at whoever leads; else random places of
+    random replicas.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        addresses: dict[int, str],
+        load: Load,
+        note: Callable[[Read], None],
+        rng: random.Random,
+        *,
+        leaders: bool,
+    ) -> None:
+        super().__init__(name=f"reader-{number}")
+        self._number, self._load, self._note, self._rng = number, load, note, rng
+        self._apis = {node: Api(address) for node, address in addresses.items()}
+        self._leaders = leaders
+        self._positions = dict.fromkeys(range(load.partitions), 0)
+        self._at = dict.fromkeys(range(load.partitions), min(addresses))
+        self._stop_asked = threading.Event()
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+
+    def run(self) -> None:
+        try:
+            while not self._stop_asked.wait(READ_PAUSE):
+                for partition in range(self._load.partitions):
+                    try:
+                        self._read(partition)
+                    except grpc.RpcError:
+                        self._at[partition] = self._rng.choice(list(self._apis))
+        finally:
+            for api in self._apis.values():
+                api.close()
+
+    def _read(self, partition: int) -> None:
+        if self._leaders:
+            node, asked = self._at[partition], self._positions[partition]
+        else:
+            node = self._rng.choice(list(self._apis))
+            asked = self._rng.randint(0, self._positions[partition])
+        records = self._apis[node].fetch(
+            self._load.topic,
+            partition,
+            asked,
+            any_replica=not self._leaders,
+            max_bytes=READ_BYTES,
+            patience=1.0,
+        )
+        if records.error:
+            if self._leaders:
+                self._at[partition] = records.leader_id or self._rng.choice(list(self._apis))
+            return
+        values: list[bytes] = []
+        for stored in records.batches:
+            column, _ = values_and_keys(decompress(stored.header.codec, stored.payload))
+            values += [value or b"" for value in column]
+        first = records.batches[0].base_offset if records.batches else asked
+        self._note(
+            Read(
+                self._number,
+                node,
+                partition,
+                asked,
+                first,
+                records.high_watermark,
+                self._leaders,
+                tuple(values),
+            )
+        )
+        end = first + len(values)
+        self._positions[partition] = max(self._positions[partition], end)
+
+
+class Workload:
+    """All clients of one run."""
+
+    def __init__(
+        self, bootstrap: str, addresses: dict[int, str], load: Load, rng: random.Random
+    ) -> None:
+        self.load, self.history, self.timeline = load, History(), Timeline()
+        self.writers = [
+            Writer(worker, bootstrap, load, self.history.of(worker), self.timeline)
+            for worker in range(load.workers)
+        ]
+        self.readers = [
+            Reader(
+                number,
+                addresses,
+                load,
+                self.history.reads.append,
+                random.Random(rng.random()),
+                leaders=number == 0,
+            )
+            for number in range(2)
+        ]
+
+    def start(self) -> None:
+        for thread in (*self.writers, *self.readers):
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends the writers, waits for their acknowledgements, then ends the readers."""
+        for writer in self.writers:
+            writer.stop()
+        for writer in self.writers:
+            writer.join()
+            writer.finish()
+        for reader in self.readers:
+            reader.stop()
+        for reader in self.readers:
+            reader.join()

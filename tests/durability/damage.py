@@ -1,0 +1,92 @@
+"""Damages files of a node that does not run, as a failing disk or a careless hand would.
+
+Each function takes the node's data directory, changes something and returns what, in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from storage.engine import Engine
+from storage.kv import Family
+from storage.options import EngineOptions
+
+Damage = Callable[[Path], str]
+
+
+def _largest(directory: Path, pattern: str) -> Path:
+    return max((directory / "db" / "rocksdb").glob(pattern), key=lambda file: file.stat().st_size)
+
+
+def flip(file: Path, place: float = 0.5, bit: int = 0x10) -> str:
+    content = bytearray(file.read_bytes())
+    at = int(place * (len(content) - 1))
+    content[at] ^= bit
+    file.write_bytes(content)
+    return f"a bit of {file.name} flipped at {at} of {len(content)}"
+
+
+def cut(file: Path, place: float = 0.5) -> str:
+    size = file.stat().st_size
+    with file.open("r+b") as opened:
+        opened.truncate(int(place * size))
+    return f"{file.name} cut from {size} to {int(place * size)}"
+
+
+def of(pattern: str, how: Callable[..., str], place: float = 0.5) -> Damage:
+    """`how` to the largest of RocksDB's files that match."""
+    return lambda directory: how(_largest(directory, pattern), place)
+
+
+def of_file(name: str, how: Callable[..., str], place: float = 0.5) -> Damage:
+    return lambda directory: how(directory / name, place)
+
+
+def all_of(pattern: str, how: Callable[..., str]) -> Damage:
+    """Every file that matches, in three places."""
+
+    def damage(directory: Path) -> str:
+        files = list((directory / "db" / "rocksdb").glob(pattern))
+        assert files
+        for file in files:
+            for place in (0.2, 0.5, 0.8) if how is flip else (0.5,):
+                how(file, place)
+        return f"{len(files)} files {pattern} damaged"
+
+    return damage
+
+
+def rewritten_checkpoints(*, metadata: bool) -> Damage:
+    """Chunks changed where RocksDB's checksums are right: our own must notice.
+
+    metadata: those of the metadata group instead of those of all partitions.
+    """
+
+    def damage(directory: Path) -> str:
+        with Engine.open(directory / "db", options=EngineOptions(min_free_bytes=0)) as engine:
+            batch, count = engine.batch(), 0
+            for key, value in list(engine.scan(Family.CHECKPOINTS, b"", b"\xff" * 32)):
+                is_chunk, is_metadata = key[8:9] == b"\x02", key[:8] == bytes(8)
+                if is_chunk and is_metadata == metadata:
+                    changed = bytearray(value)
+                    changed[len(changed) // 2] ^= 0x10
+                    batch.put(Family.CHECKPOINTS, key, bytes(changed))
+                    count += 1
+            assert count, "there are no checkpoints"
+            engine.write(batch)
+            engine.sync()
+        return f"{count} chunks of checkpoints rewritten"
+
+    return damage
+
+
+def gone(pattern: str) -> Damage:
+    def damage(directory: Path) -> str:
+        files = [f for f in (directory / "db" / "rocksdb").glob(pattern) if f.stat().st_size]
+        assert files
+        for file in files:
+            file.unlink()
+        return f"{', '.join(file.name for file in files)} deleted"
+
+    return damage

@@ -1,0 +1,72 @@
+"""Sends the integers 0 to N-1, one `send` each, and notes which were acknowledged.
+
+Place in the flow: `run` makes the producer and calls `send_integers`. Futures are looked at
+in the order of sending and no more than WINDOW wait, so memory does not grow with N but
+for one byte per record, which says whether it was acknowledged.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from oncelog import DeliveryError, Producer, RecordMetadata
+
+PACK = struct.Struct(">q").pack  # what is sent: 8 bytes, big-endian
+WINDOW = 200_000  # records under way
+BURST = 1000  # records between looks at the clock
+PACE = 0.02  # seconds: a burst holds no more than the records due in that time
+SETTLE_PATIENCE = 180.0  # seconds, above the producer's own delivery timeout
+EXAMPLES = 5
+
+
+@dataclass(slots=True)
+class Sent:
+    """acknowledged: a byte for each integer, 1 if its future said so."""
+
+    acknowledged: bytearray
+    seconds: float = 0.0
+    errors: list[str] = field(default_factory=list)
+
+    def settle(self, first: int, futures: list[Future[RecordMetadata]]) -> None:
+        """Waits for the futures of `first` and those behind it."""
+        acknowledged = self.acknowledged
+        for number, future in enumerate(futures, first):
+            error = future.exception(SETTLE_PATIENCE)
+            if error is None:
+                acknowledged[number] = 1
+            elif not isinstance(error, DeliveryError):
+                raise error
+            elif len(self.errors) < EXAMPLES:
+                self.errors.append(f"{number}: {error}")
+
+
+def send_integers(
+    producer: Producer, topic: str, records: int, rate: float, stop: threading.Event
+) -> Sent:
+    """Sends 0..records-1, at most `rate` a second; returns when each is settled.
+
+    Raises what `send` raises and TimeoutError; InterruptedError if `stop` is set: a fault
+    could not be injected as planned.
+    """
+    sent = Sent(bytearray(records))
+    burst = max(1, min(BURST, int(rate * PACE)))
+    waiting: deque[tuple[int, list[Future[RecordMetadata]]]] = deque()
+    send, pack = producer.send, PACK
+    started = time.monotonic()
+    for first in range(0, records, burst):
+        early = started + first / rate - time.monotonic()
+        if stop.wait(early) if early > 0 else stop.is_set():
+            raise InterruptedError("the run was stopped")
+        numbers = range(first, min(first + burst, records))
+        waiting.append((first, [send(topic, pack(number)) for number in numbers]))
+        while len(waiting) * burst > WINDOW:
+            sent.settle(*waiting.popleft())
+    while waiting:
+        sent.settle(*waiting.popleft())
+    sent.seconds = time.monotonic() - started
+    return sent

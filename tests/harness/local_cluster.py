@@ -1,0 +1,336 @@
+"""A cluster of real node processes on loopback, with a directory that describes it.
+
+    ROOT/cluster.json        how each node is started
+    ROOT/node1/              data directory
+    ROOT/node1.log, .pid     output, and the process while it runs
+
+With `proxied`, clients reach each node, and nodes reach each other, through one TCP proxy
+(routes `client-2`, `1-3`, ...), where connections can be cut.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import grpc
+
+from oncelog.v1 import cluster_pb2, log_pb2
+from tests.harness.api import Api, Batch, Result, verdict
+from tests.harness.node_process import HarnessError, NodeProcess, NodeSpec
+from tests.harness.ports import LOOPBACK, free_ports
+from tests.harness.proxy import Proxy, RouteSpec
+
+START_PATIENCE = 30.0  # seconds until a node serves
+LEADER_PATIENCE = 20.0
+ANSWER_PATIENCE = 1.0  # for one question to a node that may be paused
+WATCH_SLICE = 0.5  # seconds between looks whether the awaited process still lives
+LOOK_AGAIN = 0.02  # seconds; nodes have no call that waits for a leader
+# Faults are injected many times a minute: what takes its time in production is quicker here.
+QUICK: dict[str, str | int] = {
+    "election_timeout_ms": 500,
+    "heartbeat_ms": 50,
+    "preferred_leader_delay_ms": 1000,
+}
+DESCRIPTION = "cluster.json"
+
+
+class LocalCluster:
+    """`nodes` by id. As a context manager it is started and, at the end, killed."""
+
+    def __init__(
+        self,
+        root: Path,
+        nodes: int = 3,
+        *,
+        settings: Mapping[str, str | int] | None = None,
+        proxied: bool = False,
+        metrics: bool = False,
+        detached: bool = False,
+        ports: list[int] | None = None,
+        cluster_id: str = "oncelog",
+    ) -> None:
+        """`ports`: one for each node, instead of any free ones."""
+        self.root = root.resolve()
+        self._settings = dict(QUICK if settings is None else settings)
+        self._cluster_id, self._detached = cluster_id, detached
+        ids = range(1, nodes + 1)
+        pairs = [(a, b) for a in ids for b in ids if a != b]
+        listen = ports or free_ports(nodes)
+        self._listen = {node: f"{LOOPBACK}:{port}" for node, port in zip(ids, listen, strict=True)}
+        metrics_ports = free_ports(nodes) if metrics else []
+        self.metrics_addresses = {
+            node: f"{LOOPBACK}:{port}" for node, port in zip(ids, metrics_ports, strict=False)
+        }
+        self.routes: list[RouteSpec] = []
+        self._control_port = 0
+        if proxied:
+            self._control_port, *rest = free_ports(1 + nodes + len(pairs))
+            names = [(f"client-{node}", node) for node in ids] + [(f"{a}-{b}", b) for a, b in pairs]
+            self.routes = [
+                RouteSpec(name, port, self._listen[node])
+                for (name, node), port in zip(names, rest, strict=True)
+            ]
+        self._proxy_pid = 0
+        self._make(ids)
+
+    def _make(self, ids: Iterable[int]) -> None:
+        via = {route.name: f"{LOOPBACK}:{route.listen}" for route in self.routes}
+        self.addresses = {node: via.get(f"client-{node}", self._listen[node]) for node in ids}
+        self.nodes: dict[int, NodeProcess] = {}
+        for node in ids:
+            peers = {peer: via.get(f"{node}-{peer}", self._listen[peer]) for peer in self._listen}
+            spec = NodeSpec(
+                node_id=node,
+                listen=self._listen[node],
+                advertise=self.addresses[node],
+                nodes=peers,
+                data_dir=self.root / f"node{node}",
+                log_file=self.root / f"node{node}.log",
+                cluster_id=self._cluster_id,
+                metrics_listen=self.metrics_addresses.get(node, ""),
+                settings=self._settings,
+            )
+            self.nodes[node] = NodeProcess(spec, detached=self._detached)
+        self.proxy = Proxy(self._control_port) if self.routes else None
+        self._apis: dict[int, Api] = {}
+
+    # -- a cluster that another command started ---------------------------------------------
+
+    def save(self) -> None:
+        """Writes the description that `load` reads."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        text = {
+            "cluster_id": self._cluster_id,
+            "settings": self._settings,
+            "listen": self._listen,
+            "metrics": self.metrics_addresses,
+            "control_port": self._control_port,
+            "proxy_pid": self._proxy_pid,
+            "routes": [[route.name, route.listen, route.target] for route in self.routes],
+        }
+        (self.root / DESCRIPTION).write_text(json.dumps(text, indent=2) + "\n")
+
+    @classmethod
+    def load(cls, root: Path) -> LocalCluster:
+        """The cluster that lies in `root`, its running nodes adopted. Raises HarnessError."""
+        try:
+            raw = json.loads((root / DESCRIPTION).read_text())
+        except FileNotFoundError:
+            raise HarnessError(f"there is no cluster in {root}: scripts/cluster start") from None
+        self = cls.__new__(cls)
+        self.root = root.resolve()
+        self._settings, self._cluster_id = raw["settings"], raw["cluster_id"]
+        self._detached = True
+        self._listen = {int(node): address for node, address in raw["listen"].items()}
+        self.metrics_addresses = {int(node): at for node, at in raw["metrics"].items()}
+        self.routes = [RouteSpec(*route) for route in raw["routes"]]
+        self._control_port, self._proxy_pid = raw["control_port"], raw["proxy_pid"]
+        self._make(self._listen)
+        for node in self.nodes.values():
+            node.adopt()
+        return self
+
+    # -- life -----------------------------------------------------------------------------
+
+    def __enter__(self) -> LocalCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Starts all nodes that do not run, and waits until all serve."""
+        if self.proxy is not None and not self._proxy_lives():
+            self.root.mkdir(parents=True, exist_ok=True)
+            log = self.root / "proxy.log"
+            self._proxy_pid = self.proxy.start(self.routes, log, detached=self._detached)
+        self.save()
+        self.start_nodes(node for node, process in self.nodes.items() if not process.running)
+
+    def start_nodes(self, nodes: Iterable[int], *, wait: bool = True) -> None:
+        started = list(nodes)
+        for node in started:
+            self.nodes[node].start()
+        if wait:
+            self.wait_serving(started)
+            self.wait_joined()
+
+    def close(self) -> None:
+        """Kills whatever runs. The files stay."""
+        for api in self._apis.values():
+            api.close()
+        self._apis.clear()
+        self.kill(node for node, process in self.nodes.items() if process.running)
+        if self.proxy is not None:
+            self.proxy.close()
+            if self._proxy_lives():
+                os.kill(self._proxy_pid, signal.SIGKILL)
+
+    def _proxy_lives(self) -> bool:
+        if not self._proxy_pid:
+            return False
+        try:
+            words = Path(f"/proc/{self._proxy_pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return b"tests.harness.proxy" in words
+
+    # -- faults -----------------------------------------------------------------------------
+
+    def kill(self, nodes: Iterable[int]) -> None:
+        """SIGKILL to all of them, as close together as can be; then waits for their ends."""
+        killed = [self.nodes[node] for node in nodes]
+        for process in killed:
+            process.signal(signal.SIGKILL)
+        for process in killed:
+            process.wait()
+
+    def restart(self, node: int) -> None:
+        """Kill -9 and start; waits until it serves."""
+        self.kill([node])
+        self.start_nodes([node])
+
+    def pause(self, node: int) -> None:
+        self.nodes[node].signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        self.nodes[node].signal(signal.SIGCONT)
+
+    def isolate(self, node: int, op: str = "cut") -> None:
+        """Cuts (or heals) a proxied node's connections with the other nodes, both ways."""
+        assert self.proxy is not None, "start the cluster with proxied=True"
+        for peer in self.nodes:
+            if peer != node:
+                self.proxy.ask(op, f"{node}-{peer}")
+                self.proxy.ask(op, f"{peer}-{node}")
+
+    # -- what is so ---------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+    @property
+    def running(self) -> list[int]:
+        return [node for node, process in self.nodes.items() if process.running]
+
+    def api(self, node: int) -> Api:
+        """Raw gRPC to a node; the channel is kept for the next call."""
+        if node not in self._apis:
+            self._apis[node] = Api(self.addresses[node])
+        return self._apis[node]
+
+    def wait_serving(self, nodes: Iterable[int], timeout: float = START_PATIENCE) -> None:
+        """Waits for the nodes' health service. Raises HarnessError if a process ends."""
+        end = time.monotonic() + timeout
+        for node in nodes:
+            with Api(self._listen[node]) as api:
+                while not api.serving(WATCH_SLICE):
+                    self.nodes[node].pid  # noqa: B018  # raises if it does not run
+                    if time.monotonic() > end:
+                        raise HarnessError(f"node {node} does not serve\n{self.logs()}")
+
+    def wait_joined(self) -> None:
+        """Waits until all running nodes have heard from, and hold links to, each other."""
+        running = self.running
+        wanted = {node: self.addresses[node] for node in running}
+        end = time.monotonic() + START_PATIENCE
+        while True:
+            late = [node for node in running if not wanted.items() <= self._alive(node).items()]
+            if not late:
+                return
+            if time.monotonic() > end:
+                raise HarnessError(f"nodes {late} do not see all of {wanted}\n{self.logs()}")
+            time.sleep(LOOK_AGAIN)
+
+    def _alive(self, node: int) -> dict[int, str]:
+        try:
+            nodes = self.api(node).describe().nodes
+        except grpc.RpcError:
+            return {}
+        return {info.node_id: info.address for info in nodes if info.alive}
+
+    def leader(self, topic: str, partition: int, *, not_in: Iterable[int] = ()) -> int:
+        """Waits until a running node leads the partition and may answer; that node's id."""
+        excluded = set(not_in)
+        end = time.monotonic() + LEADER_PATIENCE
+        while time.monotonic() < end:
+            for node in set(self.running) - excluded:
+                if self.high_watermark(node, topic, partition) is not None:
+                    return node
+            time.sleep(LOOK_AGAIN)
+        raise HarnessError(f"{topic}-{partition} has no leader\n{self.logs()}")
+
+    def high_watermark(self, node: int, topic: str, partition: int) -> int | None:
+        """The partition's, if the node leads it and is sure of that; else None."""
+        query = log_pb2.OffsetQuery(topic=topic, partition=partition, latest=True)
+        request = log_pb2.ListOffsetsRequest(queries=[query])
+        try:
+            answer = self.api(node).log.ListOffsets(request, timeout=ANSWER_PATIENCE)
+        except grpc.RpcError:
+            return None
+        result = answer.results[0]
+        return None if result.error else int(result.offset)
+
+    def produce(self, batch: Batch, *, stream: bool = False) -> Result:
+        """Sends the batch to its leader, again while the answer is NOT_LEADER or NOT_READY.
+
+        stream: by ProduceStream, where no batch waits for its predecessor.
+        """
+        header = batch.header
+        end = time.monotonic() + LEADER_PATIENCE
+        while True:
+            api = self.api(self.leader(header.topic, header.partition))
+            (result,) = api.produce_stream(batch) if stream else api.produce(batch)
+            if verdict(result) not in ("NOT_LEADER", "NOT_READY") or time.monotonic() > end:
+                return result
+
+    def wait_level(self, topic: str, nodes: Iterable[int] | None = None) -> None:
+        """Waits until all running (or the given) replicas have all that their leaders have."""
+        wanted = list(self.running if nodes is None else nodes)
+        end = time.monotonic() + LEADER_PATIENCE
+        led: list[int | None] = []
+        seen: dict[int, list[int]] = {}
+        while time.monotonic() < end:
+            try:
+                count = len(self.describe_topic(topic).partitions)
+                led = [
+                    self.high_watermark(self.leader(topic, part), topic, part)
+                    for part in range(count)
+                ]
+                for node in wanted:
+                    info = self.api(node).topic(topic)
+                    seen[node] = [part.high_watermark for part in info.partitions]
+            except grpc.RpcError:
+                pass  # a node that is being started
+            else:
+                if all(marks == led for marks in seen.values()):
+                    return
+            time.sleep(LOOK_AGAIN)
+        raise HarnessError(
+            f"replicas of {topic} are not level: leaders {led}, replicas {seen}\n{self.logs()}"
+        )
+
+    def describe_topic(self, topic: str) -> cluster_pb2.TopicInfo:
+        """As the first running node sees it."""
+        return self.api(self.running[0]).topic(topic)
+
+    def logs(self, lines: int = 40) -> str:
+        """The ends of all nodes' logs."""
+        return "\n".join(process.log_tail(lines) for process in self.nodes.values())

@@ -1,0 +1,226 @@
+"""One node as a process: started, killed, paused and waited for by its pid.
+
+A `NodeSpec` is all that a start needs. It can be written to a file and read back, and a
+running node can be adopted by its pid, so that `scripts/cluster` and `scripts/chaos` find
+the nodes that an earlier command started.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXIT_PATIENCE = 30.0  # seconds that a process may take to end
+LOOK_AGAIN = 0.02  # seconds, where a system has no event for the end of a process
+
+
+class HarnessError(Exception):
+    """A node did not do what the harness needs of it; the text holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """How a node is started. `nodes`: id -> address at which this node reaches it.
+
+    `settings` are further settings by their names in the configuration file.
+    `module` is what runs: tests of durability put hooks around the node.
+    """
+
+    node_id: int
+    listen: str
+    advertise: str
+    nodes: Mapping[int, str]
+    data_dir: Path
+    log_file: Path
+    cluster_id: str = "oncelog"
+    metrics_listen: str = ""
+    settings: Mapping[str, str | int] = field(default_factory=dict)
+    module: str = "cluster"
+
+    def environment(self) -> dict[str, str]:
+        """The variables that make `python -m cluster` this node, and nothing of the caller's."""
+        own = {k: v for k, v in os.environ.items() if not k.startswith("ONCELOG_")}
+        given: dict[str, str | int] = {
+            "cluster_id": self.cluster_id,
+            "node_id": self.node_id,
+            "listen": self.listen,
+            "advertise": self.advertise,
+            "nodes": ",".join(f"{node}={address}" for node, address in self.nodes.items()),
+            "data_dir": str(self.data_dir),
+            "metrics_listen": self.metrics_listen,
+            **self.settings,
+        }
+        own.update({f"ONCELOG_{name.upper()}": str(value) for name, value in given.items()})
+        return own
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "data_dir": str(self.data_dir), "log_file": str(self.log_file)}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> NodeSpec:
+        values = dict(raw)
+        values["nodes"] = {int(node): address for node, address in raw["nodes"].items()}
+        values["data_dir"], values["log_file"] = Path(raw["data_dir"]), Path(raw["log_file"])
+        return cls(**values)
+
+
+class NodeProcess:
+    """A node of this machine, whether or not it runs now.
+
+    detached: it outlives this process and does not get the terminal's Ctrl-C.
+    """
+
+    def __init__(self, spec: NodeSpec, *, detached: bool = False) -> None:
+        self.spec = spec
+        self.exit_code: int | None = None  # of the last run, if this process started it
+        self._detached = detached
+        self._pid = 0
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid_file(self) -> Path:
+        return self.spec.log_file.with_suffix(".pid")
+
+    @property
+    def pid(self) -> int:
+        """Raises HarnessError if the node does not run."""
+        if not self.running:
+            raise HarnessError(f"node {self.spec.node_id} is not running\n{self.log_tail()}")
+        return self._pid
+
+    @property
+    def running(self) -> bool:
+        return self._pid != 0 and not self._gone(0)
+
+    def adopt(self) -> None:
+        """Takes over the process that the pid file names, if it is a node."""
+        try:
+            pid = int(self.pid_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return
+        if pid != self._pid and is_node(pid):
+            self._pid, self._child = pid, None
+
+    def start(self) -> None:
+        """Starts the process; its output is added to its log file. Does not wait for it."""
+        assert not self.running, f"node {self.spec.node_id} runs already"
+        self.spec.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.spec.log_file.open("ab") as output:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", self.spec.module],
+                cwd=ROOT,
+                env=self.spec.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=self._detached,
+            )
+        self._pid, self.exit_code = self._child.pid, None
+        self.pid_file.write_text(f"{self._pid}\n")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the running process. Raises HarnessError if it does not run."""
+        os.kill(self.pid, number)
+
+    def wait(self, timeout: float = EXIT_PATIENCE) -> int | None:
+        """Waits for the end; the exit code if this process started it. Raises HarnessError."""
+        if not self._gone(timeout):
+            text = f"node {self.spec.node_id} still runs after {timeout} s\n{self.log_tail()}"
+            raise HarnessError(text)
+        return self.exit_code
+
+    def kill(self) -> None:
+        """SIGKILL, and waits for the end."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def terminate(self) -> int | None:
+        """SIGTERM, and waits for the end; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def log_text(self) -> str:
+        try:
+            return self.spec.log_file.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The end of its log, for the text of an error."""
+        tail = "\n".join(self.log_text().splitlines()[-lines:])
+        return f"--- node {self.spec.node_id}, end of {self.spec.log_file}\n{tail}"
+
+    def _gone(self, timeout: float) -> bool:
+        """Whether the process has ended within `timeout` seconds; reaps it if it is ours."""
+        if self._pid == 0:
+            return True
+        if self._child is not None:
+            try:
+                self.exit_code = self._child.wait(timeout)
+            except subprocess.TimeoutExpired:
+                return False
+        elif not _wait_for_stranger(self._pid, timeout):
+            return False
+        self._forget()
+        return True
+
+    def _forget(self) -> None:
+        pid, self._pid, self._child = self._pid, 0, None
+        try:
+            noted = self.pid_file.read_text().strip()
+        except FileNotFoundError:
+            return
+        if noted == str(pid):  # else another process has started the node again
+            self.pid_file.unlink()
+
+
+def command_line() -> list[str]:
+    return [sys.executable, "-m", "cluster"]
+
+
+def is_node(pid: int) -> bool:
+    """Whether the process is a node: a pid file may be older than the machine's last start."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        listed = subprocess.run(
+            ["ps", "-o", "args=", "-p", str(pid)], capture_output=True, check=False
+        )
+        words = listed.stdout.split()
+    return words[1:3] == [b"-m", b"cluster"]
+
+
+def _wait_for_stranger(pid: int, timeout: float) -> bool:
+    """Waits for the end of a process that is not our child."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    except (AttributeError, OSError):
+        return _watch_stranger(pid, timeout)
+    try:
+        return bool(select.select([descriptor], [], [], timeout)[0])
+    finally:
+        os.close(descriptor)
+
+
+def _watch_stranger(pid: int, timeout: float) -> bool:
+    """The same where the system has no descriptor for a process."""
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if time.monotonic() >= end:
+            return False
+        time.sleep(LOOK_AGAIN)

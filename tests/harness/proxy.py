@@ -1,0 +1,224 @@
+"""A TCP proxy whose connections can be cut, refused and frozen, as a process of its own.
+
+    python -m tests.harness.proxy CONTROL_PORT ROUTE=LISTEN_PORT=HOST:PORT ...
+
+Each route has a name, such as `client-2` or `1-3`. A line of JSON to the control port,
+{"op": ..., "route": ...}, is answered by a line of JSON. What can be asked for:
+
+    reset   connections are reset now; new ones are let through
+    cut     connections are reset now; new ones are reset as well, until heal
+    freeze  nothing is passed on any more ("direction": "up" to the node, "down" from it,
+            "both"); connections stay open and what is under way waits for heal
+    heal    everything is as at the start
+    status  counts connections
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.harness.node_process import ROOT, HarnessError
+from tests.harness.ports import LOOPBACK
+
+CHUNK = 256 * 1024
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close sends a reset
+PATIENCE = 10.0
+DIRECTIONS = {"up": ("up",), "down": ("down",), "both": ("up", "down")}
+
+
+# -- the proxy's process --------------------------------------------------------------------
+
+
+class Route:
+    """One listening port, and the connections that go through it."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._open: set[asyncio.StreamWriter] = set()
+        self._refusing = False
+        self._flowing = {"up": asyncio.Event(), "down": asyncio.Event()}
+        self.accepted = 0
+        self.heal()
+
+    def heal(self) -> None:
+        self._refusing = False
+        for event in self._flowing.values():
+            event.set()
+
+    def freeze(self, direction: str) -> None:
+        for way in DIRECTIONS[direction]:
+            self._flowing[way].clear()
+
+    def reset(self) -> None:
+        for writer in list(self._open):
+            _reset(writer)
+
+    def cut(self) -> None:
+        self._refusing = True
+        self.reset()
+
+    def status(self) -> dict[str, Any]:
+        return {"accepted": self.accepted, "open": len(self._open) // 2}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Passes bytes on in both directions until one side ends."""
+        self.accepted += 1
+        if self._refusing:
+            _reset(writer)
+            return
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            _reset(writer)
+            return
+        ends = {writer, far_writer}
+        self._open |= ends
+        try:
+            pumps = [
+                asyncio.create_task(self._pump(reader, far_writer, "up")),
+                asyncio.create_task(self._pump(far_reader, writer, "down")),
+            ]
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+        finally:
+            self._open -= ends
+            for end in ends:
+                _reset(end)
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
+    ) -> None:
+        flowing = self._flowing[way]
+        with contextlib.suppress(OSError):
+            while True:
+                await flowing.wait()
+                data = await reader.read(CHUNK)
+                if not data:
+                    return
+                await flowing.wait()
+                writer.write(data)
+                await writer.drain()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    sock = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    writer.transport.abort()
+
+
+def _obey(routes: Mapping[str, Route], request: Mapping[str, Any]) -> dict[str, Any]:
+    route = routes[request["route"]]
+    match request["op"]:
+        case "reset":
+            route.reset()
+        case "cut":
+            route.cut()
+        case "freeze":
+            route.freeze(request.get("direction", "both"))
+        case "heal":
+            route.heal()
+        case "status":
+            pass
+        case unknown:
+            raise KeyError(unknown)
+    return route.status()
+
+
+async def _run(control_port: int, wanted: list[str]) -> None:
+    routes: dict[str, Route] = {}
+    for text in wanted:
+        name, port, address = text.split("=")
+        host, _, target_port = address.rpartition(":")
+        routes[name] = Route((host, int(target_port)))
+        await asyncio.start_server(routes[name].serve, LOOPBACK, int(port))
+
+    async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            try:
+                answer = _obey(routes, json.loads(line))
+            except (KeyError, ValueError) as error:
+                answer = {"error": repr(error)}
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(control, LOOPBACK, control_port)
+    print("ready", flush=True)
+    await server.serve_forever()
+
+
+# -- its user's side ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSpec:
+    """`listen` is the port that stands for `target` ("host:port")."""
+
+    name: str
+    listen: int
+    target: str
+
+
+class Proxy:
+    """The other side of the control port; `start` makes the process, else it is there."""
+
+    def __init__(self, control_port: int) -> None:
+        self._control_port = control_port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, routes: list[RouteSpec], log_file: Path, *, detached: bool = False) -> int:
+        """Starts the process and waits until it listens; its pid. Raises HarnessError."""
+        words = [f"{route.name}={route.listen}={route.target}" for route in routes]
+        # Not our own stderr: whoever waits for its end would wait for the proxy's, too.
+        with log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.harness.proxy", str(self._control_port), *words],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=detached,
+            )
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != b"ready\n":
+            raise HarnessError("the proxy did not start")
+        return self._process.pid
+
+    def ask(self, op: str, route: str, **more: str) -> dict[str, Any]:
+        """Sends one request. Raises HarnessError if the proxy refuses or is gone."""
+        request = json.dumps({"op": op, "route": route, **more}).encode() + b"\n"
+        try:
+            with socket.create_connection((LOOPBACK, self._control_port), PATIENCE) as sock:
+                sock.sendall(request)
+                line = sock.makefile("rb").readline()
+        except OSError as error:
+            raise HarnessError(f"the proxy cannot be reached: {error}") from error
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise HarnessError(f"the proxy refused {op} {route}: {answer['error']}")
+        return answer
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
+if __name__ == "__main__":
+    asyncio.run(_run(int(sys.argv[1]), sys.argv[2:]))

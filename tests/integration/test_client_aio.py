@@ -1,0 +1,186 @@
+"""The asyncio clients against real nodes: the same contract, and a loop that never blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import oncelog
+import oncelog.aio
+from oncelog import (
+    BufferFullError,
+    ClientClosedError,
+    OffsetMismatchError,
+    Resolution,
+    TopicPartition,
+    UndeliveredRecordsError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog.aio import Admin, Consumer, Producer
+from tests.harness.local_cluster import LocalCluster
+
+PATIENCE = 30.0
+
+
+async def create(cluster: LocalCluster, topic: str, partitions: int = 1) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topic(topic, partitions, 3)
+
+
+async def read_all(cluster: LocalCluster, topic: str) -> list[oncelog.Record]:
+    async with Consumer(
+        topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        ends = await consumer.end_offsets(consumer.assignment())
+        found: list[oncelog.Record] = []
+        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+            for records in (await consumer.getmany(1000)).values():
+                found += records
+        return found
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
+def test_the_twins_have_the_same_names_and_arguments(name: str) -> None:
+    sync, aio = getattr(oncelog, name), getattr(oncelog.aio, name)
+    public = {n for n in dir(sync) if not n.startswith("_")} - {"forked"}
+    assert public <= {n for n in dir(aio) if not n.startswith("_")}
+    for method in public:
+        if inspect.isfunction(getattr(sync, method)):
+            expected = inspect.signature(getattr(sync, method)).parameters
+            found = inspect.signature(getattr(aio, method)).parameters
+            assert list(expected) == list(found), method
+            assert [p.default for p in expected.values()] == [p.default for p in found.values()]
+
+
+async def test_send_and_read(cluster: LocalCluster, topic: str) -> None:
+    await create(cluster, topic, 2)
+    async with Producer(cluster.bootstrap) as producer:
+        pending = [await producer.send(topic, b"%d" % n, b"k%d" % (n % 9)) for n in range(500)]
+        stored = await asyncio.gather(*pending)
+        assert pending[0].done()
+        assert await pending[0] == stored[0], "it can be awaited again"
+        batch = await (await producer.send_batch(topic, 1, [b"x", b"y"]))
+        assert batch.record_count == 2
+        assert await producer.position(topic, 1) == batch.last_sequence
+        assert await producer.partitions_for(topic) == 2
+        found = await producer.resolve(pending[7])
+        assert (found.resolution, found.offset) == (Resolution.COMMITTED, stored[7].offset)
+    counts = Counter(r.value for r in await read_all(cluster, topic))
+    assert counts == Counter([b"%d" % n for n in range(500)] + [b"x", b"y"])
+
+
+async def test_iteration_seek_lag_and_arrow(cluster: LocalCluster, topic: str) -> None:
+    await create(cluster, topic)
+    tp = TopicPartition(topic, 0)
+    async with (
+        Producer(cluster.bootstrap, linger_ms=0) as producer,
+        Consumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=300,
+        ) as consumer,
+    ):
+        reading = aiter(consumer)
+        waiting = asyncio.create_task(anext(reading))
+        await (await producer.send(topic, b"0"))
+        assert (await waiting).value == b"0"
+        for n in range(1, 4):
+            await (await producer.send(topic, b"%d" % n))
+        assert [record.offset async for record in reading] == [1, 2, 3]
+        consumer.seek(tp, 2)
+        assert (await consumer.position(tp), await consumer.lag(tp)) == (2, 2)
+        assert [r.offset for r in (await consumer.getmany(5000, 1))[tp]] == [2]
+        await consumer.seek_to_beginning()
+        rows = [b.column("value").to_pylist() async for b in consumer.batches()]
+        assert [value for batch in rows for value in batch] == [b"0", b"1", b"2", b"3"]
+        assert await consumer.getmany(10) == {}
+
+
+async def test_a_full_buffer_does_not_block_the_loop(cluster: LocalCluster, topic: str) -> None:
+    await create(cluster, topic)
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    async with Producer(
+        cluster.bootstrap, buffer_memory=16 * 1024, batch_size=8 * 1024
+    ) as producer:
+        ticking = asyncio.create_task(tick())
+        pending = [await producer.send(topic, bytes(2000)) for _ in range(200)]
+        ticking.cancel()
+        offsets = [(await one).offset for one in pending]
+    assert offsets == list(range(200))
+    assert ticks > 200, "others ran while senders waited for room"
+
+
+async def test_a_buffer_that_stays_full(cluster: LocalCluster, topic: str) -> None:
+    await create(cluster, topic)
+    async with Producer(
+        cluster.bootstrap, buffer_memory=1000, batch_size=1000, max_block_ms=50
+    ) as producer:
+        await producer.partitions_for(topic)
+        accumulator = producer._sync._accumulator
+        with accumulator.lock:
+            accumulator.used += 1000  # as if other records held the room
+        with pytest.raises(BufferFullError, match="max_block_ms=50"):
+            await producer.send(topic, bytes(100), sequence=4)
+        with accumulator.lock:
+            accumulator.used -= 1000
+        again = await (await producer.send(topic, bytes(100), sequence=4))
+        assert again.sequence == 4, "nothing was queued, so the sequence is still free"
+
+
+async def test_errors_and_cancelling(cluster: LocalCluster, topic: str) -> None:
+    await create(cluster, topic)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        async with Consumer("no-such-topic", bootstrap_servers=cluster.bootstrap):
+            pass
+    producer = Producer(cluster.bootstrap, linger_ms=200)
+    refused = await producer.send(topic, b"x", expected_offset=9)
+    with pytest.raises(OffsetMismatchError):
+        await refused
+    sent = await producer.send(topic, b"kept")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await sent
+    assert (await sent).offset == 0, "to stop waiting does not recall the record"
+    await producer.send(topic, b"x", expected_offset=9)
+    with pytest.raises(UndeliveredRecordsError, match="1 records"):
+        await producer.close()
+    with pytest.raises(ClientClosedError):
+        await producer.send(topic, b"late")
+    assert [r.value for r in await read_all(cluster, topic)] == [b"kept"]
+
+
+async def test_admin(cluster: LocalCluster, topic: str) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        info = await admin.create_topic(topic, 2, 3)
+        assert info.partition_count == 2
+        assert topic in await admin.list_topics()
+        assert (await admin.describe_cluster()).healthy
+        lease = await admin.lease_producer()
+        with pytest.raises(oncelog.OncelogError):
+            await admin.create_topic(topic)
+        found = await admin.resolve_sequence(topic, 0, lease.producer_id, lease.epoch, 0)
+        assert found.resolution is Resolution.NOT_YET
+        await admin.delete_topic(topic)
+    with pytest.raises(ClientClosedError):
+        await admin.list_topics()
+
+
+def test_several_loops_one_after_the_other(cluster: LocalCluster, topic: str) -> None:
+    async def once(value: bytes) -> Any:
+        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            return await (await producer.send(topic, value))
+
+    asyncio.run(create(cluster, topic))
+    assert [asyncio.run(once(value)).offset for value in (b"a", b"b")] == [0, 1]

@@ -1,0 +1,300 @@
+"""The `oncelog` command end to end: what it prints, and what its exit code says."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from oncelog import Producer
+from oncelog.cli.app import run
+from tests.harness.local_cluster import LocalCluster
+from tests.harness.ports import free_ports
+from tests.integration.conftest import MakeCluster
+from tests.integration.waiting import eventually
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Cli = Callable[..., Done]
+
+
+@pytest.fixture
+def cli(
+    cluster: LocalCluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Cli:
+    """Runs the command in this process against the shared cluster."""
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", cluster.bootstrap)
+
+    def call(*arguments: str, stdin: bytes = b"") -> Done:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exited:
+            run(list(arguments))
+        out, err = capsys.readouterr()
+        assert isinstance(exited.value.code, int)
+        return Done(exited.value.code, out, err)
+
+    return call
+
+
+def spawn(*arguments: str, stdin: bytes = b"") -> Done:
+    """Runs the command as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "oncelog.cli", *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+# --- as a process ------------------------------------------------------------------------
+
+
+def test_bare_it_shows_its_help() -> None:
+    done = spawn()
+    assert done.code == 2
+    assert "Usage: oncelog" in done.err
+    for command in ("topic", "cluster", "producer"):
+        assert command in done.err
+
+
+def test_a_pipe_in_and_a_pipe_out(cluster: LocalCluster, cli: Cli, topic: str) -> None:
+    assert cli("topic", "create", topic, "-p", "1").code == 0
+    there = ("--bootstrap", cluster.bootstrap)
+    sent = spawn("topic", "produce", topic, *there, stdin=b"one\r\ntwo\n\nlast without end")
+    assert (sent.code, sent.out) == (0, "")
+    assert "stored 4 records" in sent.err
+    read = spawn("topic", "consume", topic, "--from", "start", "-e", *there)
+    assert (read.code, read.lines) == (0, ["one", "two", "", "last without end"])
+
+
+def test_nobody_there(cli: Cli) -> None:
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    done = cli("cluster", "info", "--bootstrap", address, "--request-timeout-ms", "300")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("oncelog: UNAVAILABLE: ")
+    assert address in done.err
+
+
+# --- topics ------------------------------------------------------------------------------
+
+
+def test_topic_life(cli: Cli, topic: str) -> None:
+    made = cli("topic", "create", topic, "-p", "2", "-r", "3", "--retention-ms", "60000")
+    assert made.code == 0, made.err
+    assert topic in cli("topic", "list").out
+    names = [info["name"] for info in cli("topic", "list", "--format", "json").json]
+    assert topic in names
+    facts = cli("topic", "describe", topic, "--format", "json").json
+    assert (facts["name"], len(facts["partitions"])) == (topic, 2)
+    assert facts["config"]["retention_ms"] == 60_000
+    assert all(p["leader_id"] in (1, 2, 3) for p in facts["partitions"])
+    table = cli("topic", "describe", topic)
+    assert "retention_ms" in table.out
+    assert "high watermark" in table.out
+    assert cli("topic", "alter", topic, "--expected-offsets", "required").code == 0
+    facts = cli("topic", "describe", topic, "--format", "json").json
+    assert facts["config"]["expected_offsets"] == "required"
+    assert facts["config"]["retention_ms"] == 60_000, "what was not named stays"
+    again = cli("topic", "create", topic)
+    assert again.code == 1
+    assert again.err.startswith("oncelog: TOPIC_ALREADY_EXISTS: ")
+    assert cli("topic", "delete", topic).out == f"deleted topic {topic}\n"
+    gone = cli("topic", "delete", topic)
+    assert (gone.code, gone.out) == (1, "")
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in gone.err
+    assert len(gone.err.splitlines()) == 1, "an error is one line"
+
+
+def test_wrong_usage(cli: Cli) -> None:
+    for words, says in [
+        (("topic", "create"), "Missing argument"),
+        (("topic", "create", "x", "--no-such-option"), "No such option"),
+        (("topic", "alter", "x"), "at least one setting"),
+        (("topic", "consume", "x", "--from", "middle"), "--from must be"),
+        (("topic", "produce", "x", "v", "-k", ""), "--key-separator"),
+        (("cluster", "info", "--bootstrap", "nowhere"), "not host:port"),
+        (("nonsense",), "No such command"),
+    ]:
+        done = cli(*words)
+        assert (done.code, done.out) == (2, ""), words
+        assert says in done.err, done.err
+        assert "--help" in done.err
+
+
+def test_bad_values_name_the_field(cli: Cli, topic: str) -> None:
+    done = cli("topic", "create", "bad name!")
+    assert done.code == 1
+    assert "INVALID_REQUEST" in done.err
+    assert "name" in done.err
+    done = cli("topic", "create", topic, "-p", "100000")
+    assert done.code == 1
+    assert "partitions" in done.err
+
+
+# --- records -----------------------------------------------------------------------------
+
+
+def test_keys_json_and_bytes(cluster: LocalCluster, cli: Cli, topic: str) -> None:
+    cli("topic", "create", topic, "-p", "1")
+    sent = cli("topic", "produce", topic, "a=1", "b=2=3", "-k", "=", "--format", "json")
+    assert sent.json == {"topic": topic, "stored": 2, "duplicates": 0}
+    with Producer(cluster.bootstrap) as producer:
+        producer.send(topic, b"\xff\x00", None, headers={"h": b"x"}).result(30)
+        producer.send(topic, None, "k").result(30)
+    text = cli("topic", "consume", topic, "--from", "start", "-e", "--print-key")
+    assert text.lines == ["a\t1", "b\t2=3", "\t\\xff\x00", "k\t"]
+    rows = [
+        json.loads(line)
+        for line in cli(
+            "topic", "consume", topic, "--from", "start", "-e", "--format", "json"
+        ).lines
+    ]
+    assert [(r["offset"], r["key"], r["value"]) for r in rows] == [
+        (0, "a", "1"), (1, "b", "2=3"), (2, None, {"base64": "/wA="}), (3, "k", None),
+    ]  # fmt: skip
+    assert rows[2]["headers"] == [["h", "x"]]
+    bad = cli("topic", "produce", topic, "no separator here", "-k", "=")
+    assert bad.code == 1
+    assert "no separator here" in bad.err
+
+
+def test_from_end_from_an_offset_and_so_many(cli: Cli, topic: str) -> None:
+    cli("topic", "create", topic, "-p", "2")
+    values = [f"v{n}" for n in range(10)]
+    assert cli("topic", "produce", topic, "-p", "0", "--compression", "zstd", *values).code == 0
+    consume = ("topic", "consume", topic)
+    assert cli(*consume, "-e").lines == [], "the default is the end"
+    assert cli(*consume, "--from", "7", "-e").lines == values[7:]
+    assert cli(*consume, "--from", "start", "-n", "3", "-p", "0").lines == values[:3]
+    assert cli(*consume, "--from", "10", "-e").lines == []
+    beyond = cli(*consume, "--from", "11", "-e")
+    assert (beyond.code, beyond.out) == (1, "")
+    assert "the highest is 10" in beyond.err
+    assert cli(*consume, "-p", "2", "-e").code == 1
+    assert cli("topic", "consume", "no-such-topic", "-e").code == 1
+
+
+def test_from_end_prints_what_comes(cluster: LocalCluster, cli: Cli, topic: str) -> None:
+    cli("topic", "create", topic, "-p", "1")
+    cli("topic", "produce", topic, "before")
+    reader = subprocess.Popen(
+        [sys.executable, "-m", "oncelog.cli", "topic", "consume", topic, "-n", "1",
+         "--bootstrap", cluster.bootstrap],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert reader.stdout is not None
+
+        def send() -> bool:
+            assert cli("topic", "produce", topic, "after").code == 0
+            return reader.poll() is not None
+
+        eventually(send, "the reader ends")
+        assert (reader.wait(), reader.stdout.read()) == (0, b"after\n")
+    finally:
+        reader.kill()
+        reader.wait()
+        if reader.stdout is not None:
+            reader.stdout.close()
+
+
+def test_records_that_are_refused(cli: Cli, topic: str) -> None:
+    cli("topic", "create", topic, "-p", "1", "--expected-offsets", "required")
+    done = cli("topic", "produce", topic, "a", "b")
+    assert (done.code, done.out) == (1, "")
+    assert "2 of 2 records were not stored: INVALID_BATCH" in done.err
+
+
+# --- cluster -----------------------------------------------------------------------------
+
+
+def test_cluster_info_and_health(cluster: LocalCluster, cli: Cli) -> None:
+    facts = cli("cluster", "info", "--format", "json").json
+    assert {n["node_id"]: n["address"] for n in facts["nodes"]} == cluster.addresses
+    assert facts["controller_id"] in cluster.addresses
+    table = cli("cluster", "info")
+    assert all(address in table.out for address in cluster.addresses.values())
+    assert cli("cluster", "health").out == "healthy\n"
+    assert cli("cluster", "health", "--format", "json").json == {"healthy": True, "problems": []}
+
+
+def test_health_of_a_cluster_with_a_dead_node(
+    make_cluster: MakeCluster, cli: Cli, topic: str
+) -> None:
+    cluster = make_cluster()
+    there = ("--bootstrap", cluster.bootstrap)
+    assert cli("topic", "create", topic, "-p", "1", "-r", "3", *there).code == 0
+    cluster.kill([2])
+    eventually(lambda: cli("cluster", "health", *there).code == 1, "the dead node is missed")
+    done = cli("cluster", "health", *there)
+    assert done.out == ""
+    assert "node 2 is down" in done.err
+
+
+# --- producers ---------------------------------------------------------------------------
+
+
+def test_leases_and_names(cli: Cli, topic: str) -> None:
+    one = cli("producer", "lease", "--format", "json").json
+    two = cli("producer", "lease", "--format", "json").json
+    assert one["producer_id"] != two["producer_id"]
+    assert "lifetime ms" in cli("producer", "lease").out
+    name = f"name-{topic}"
+    first = cli("producer", "lease", "--name", name, "--format", "json").json
+    second = cli("producer", "lease", "--name", name, "--format", "json").json
+    assert (second["producer_id"], second["epoch"]) == (first["producer_id"], first["epoch"] + 1)
+    fenced = cli("producer", "fence", name, "--format", "json").json
+    assert fenced["epoch"] == second["epoch"] + 1
+
+    def epoch_listed() -> int:
+        listed = cli("producer", "list", "--format", "json").json
+        return next((n["epoch"] for n in listed if n["name"] == name), -1)
+
+    # The node that is asked may hear of it a moment later.
+    eventually(lambda: epoch_listed() == fenced["epoch"], "the new epoch is listed")
+    assert name in cli("producer", "list").out
+    unknown = cli("producer", "fence", "nobody-has-it")
+    assert unknown.code == 1
+    assert "PRODUCER_NAME_NOT_FOUND" in unknown.err
+
+
+def test_describe_and_resolve(cluster: LocalCluster, cli: Cli, topic: str) -> None:
+    cli("topic", "create", topic, "-p", "1")
+    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        producer.send_batch(topic, 0, [b"0", b"1"])
+        stored = producer.send(topic, b"2").result(30)
+    pid = str(stored.producer_id)
+    (state,) = cli("producer", "describe", topic, "0", "--format", "json").json
+    assert (state["producer_id"], state["last_sequence"]) == (stored.producer_id, 2)
+    assert pid in cli("producer", "describe", topic, "0", "--producer-id", pid).out
+    assert cli("producer", "describe", topic, "0", "--producer-id", "999999999").code == 1
+    found = cli("producer", "resolve", topic, "0", pid, "0", "1", "--format", "json")
+    assert (found.code, found.json["resolution"], found.json["offset"]) == (0, "committed", 1)
+    ahead = cli("producer", "resolve", topic, "0", pid, "0", "3", "--format", "json")
+    assert (ahead.code, ahead.json["resolution"]) == (1, "not_yet")

@@ -1,0 +1,18 @@
+"""Waiting for what no call waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tests.harness.local_cluster import LOOK_AGAIN
+
+PATIENCE = 20.0
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Looks until the condition holds; fails with `what` after PATIENCE seconds."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"not so after {PATIENCE} s: {what}"
+        time.sleep(LOOK_AGAIN)

@@ -1,0 +1,287 @@
+"""What must hold in every run, checked as things happen. Shares no code with what it checks.
+
+    every apply on every replica --> the one committed log, by index
+    the committed log            --> `Model`: what a partition must contain, naively
+    every answer and read        --> compared with the model at that moment
+
+The bytes of entries are read by the layout in docs (96 bytes of header), not by
+`cluster.entries`; verdicts are judged by a dictionary that forgets nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cluster.consensus.message import AppendReply, Message, Vote, VoteReply
+from tests.sim.model import (
+    APPENDED,
+    DUPLICATE,
+    EXPIRED,
+    FENCED,
+    HEADER_BYTES,
+    MISMATCH,
+    OUT_OF_ORDER,
+    TRANSIENT,
+    UNKNOWN_PRODUCER,
+    MetadataModel,
+    Model,
+    Violation,
+    payload,
+    record_count,
+)
+
+__all__ = ["Checker", "Violation", "payload"]
+
+_KEY = struct.Struct(">QQ")
+_NUMBER = struct.Struct(">Q")
+NOOP = b"\x01"
+DUMP_EVERY = 4  # replicas' states are compared at every n-th index
+
+
+class DurableDisk(Protocol):
+    def durable(self, family: Any, key: bytes) -> bytes | None: ...
+
+
+@dataclass(slots=True)
+class Entry:
+    """A committed entry as the first replica applied it."""
+
+    term: int
+    data: bytes
+    answer: Any = None
+    seen_in: int = 0  # the term in which it was known to be committed
+
+
+class Checker:
+    """Watches one run. Every method raises Violation."""
+
+    def __init__(self, groups: Iterable[int], majority: int, *, expiry: bool) -> None:
+        self.majority = majority
+        self.logs: dict[int, dict[int, Entry]] = {gid: {} for gid in groups}
+        self.models = {gid: Model(f"group {gid}", expiry=expiry) for gid in self.logs if gid}
+        self.metadata = MetadataModel()
+        self.leaders: dict[tuple[int, int], int] = {}
+        self.votes: dict[tuple[int, int, int], int] = {}  # (group, term, voter) -> candidate
+        self.promised: dict[tuple[int, int], tuple[int, int]] = {}  # (node, group) -> term, index
+        self.dumps: dict[tuple[int, int], bytes] = {}
+        self.disks: dict[int, DurableDisk] = {}
+        self.families: tuple[Any, Any] = (None, None)  # entries, state
+        self.acknowledged = self.applied = 0
+
+    # -- replicas ---------------------------------------------------------------------
+
+    def leads(self, node: int, gid: int, term: int, last_index: int) -> None:
+        """One leader a term, elected by a majority, and it has all that is committed."""
+        other = self.leaders.setdefault((gid, term), node)
+        if other != node:
+            raise Violation(f"group {gid}: nodes {other} and {node} both lead in term {term}")
+        votes = sum(self.votes.get((gid, term, voter)) == node for voter in self.disks)
+        if votes < self.majority:
+            raise Violation(f"group {gid}: node {node} leads in term {term} with {votes} votes")
+        log = self.logs[gid]
+        newest = next((i for i in reversed(log) if 0 < log[i].seen_in < term), 0)
+        if last_index < newest:
+            raise Violation(f"group {gid}: node {node} leads in term {term} without {newest}")
+
+    def sends(self, node: int, peer: int, message: Message) -> None:
+        """What a message promises must be on its sender's stable storage."""
+        kind = message.__class__
+        if kind is AppendReply:
+            if message.success and message.next_index > 1:  # type: ignore[union-attr]
+                self._promises(node, message)  # type: ignore[arg-type]
+        elif kind is Vote:
+            self._votes(node, node, message)
+        elif kind is VoteReply:
+            self._votes(node, peer, message)
+
+    def _votes(self, node: int, candidate: int, message: Message) -> None:
+        gid, term = message.group, message.term
+        other = self.votes.setdefault((gid, term, node), candidate)
+        if other != candidate:
+            raise Violation(
+                f"group {gid}: node {node} votes for {other} and for {candidate} in term {term}"
+            )
+        stored = self.disks[node].durable(self.families[1], _NUMBER.pack(gid) + b"\x01")
+        if stored is None or _KEY.unpack(stored)[0] < term:
+            raise Violation(f"group {gid}: node {node} votes in term {term} before its fsync")
+
+    def _promises(self, node: int, reply: AppendReply) -> None:
+        gid, index = reply.group, reply.next_index - 1
+        if not self._is_durable(node, gid, index):
+            raise Violation(f"group {gid}: node {node} acknowledges {index} before its fsync")
+        term, known = self.promised.get((node, gid), (0, 0))
+        self.promised[node, gid] = (reply.term, max(index, known if term == reply.term else 0))
+
+    def _is_durable(self, node: int, gid: int, index: int, data: bytes | None = None) -> bool:
+        entries, state = self.families
+        disk = self.disks[node]
+        stored = disk.durable(entries, _KEY.pack(gid, index))
+        if stored is not None:
+            return data is None or stored == data
+        base = disk.durable(state, _NUMBER.pack(gid) + b"\x02")
+        return base is not None and _KEY.unpack(base)[0] >= index
+
+    def stands(self, node: int, gid: int, term: int, last_index: int) -> None:
+        """A replica after a step: what it acknowledged in this term is still there."""
+        promised = self.promised.get((node, gid))
+        if promised is not None and promised[0] == term and last_index < promised[1]:
+            raise Violation(
+                f"group {gid}: node {node} acknowledged {promised[1]} in term {term} "
+                f"and has only {last_index}"
+            )
+
+    def believes(self, leader: int, follower: int, gid: int, index: int, data: bytes) -> None:
+        """A leader counts a follower of its term as holding the entry at `index`."""
+        if not self._is_durable(follower, gid, index, data):
+            raise Violation(
+                f"group {gid}: leader {leader} believes that node {follower} holds {index}"
+            )
+
+    def applies(
+        self, node: int, gid: int, after: int, now_in: int, index: int, term: int, data: bytes,
+        answer: Any,
+    ) -> None:  # fmt: skip
+        """A replica in term `now_in`, whose newest entry was `after`, applied that at `index`."""
+        log = self.logs[gid]
+        if index <= after:
+            raise Violation(f"node {node} applies {gid}/{index} after {after}")
+        for skipped in range(after + 1, index):
+            self._no_op(node, gid, skipped)
+        if not self._is_durable(node, gid, index, data):
+            raise Violation(f"node {node} applies {gid}/{index} before its own fsync")
+        known = log.get(index)
+        if known is None:
+            self._check_durable(node, gid, index, data)
+            log[index] = Entry(term, data, answer, now_in)
+            self.applied += 1
+            if gid:
+                self.models[gid].apply(index, data, answer)
+            else:
+                self.metadata.apply(index, data, answer)
+            return
+        if known.term != term or known.data != data:
+            raise Violation(f"node {node} applies another entry at {gid}/{index}")
+        if known.answer != answer:
+            raise Violation(
+                f"node {node} answers {gid}/{index} with {answer!r}, others with {known.answer!r}"
+            )
+
+    def _no_op(self, node: int, gid: int, index: int) -> None:
+        known = self.logs[gid].setdefault(index, Entry(0, NOOP))
+        if known.data != NOOP:
+            raise Violation(f"node {node} has no entry at {gid}/{index}, others have one")
+
+    def _check_durable(self, node: int, gid: int, index: int, data: bytes) -> None:
+        """What is applied anywhere is on stable storage on a majority."""
+        copies = sum(self._is_durable(holder, gid, index, data) for holder in self.disks)
+        if copies < self.majority:
+            raise Violation(f"node {node} applies {gid}/{index}, durable on {copies} nodes only")
+
+    def state(self, node: int, gid: int, index: int, dump: bytes) -> None:
+        """A replica's state after the entry at `index`."""
+        log = self.logs[gid]
+        while index > 0 and log.get(index, _NOTHING).data == NOOP:
+            index -= 1
+        if self.dumps.setdefault((gid, index), dump) != dump:
+            raise Violation(f"node {node}: state of {gid}/{index} differs from the others'")
+
+    # -- clients ----------------------------------------------------------------------
+
+    def answered(self, gid: int, batch: Any, *, was_head: bool, answer: Any) -> None:
+        """`batch` got `answer`; `was_head`: all before it were stored when it was sent."""
+        verdict, model = answer.verdict, self.models[gid]
+        kind = int(verdict.kind)
+        pid, epoch, what = batch.pid, batch.epoch, f"group {gid}: {batch}"
+        if kind in (APPENDED, DUPLICATE):
+            self._check_stored(model, what, batch, verdict)
+        elif kind == FENCED:
+            known = model.producers.get(pid)
+            if known is None or known.epoch <= epoch:
+                raise Violation(f"{what} was fenced by nobody: {verdict!r}")
+        elif kind == OUT_OF_ORDER:
+            if was_head:
+                raise Violation(f"{what}: its predecessor is stored, but {verdict!r}")
+        elif kind == UNKNOWN_PRODUCER:
+            if was_head and not model.expiry:
+                raise Violation(f"{what}: its producer is known, but {verdict!r}")
+        elif kind == EXPIRED:
+            if not model.expiry:
+                raise Violation(f"{what}: nothing expires in this run, but {verdict!r}")
+        elif kind == MISMATCH:
+            if batch.expected < 0 or verdict.next_offset == batch.expected:
+                raise Violation(f"{what} expects {batch.expected}, but {verdict!r}")
+        elif kind not in TRANSIENT:
+            raise Violation(f"{what} got {verdict!r}")
+
+    def opened(self, gid: int, pid: int, epoch: int, answer: Any) -> None:
+        """An open was answered."""
+        verdict, known = answer.verdict, self.models[gid].producers.get(pid)
+        kind, what = int(verdict.kind), f"group {gid}: open of {pid}/{epoch}"
+        if kind == APPENDED and (known is None or known.epoch < epoch):
+            raise Violation(f"{what} is confirmed, but the log has {known}")
+        if (
+            kind == FENCED
+            and not self.models[gid].expiry
+            and (known is None or known.epoch <= epoch)
+        ):
+            raise Violation(f"{what} was fenced by nobody: {verdict!r}")
+        if kind not in (APPENDED, FENCED, EXPIRED) and kind not in TRANSIENT:
+            raise Violation(f"{what} got {verdict!r}")
+
+    def _check_stored(self, model: Model, what: str, batch: Any, verdict: Any) -> None:
+        self.acknowledged += 1
+        base = verdict.base_offset
+        if batch.pid == 0:
+            stored = model.batches.get(base)
+            if stored is None or stored[HEADER_BYTES:] != batch.payload:
+                raise Violation(f"{what} is acknowledged at {base}, something else is there")
+            if batch.expected >= 0 and batch.expected != base:
+                raise Violation(f"{what} is at {base}, not where it was expected")
+            return
+        producer = model.producers.get(batch.pid)
+        found = (
+            None
+            if producer is None
+            else producer.batches.get((batch.epoch, batch.first, batch.last))
+        )
+        if found is None:
+            raise Violation(f"{what} is acknowledged ({verdict!r}) and not in the log")
+        if base != found[0] and not (base == -1 and int(verdict.kind) == DUPLICATE):
+            raise Violation(f"{what} is at {found[0]}, acknowledged at {base}")
+
+    def resolved(self, gid: int, pid: int, epoch: int, sequence: int, answer: Any) -> None:
+        """A leader that knows itself to lead said whether a batch's last sequence is stored."""
+        model = self.models[gid]
+        producer = model.producers.get(pid)
+        stored = None
+        if producer is not None:
+            for (batch_epoch, first, last), (base, _) in producer.batches.items():
+                if batch_epoch == epoch and first <= sequence <= last:
+                    stored = base + sequence - first
+        resolution = int(answer.resolution)
+        what = f"group {gid}: sequence {sequence} of {pid}/{epoch}"
+        if resolution == 1 and (stored is None or answer.offset not in (-1, stored)):
+            raise Violation(f"{what} is resolved as {answer!r}, stored at {stored}")
+        if resolution in (2, 3) and stored is not None:
+            raise Violation(f"{what} is resolved as {answer!r}, but stored at {stored}")
+        if resolution == 2:
+            model.promised_never.add((pid, epoch, sequence))
+
+    def read(self, gid: int, offset: int, batches: Iterable[tuple[int, bytes]]) -> None:
+        """A reader asked for `offset` and got these batches, in order."""
+        model = self.models[gid]
+        for position, (base, data) in enumerate(batches):
+            stored = model.batches.get(base)
+            if stored is None or stored != data:
+                raise Violation(f"group {gid}: a reader got other bytes at {base}")
+            count = record_count(data)
+            starts = base <= offset < base + count if not position else base == offset
+            if not starts:
+                raise Violation(f"group {gid}: a reader got {base} when {offset} was next")
+            offset = base + count
+
+
+_NOTHING = Entry(0, NOOP)

@@ -1,0 +1,327 @@
+"""A simulated cluster: nodes, network, clients' calls, snapshot transfers, the checks at the end.
+
+snapshots_due --> transfer --> install, flush, reopen --> snapshot_sent
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.entries import METADATA
+from cluster.partition import Answer, AppendRequest, OffsetOutOfRangeError
+from storage.errors import StorageError
+from storage.kv import Family
+from tests.sim.checker import Checker, Violation
+from tests.sim.clock import EPOCH_MS, Scheduler
+from tests.sim.network import Network
+from tests.sim.node import Node, Settings
+from tests.sim.watched import METADATA_GROUP
+
+
+class Cluster:
+    """All nodes, the network, the checker, and what clients use."""
+
+    def __init__(self, settings: Settings, seed: int, *, verbose: bool = False) -> None:
+        self.settings = settings
+        self.rng = random.Random(seed)
+        self.scheduler = Scheduler()
+        self.node_ids = list(range(1, settings.nodes + 1))
+        self.groups = list(range(16, 16 + settings.groups))
+        everything = [*self.groups, METADATA_GROUP] if settings.metadata else self.groups
+        self.all_groups = everything
+        self.checker = Checker(everything, settings.nodes // 2 + 1, expiry=settings.lease_ms > 0)
+        self.checker.families = (Family.ENTRIES, Family.STATE)
+        self.network = Network(
+            self.scheduler,
+            self.rng,
+            self.node_ids,
+            streams=settings.streams,
+            deliver=lambda receiver, sender, messages: self.nodes[receiver].receive(
+                sender, messages
+            ),
+            on_link=lambda node, peer, up: self.nodes[node].driver.set_link(peer, up),
+            reachable=lambda node: self.nodes[node].alive,
+        )
+        self.nodes = {node_id: Node(self, node_id) for node_id in self.node_ids}
+        self.checker.disks = {node_id: node.disk for node_id, node in self.nodes.items()}
+        self.client_delay = 0.003
+        self.client_loss = self.client_repeats = 0.0
+        self.cut_off: set[int] = set()  # nodes that clients cannot reach
+        self.installs = self.resolves = self.crashes = 0
+        self.verbose = verbose
+        self.log: list[str] = []
+        self._next_pid = 0
+        # What the metadata group says of producers: (time, id, epoch, whether a name holds it).
+        self.grants: list[tuple[float, int, int, bool]] = []
+        self._next_stream = 0
+        self._issued: list[tuple[int, int]] = []  # (issued at, id), both rising
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.start()
+
+    def trace(self, text: str, *args: Any) -> None:
+        """A line of the readable schedule."""
+        if self.verbose:
+            self.log.append(f"{self.scheduler.now:9.4f}  {text % args}")
+
+    def live(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.alive]
+
+    def leader(self, gid: int) -> Node | None:
+        """The ready leader of the highest term, if one is."""
+        leading = [
+            (group.term, node.id)
+            for node in self.live()
+            if (group := node.machines[gid].group) is not None and group.is_ready
+        ]
+        return self.nodes[max(leading)[1]] if leading else None
+
+    # -- clients ------------------------------------------------------------------------
+
+    def call(self, node_id: int, gid: int, calls: list[tuple[AppendRequest, Any]], *,
+             ordered: bool) -> None:  # fmt: skip
+        """Sends batches to a node: in one stream, or each on its own."""
+        node = self.nodes[node_id]
+        for part in [calls] if ordered else [[one] for one in calls]:
+            self._request(node, gid, part)
+
+    def _request(self, node: Node, gid: int, calls: list[tuple[AppendRequest, Any]]) -> None:
+        rng, after = self.rng, self.scheduler.after
+        if node.id in self.cut_off:
+            return
+        if self.client_loss and rng.random() < self.client_loss:
+            calls = calls[: rng.randint(0, len(calls) - 1)]  # a prefix came through
+        if not calls:
+            return
+        after(self.client_delay * (0.2 + rng.random()), node.call, gid, calls)
+        if self.client_repeats and rng.random() < self.client_repeats:
+            after(3 * rng.random(), node.call, gid, calls)
+
+    def answer(self, reply: Any, answer: Answer | None) -> None:
+        """A node answers, or its connection breaks (None)."""
+        if answer is not None:
+            reply.check(answer)
+            if self.client_loss and self.rng.random() < self.client_loss:
+                return
+            if getattr(reply, "node", 0) in self.cut_off:
+                return
+        delay = self.client_delay * (0.2 + self.rng.random())
+        self.scheduler.after(delay, reply.arrive, answer)
+
+    def lease(self) -> int:
+        """A producer id that no one had before."""
+        self._next_pid += 1
+        if self.settings.lease_ms:
+            ahead = max(node.wall_skew_ms for node in self.nodes.values())
+            now = EPOCH_MS + int(self.scheduler.now * 1000) + max(0, ahead)
+            if self._issued:
+                now = max(now, self._issued[-1][0])
+            self._issued.append((now, self._next_pid))
+        named = self.rng.random() < 0.4
+        self.grants.append((self.scheduler.now, self._next_pid, 0, named))
+        return self._next_pid
+
+    def grant(self, pid: int, epoch: int) -> None:
+        """A successor leases the id of a name, or of a producer that hands it over."""
+        named = any(grant[3] for grant in self.grants if grant[1] == pid)
+        self.grants.append((self.scheduler.now, pid, epoch, named))
+
+    def open(self, node_id: int, gid: int, pid: int, epoch: int, reply: Any) -> None:
+        """Asks a node to open a producer in a partition; the answer may be lost."""
+        if node_id not in self.cut_off:
+            delay = self.client_delay * (0.2 + self.rng.random())
+            self.scheduler.after(delay, self.nodes[node_id].open, gid, pid, epoch, reply)
+
+    def new_stream(self) -> int:
+        self._next_stream += 1
+        return self._next_stream
+
+    def expired_below(self, node: Node) -> int:
+        """The expiry watermark as this node's clock sees it."""
+        if not self.settings.lease_ms:
+            return 0
+        now = node.now_ms()
+        below = 0
+        for issued, pid in self._issued:
+            if issued + self.settings.lease_ms >= now:
+                break
+            below = pid + 1
+        return below
+
+    def resolve(self, node_id: int, gid: int, pid: int, epoch: int, sequence: int) -> None:
+        """Asks a node whether a sequence is stored, as the service does: confirm, then look."""
+        node = self.nodes[node_id]
+        if not node.alive or self.scheduler.now < node.paused_until:
+            return
+        partition = node.partitions[gid]
+        group = partition.group
+        assert group is not None
+        if not group.is_ready:
+            return
+
+        def done(outcome: Outcome) -> None:
+            if not isinstance(outcome, Abandoned):
+                self.resolves += 1
+                found = partition.last_seen.resolve(pid, epoch, sequence)
+                self.checker.resolved(gid, pid, epoch, sequence, found)
+
+        group.confirm(done)
+        node.driver.touch(gid)
+
+    def command(self, command: Any, told: Callable[[Any], None]) -> None:
+        """Proposes a metadata command at the leader, if there is one; `told` gets the result."""
+        leader = self.leader(METADATA_GROUP)
+        if leader is None or self.scheduler.now < leader.paused_until:
+            return
+        group = leader.machines[METADATA_GROUP].group
+        assert group is not None
+        command.stamp_ms = leader.now_ms()
+
+        def done(outcome: Outcome) -> None:
+            if not isinstance(outcome, Abandoned):
+                told(outcome.result)
+
+        group.propose(bytes((METADATA,)) + command.SerializeToString(), done)
+        leader.driver.touch(METADATA_GROUP)
+
+    def read(self, node: Node, gid: int, offset: int) -> int:
+        """Reads from `offset` on like a fetch; returns the offset after what was read."""
+        partition = node.partitions[gid]
+        try:
+            found = partition.read(offset, 600)
+        except OffsetOutOfRangeError as error:
+            return error.start
+        self.checker.read(gid, offset, [(batch.base_offset, batch.data) for batch in found])
+        if not found:
+            return offset
+        return found[-1].base_offset + int.from_bytes(found[-1].data[4:8], "little")
+
+    # -- snapshots ------------------------------------------------------------------------
+
+    def send_snapshot(self, sender: Node, gid: int, peer: int) -> None:
+        """Like `Node._send_snapshot`: one transfer at a time to each peer, then the outcome."""
+        if (gid, peer) in sender.sending:
+            return
+        sender.sending.add((gid, peer))
+        delay = 0.5 * self.rng.random()
+        self.scheduler.after(delay, self._begin_transfer, sender, sender.incarnation, gid, peer)
+
+    def _begin_transfer(self, sender: Node, incarnation: int, gid: int, peer: int) -> None:
+        if sender.incarnation != incarnation:
+            return
+        group = sender.machines[gid].group
+        assert group is not None
+        index, ended = group.journal.base_index, False
+
+        def end(installed: bool) -> None:
+            nonlocal ended
+            if ended or sender.incarnation != incarnation:
+                return
+            ended = True
+            sender.sending.discard((gid, peer))
+            group.snapshot_sent(peer, index, installed)
+            sender.driver.touch(gid)
+
+        def reply(installed: bool) -> None:
+            if self._passes(peer, sender.id):
+                self.scheduler.after(self.network.quality.delay, end, installed)
+
+        try:
+            index, index_term, state = group.base_snapshot()
+        except StorageError:
+            end(False)
+            return
+        receiver = self.nodes[peer]
+        self.trace("node %d sends snapshot %d/%d to node %d", sender.id, gid, index, peer)
+        if receiver.alive and self._passes(sender.id, peer):
+            snapshot = (group.term, index, index_term, state)
+            delay = 0.3 * self.rng.random()
+            self.scheduler.after(delay, self._arrive_snapshot, receiver, receiver.incarnation,
+                                 gid, sender.id, snapshot, reply)  # fmt: skip
+            if self.rng.random() < 0.3:  # and once more, overtaken by what it holds
+                self.scheduler.after(6 * self.rng.random(), self._arrive_snapshot, receiver,
+                                     receiver.incarnation, gid, sender.id, snapshot,
+                                     lambda installed: None)  # fmt: skip
+        self.scheduler.after(3.0, end, False)
+
+    @staticmethod
+    def _arrive_snapshot(receiver: Node, incarnation: int, gid: int, sender: int,
+                         snapshot: Any, reply: Callable[[bool], None]) -> None:  # fmt: skip
+        if receiver.incarnation == incarnation:
+            receiver.install(gid, sender, snapshot, reply)
+
+    def _passes(self, sender: int, receiver: int) -> bool:
+        return not self.network.links[sender, receiver].blocked
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """All faults end; dead nodes start again."""
+        self.network.heal()
+        self.client_loss = self.client_repeats = 0.0
+        self.client_delay = 0.003
+        self.cut_off.clear()
+        for node in self.nodes.values():
+            node.paused_until = 0.0
+            node.disk.full = node.disk.fail_next_sync = False
+            node.disk.power_off_after = 0
+            node.sync_time = self.settings.sync_time
+            if not node.alive:
+                node.start()
+
+    def converged(self) -> bool:
+        """Whether all replicas have applied the same, everything."""
+        for gid in self.all_groups:
+            marks = set()
+            for node in self.nodes.values():
+                if not node.alive:
+                    return False
+                group = node.machines[gid].group
+                assert group is not None
+                marks.add((group.applied_index, group.journal.last_index))
+            if len(marks) > 1 or any(applied != last for applied, last in marks):
+                return False
+        return self.leaders_known()
+
+    def at_rest(self) -> bool:
+        """Nothing is left to be done or answered."""
+        return self.converged() and not any(node.open_calls for node in self.nodes.values())
+
+    def leaders_known(self) -> bool:
+        return all(self.leader(gid) is not None for gid in self.all_groups)
+
+    def check_end(self) -> None:
+        """After healing and rest: replicas are equal, and hold what the model says."""
+        for gid in self.groups:
+            model = self.checker.models[gid]
+            for node in self.nodes.values():
+                self._check_replica(node, gid, model)
+        for node in self.nodes.values():
+            if node.open_calls:
+                call = next(iter(node.open_calls.values()))
+                raise Violation(f"node {node.id} never answered {call.what}")
+
+    def _check_replica(self, node: Node, gid: int, model: Any) -> None:
+        partition = node.partitions[gid]
+        assert partition.group is not None
+        where = f"node {node.id}, group {gid}"
+        if partition.group.failed is not None:
+            raise Violation(f"{where} stopped") from partition.group.failed
+        if partition.next_offset != model.next_offset or partition.log_start != model.log_start:
+            raise Violation(
+                f"{where} holds {partition.log_start}..{partition.next_offset}, "
+                f"not {model.log_start}..{model.next_offset}"
+            )
+        partition.dump()
+        found: list[tuple[int, bytes]] = []
+        offset = partition.log_start
+        while offset < partition.next_offset:
+            batches = partition.read(offset, 10_000)
+            found += [(batch.base_offset, batch.data) for batch in batches]
+            offset = found[-1][0] + int.from_bytes(found[-1][1][4:8], "little")
+        if found != list(model.payloads()):
+            raise Violation(f"{where}: what is read is not what was stored")

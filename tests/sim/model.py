@@ -1,0 +1,175 @@
+"""What a partition and the metadata must contain, kept naively: dictionaries that forget nothing.
+
+The bytes of entries are read by the layout in docs (96 bytes of header), not by
+`cluster.entries`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.v1 import metadata_pb2 as mpb
+
+_BATCH = struct.Struct("<BBBBIqiIqqqqqqqqq")
+_LOG_START = struct.Struct("<BBxxxxxxqqqq")
+_OPEN = struct.Struct("<BBBxiqqqqq")
+_RECORDS = struct.Struct("<qqi")
+
+# Verdict numbers of the public protocol.
+APPENDED, DUPLICATE = 1, 2
+UNKNOWN_PRODUCER, FENCED, OUT_OF_ORDER, CONFLICT, EXPIRED, MISMATCH = range(20, 26)
+TRANSIENT = frozenset(range(30, 35))
+
+
+HEADER_BYTES = _BATCH.size
+
+
+class Violation(AssertionError):
+    """The system under test broke a promise."""
+
+
+def payload(stream: int, first: int, count: int, filler: int) -> bytes:
+    """A payload that names its records: numbers first..first+count-1 of a stream."""
+    return _RECORDS.pack(stream, first, count) + b"." * filler
+
+
+@dataclass(slots=True)
+class Producer:
+    """All that one producer id has stored, for ever."""
+
+    epoch: int
+    last: int
+    opened: bool = False  # its epoch was opened and has stored nothing yet
+    # (epoch, first, last) -> (base offset, crc)
+    batches: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
+
+
+class Model:
+    """One partition, naively."""
+
+    def __init__(self, name: str, *, expiry: bool) -> None:
+        self.name, self.expiry = name, expiry
+        self.next_offset = self.log_start = 0
+        self.producers: dict[int, Producer] = {}
+        self.batches: dict[int, bytes] = {}  # base offset -> entry
+        self.newest_record: dict[int, int] = {}  # stream -> newest number stored
+        self.promised_never: set[tuple[int, int, int]] = set()
+
+    def apply(self, index: int, data: bytes, answer: Any) -> None:
+        if data[0] == 0x10:
+            self._apply_batch(index, data, answer)
+        elif data[0] == 0x11:
+            _, _, was, start, _, _ = _LOG_START.unpack(data)
+            if was == self.log_start and start > was and start <= self.next_offset:
+                self.log_start = start
+        elif data[0] == 0x12:
+            self._apply_open(index, data, answer)
+        elif data[0] != 0x13:  # a release: what it allows is to expire
+            raise Violation(f"{self.name}: entry {index} has type {data[0]:#x}")
+
+    def _apply_open(self, index: int, data: bytes, answer: Any) -> None:
+        _, _, _, epoch, pid, *_ = _OPEN.unpack(data)
+        verdict, known = answer.verdict, self.producers.get(pid)
+        accepted = int(verdict.kind) == APPENDED
+        where = f"{self.name}: entry {index} (open of {pid}/{epoch})"
+        may = known is None or epoch >= known.epoch
+        if accepted and not may:
+            raise Violation(f"{where} was accepted, {known} is newer")
+        if may and not accepted and not self.expiry:
+            raise Violation(f"{where} was refused with {verdict!r}")
+        if not accepted:
+            return
+        if known is None:
+            known = self.producers[pid] = Producer(epoch, -1, opened=True)
+        if verdict.last_sequence != known.last and not (self.expiry and verdict.last_sequence < 0):
+            raise Violation(f"{where} says {verdict!r}, the last one stored is {known.last}")
+        if epoch > known.epoch:
+            known.epoch, known.opened = epoch, True
+
+    def _apply_batch(self, index: int, data: bytes, answer: Any) -> None:
+        header = _BATCH.unpack_from(data)
+        _, _, _, _, count, pid, epoch, crc, first, last, prev, expected, *_ = header
+        kind = int(answer.verdict.kind)
+        accepted = kind == APPENDED
+        may, must = self._expect(pid, epoch, prev, expected)
+        where = f"{self.name}: entry {index} ({pid}/{epoch}, {first}..{last} after {prev})"
+        if accepted and not may:
+            raise Violation(f"{where} was accepted and may not be")
+        if must and not accepted:
+            raise Violation(f"{where} was refused with {answer.verdict!r}")
+        if not accepted:
+            return
+        base = answer.verdict.base_offset
+        if base != self.next_offset:
+            raise Violation(f"{where} got offset {base}, the next is {self.next_offset}")
+        self.next_offset += count
+        self.batches[base] = data
+        self._count_records(where, data)
+        if pid:
+            producer = self.producers.get(pid)
+            if producer is None:
+                producer = self.producers[pid] = Producer(epoch, last)
+            producer.epoch, producer.last, producer.opened = epoch, last, False
+            producer.batches[epoch, first, last] = (base, crc)
+            if (pid, epoch, last) in self.promised_never:
+                raise Violation(f"{where} was stored after a resolve said NEVER")
+
+    def _expect(self, pid: int, epoch: int, prev: int, expected: int) -> tuple[bool, bool]:
+        """(whether a batch may be accepted now, whether it must be)."""
+        fits = expected < 0 or expected == self.next_offset
+        if not pid:
+            return fits, fits
+        known = self.producers.get(pid)
+        if known is None or epoch > known.epoch:
+            fits = fits and prev == -1
+        else:
+            follows = prev == known.last or (known.opened and prev == -1)
+            fits = fits and epoch == known.epoch and follows
+        return fits, fits and not self.expiry
+
+    def _count_records(self, where: str, data: bytes) -> None:
+        stream, first, count = _RECORDS.unpack_from(data, _BATCH.size)
+        newest = self.newest_record.get(stream, -1)
+        if first <= newest:
+            raise Violation(f"{where}: record {first} of stream {stream} after {newest}: twice")
+        self.newest_record[stream] = first + count - 1
+
+    def payloads(self) -> Iterable[tuple[int, bytes]]:
+        return ((base, data) for base, data in self.batches.items() if base >= self.log_start)
+
+
+class MetadataModel:
+    """Of the metadata group: no producer id twice, and a name's epochs rise."""
+
+    def __init__(self) -> None:
+        self.issued_below = 1
+        self.names: dict[str, tuple[int, int]] = {}
+
+    def apply(self, index: int, data: bytes, answer: bytes) -> None:
+        command = mpb.MetadataCommand.FromString(data[1:])
+        result = mpb.MetadataResult.FromString(answer)
+        if result.error:
+            return
+        if command.HasField("allocate_producer_ids"):
+            self._issue(index, result.first_producer_id, command.allocate_producer_ids.count)
+        elif command.HasField("lease_name"):
+            name = command.lease_name.name
+            pid, epoch = self.names.get(name, (0, -1))
+            if result.producer_id != pid:
+                self._issue(index, result.producer_id, 1)
+            if result.epoch <= epoch:
+                raise Violation(f"metadata {index}: {name} got epoch {result.epoch} after {epoch}")
+            self.names[name] = (result.producer_id, result.epoch)
+
+    def _issue(self, index: int, first: int, count: int) -> None:
+        if first < self.issued_below:
+            raise Violation(f"metadata {index}: producer id {first} is issued twice")
+        self.issued_below = first + count
+
+
+def record_count(data: bytes) -> int:
+    """Of a batch entry."""
+    return int(_BATCH.unpack_from(data)[4])

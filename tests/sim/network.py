@@ -1,0 +1,238 @@
+"""The network between nodes: directed links that lose, hold back, cut and mix up messages.
+
+A run uses one of two kinds:
+
+    streams    what nodes really use: in order, nothing lost while a connection
+               stands; a reset delivers a prefix of what was under way
+    datagrams  drop, duplicate, reorder: more than the transport may do, which is
+               what the guard is built for
+
+Either kind knows blocked directions. A blocked stream holds what is sent until
+it is unblocked or reset, as TCP does; a blocked datagram is lost. A link is
+up or down as its sender sees it, independent of whether it is blocked.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.sim.clock import Scheduler
+
+Pair = tuple[int, int]
+RECONNECT = 0.2  # seconds between attempts to connect
+
+
+@dataclass(slots=True)
+class Quality:
+    """What the network is like now. Delays in seconds, chances in 0..1."""
+
+    delay: float = 0.002
+    drop: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    late: float = 0.0  # chance that a datagram arrives seconds later, in another term
+
+
+@dataclass(slots=True)
+class Link:
+    """One direction between two nodes."""
+
+    up: bool = False
+    blocked: bool = False
+    connecting: bool = False
+    generation: int = 0
+    newest: float = 0.0  # when the last message of this connection arrives
+    cut_at: float = -1.0  # of the connection before: what arrives later is lost
+    held: list[list[Any]] = field(default_factory=list)
+
+
+class Network:
+    """All links of a cluster.
+
+    deliver(receiver, sender, messages): hands over what arrived.
+    on_link(node, peer, up): tells a node that its stream to a peer came up or broke.
+    reachable(node): whether the process runs.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        rng: random.Random,
+        nodes: Iterable[int],
+        *,
+        streams: bool,
+        deliver: Callable[[int, int, list[Any]], None],
+        on_link: Callable[[int, int, bool], None],
+        reachable: Callable[[int], bool],
+    ) -> None:
+        self._scheduler, self._rng = scheduler, rng
+        self._deliver, self._on_link, self._reachable = deliver, on_link, reachable
+        self.streams = streams
+        self.nodes = tuple(nodes)
+        self.quality = Quality()
+        self.links = {(a, b): Link() for a in self.nodes for b in self.nodes if a != b}
+        self.tap: Callable[[int, int, Any], bool] | None = None  # True: the tap keeps it
+        self.sent = self.lost = 0
+
+    # -- sending ------------------------------------------------------------------------
+
+    def send(self, sender: int, receiver: int, messages: list[Any]) -> None:
+        if self.tap is not None:
+            messages = [m for m in messages if not self.tap(sender, receiver, m)]
+            if not messages:
+                return
+        link = self.links[sender, receiver]
+        self.sent += 1
+        if not link.up:
+            self.lost += 1
+            return
+        if self.streams:
+            if link.blocked:
+                link.held.append(messages)
+            else:
+                self._send_stream(sender, receiver, link, messages)
+        elif link.blocked:
+            self.lost += 1
+        else:
+            self._send_datagrams(sender, receiver, messages)
+
+    def _send_stream(self, sender: int, receiver: int, link: Link, messages: list[Any]) -> None:
+        scheduler = self._scheduler
+        at = scheduler.now + self.quality.delay * (0.5 + self._rng.random())
+        link.newest = at = max(at, link.newest)
+        scheduler.at(at, self._arrive_stream, sender, receiver, link.generation, messages)
+
+    def _arrive_stream(
+        self, sender: int, receiver: int, generation: int, messages: list[Any]
+    ) -> None:
+        link = self.links[sender, receiver]
+        if link.generation == generation or self._scheduler.now <= link.cut_at:
+            self._deliver(receiver, sender, messages)
+        else:
+            self.lost += 1
+
+    def _send_datagrams(self, sender: int, receiver: int, messages: list[Any]) -> None:
+        quality, rng, scheduler = self.quality, self._rng, self._scheduler
+        whole = len(messages) == 1 or rng.random() < 0.5
+        for part in [messages] if whole else [[message] for message in messages]:
+            if quality.drop and rng.random() < quality.drop:
+                self.lost += 1
+                continue
+            copies = 2 if quality.duplicate and rng.random() < quality.duplicate else 1
+            for _ in range(copies):
+                delay = quality.delay * (0.5 + rng.random())
+                if quality.reorder and rng.random() < quality.reorder:
+                    delay *= 10 ** (3 * rng.random())
+                if quality.late and rng.random() < quality.late:
+                    delay = 8 * rng.random()
+                scheduler.after(delay, self._deliver, receiver, sender, part)
+
+    # -- connections ----------------------------------------------------------------------
+
+    def connect(self, sender: int, receiver: int) -> None:
+        """Begins to establish a link that is down; nothing if that is under way."""
+        link = self.links[sender, receiver]
+        if not link.up and not link.connecting:
+            link.connecting = True
+            self._scheduler.after(RECONNECT * self._rng.random(), self._connected, sender, receiver)
+
+    def _connected(self, sender: int, receiver: int) -> None:
+        link = self.links[sender, receiver]
+        link.connecting = False
+        if link.up or link.blocked:
+            return
+        if self._reachable(sender) and self._reachable(receiver):
+            link.up = True
+            self._on_link(sender, receiver, True)
+
+    def reset(self, sender: int, receiver: int) -> None:
+        """The connection breaks; a prefix of what is under way still arrives."""
+        link = self.links[sender, receiver]
+        now = self._scheduler.now
+        link.held.clear()
+        link.generation += 1
+        link.cut_at = now + max(0.0, link.newest - now) * self._rng.random()
+        link.newest = now
+        if link.up:
+            link.up = False
+            if self._reachable(sender):
+                self._on_link(sender, receiver, False)
+        self.connect(sender, receiver)
+
+    def node_up(self, node: int) -> None:
+        for peer in self.nodes:
+            if peer != node:
+                self.connect(node, peer)
+                self.connect(peer, node)
+
+    def node_down(self, node: int) -> None:
+        for peer in self.nodes:
+            if peer != node:
+                self.reset(node, peer)
+                self.reset(peer, node)
+
+    # -- faults ---------------------------------------------------------------------------
+
+    def block(self, pairs: Iterable[Pair], *, noticed: bool) -> None:
+        """Nothing passes in these directions; `noticed`: the connections break, too."""
+        for sender, receiver in pairs:
+            self.links[sender, receiver].blocked = True
+            if noticed:
+                self.reset(sender, receiver)
+
+    def unblock(self, pairs: Iterable[Pair]) -> None:
+        for sender, receiver in pairs:
+            link = self.links[sender, receiver]
+            if not link.blocked:
+                continue
+            link.blocked = False
+            held, link.held = link.held, []
+            for messages in held:
+                self._send_stream(sender, receiver, link, messages)
+            self.connect(sender, receiver)
+
+    def heal(self) -> None:
+        """Everything works again."""
+        self.quality = Quality()
+        self.unblock(list(self.links))
+        for sender, receiver in self.links:
+            self.connect(sender, receiver)
+
+
+# -- shapes of partitions: directed pairs to block --------------------------------------------
+
+
+def split(one: Iterable[int], other: Iterable[int]) -> list[Pair]:
+    """No message between the two sides."""
+    left, right = list(one), list(other)
+    return [(a, b) for a in left for b in right] + [(b, a) for a in left for b in right]
+
+
+def one_way(senders: Iterable[int], receivers: Iterable[int]) -> list[Pair]:
+    """Messages pass in one direction only: what `senders` say is not heard."""
+    left, right = list(senders), list(receivers)
+    return [(a, b) for a in left for b in right if a != b]
+
+
+def bridge(nodes: list[int]) -> list[Pair]:
+    """Two halves that only the first node sees both of."""
+    half = (len(nodes) - 1) // 2
+    return split(nodes[1 : 1 + half], nodes[1 + half :])
+
+
+def majority_ring(nodes: list[int]) -> list[Pair]:
+    """Each node sees a majority, no two see the same one: with 3 nodes a chain."""
+    count = len(nodes)
+    if count == 3:
+        return split(nodes[:1], nodes[2:])
+    reach = count // 4
+    pairs = []
+    for i, a in enumerate(nodes):
+        for j, b in enumerate(nodes):
+            distance = min((i - j) % count, (j - i) % count)
+            if distance > reach:
+                pairs.append((a, b))
+    return pairs

@@ -1,0 +1,263 @@
+"""One seed, one run: settings, clients and faults drawn from it, then healing and the checks.
+
+0 .............. faults ............. 2/3 .. healed, clients go on .. end, rest, checks
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import storage.checkpoints
+from cluster.consensus import group, replication
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.checker import Violation
+from tests.sim.client import Anonymous, Producer, Style
+from tests.sim.cluster import Cluster
+from tests.sim.faults import Faults
+from tests.sim.node import Settings
+
+DURATION = 30.0
+PATIENCE = 40.0  # seconds of rest after the end in which all must converge
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run did. `error` is empty if every check held."""
+
+    seed: int
+    error: str = ""
+    fingerprint: int = 0
+    acknowledged: int = 0
+    applied: int = 0
+    installs: int = 0
+    crashes: int = 0
+    elections: int = 0
+    events: int = 0
+    injected: dict[str, int] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+
+
+class Clients:
+    """All clients of a run."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.rng = cluster, cluster.rng
+        self.producers: list[Producer] = []
+        self.anonymous: list[Anonymous] = []
+        for gid in cluster.groups:
+            for _ in range(self.rng.randint(1, 2)):
+                self._add_producer(gid)
+            if self.rng.random() < 0.2:
+                self._add_anonymous(gid)
+
+    def _add_producer(self, gid: int) -> None:
+        rng, cluster = self.rng, self.cluster
+        style = Style(
+            interval=(0.4 + 0.8 * rng.random()) * len(cluster.groups),
+            burst=rng.choice((1, 4, 4, 8)),
+            window=rng.choice((4, 12, 30)),
+            ordered=rng.random() < 0.6,
+            conditional=rng.random() < 0.15,
+        )
+        self.producers.append(
+            Producer(
+                cluster,
+                rng,
+                gid,
+                cluster.lease(),
+                rng.randint(0, 2),
+                cluster.new_stream(),
+                style,
+                rng.choice(cluster.node_ids),
+            )
+        )
+
+    def _add_anonymous(self, gid: int) -> None:
+        cluster = self.cluster
+        target = self.rng.choice(cluster.node_ids)
+        self.anonymous.append(Anonymous(cluster, self.rng, gid, cluster.new_stream(), 1.5, target))
+
+    def start(self) -> None:
+        clients: list[Producer | Anonymous] = [*self.producers, *self.anonymous]
+        for client in clients:
+            self.cluster.scheduler.after(self.rng.random(), client.tick)
+        self.cluster.scheduler.after(2.0, self._read)
+        if self.cluster.settings.metadata:
+            self.cluster.scheduler.after(1.0, self._command)
+
+    def _read(self) -> None:
+        """A reader somewhere in each partition."""
+        for gid in self.cluster.groups:
+            leader = self.cluster.leader(gid)
+            if leader is not None:
+                partition = leader.partitions[gid]
+                at = self.rng.randint(partition.log_start, partition.next_offset)
+                self.cluster.read(leader, gid, at)
+        self.cluster.scheduler.after(1.0 + self.rng.random(), self._read)
+
+    def _command(self) -> None:
+        """A metadata command: a block of producer ids, a name, a topic."""
+        rng, draw = self.rng, self.rng.random()
+        if draw < 0.5:
+            ids = mpb.AllocateProducerIds(node_id=1, count=rng.randint(1, 100))
+            command = mpb.MetadataCommand(allocate_producer_ids=ids)
+        elif draw < 0.8:
+            lease = mpb.LeaseName(name=f"n{rng.randint(1, 3)}", nonce=rng.getrandbits(60) + 1)
+            command = mpb.MetadataCommand(lease_name=lease)
+        else:
+            placement = mpb.Placement(replicas=[1])
+            topic = mpb.CreateTopic(name=f"t{rng.randint(1, 9)}", placements=[placement])
+            command = mpb.MetadataCommand(create_topic=topic)
+        self.cluster.command(command, lambda result: None)
+        self.cluster.scheduler.after(0.5 + rng.random(), self._command)
+
+    def take_over(self) -> None:
+        """A successor of some producer; the old one does not know."""
+        free = [p for p in self.producers if p.successor is None and not p.stopped]
+        if free:
+            old = free[self.rng.randrange(len(free))]
+            heir = old.succeed()
+            self.cluster.trace("producer %d: epoch %d takes over", heir.pid, heir.epoch)
+            self.producers.append(heir)
+            heir.tick()
+
+    def resolve(self) -> None:
+        self.producers[self.rng.randrange(len(self.producers))].resolve()
+
+    def close(self) -> None:
+        for producer in self.producers:
+            producer.closing = True
+        for anonymous in self.anonymous:
+            anonymous.closing = True
+
+    def unfinished(self) -> list[Producer]:
+        return [p for p in self.producers if p.window and not p.stopped]
+
+
+def settings_of(rng: random.Random) -> Settings:
+    """The shape of a run's cluster."""
+    election = 1.0 + rng.random()
+    retention = rng.random() < 0.6
+    return Settings(
+        nodes=5 if rng.random() < 0.12 else 3,
+        groups=2 if rng.random() < 0.2 else 1,
+        streams=rng.random() < 0.4,
+        election_timeout=election,
+        heartbeat=election / 3.2,
+        checkpoint_entries=rng.choice((8, 20, 60, 1000)),
+        tail_bytes=rng.choice((0, 500, 4000, 100_000)),
+        retention_bytes=rng.choice((0, 600, 2000, 6000)) if retention else -1,
+        retention_check=1.0 + 2.0 * rng.random() if retention else 0.0,
+        lease_ms=rng.choice((4000, 10_000)) if rng.random() < 0.15 else 0,
+        sync_time=rng.choice((0.001, 0.002, 0.01)),
+        metadata=rng.random() < 0.12,
+    )
+
+
+def _limits_of(rng: random.Random) -> list[tuple[Any, str, int]]:
+    """Limits made so small that a run reaches them: (module, name, value)."""
+    limits: list[tuple[Any, str, int]] = []
+    if rng.random() < 0.3:  # checkpoints larger than one batch
+        limits += [(storage.checkpoints, "INLINE_BYTES", 256)]
+        limits += [(storage.checkpoints, "CHUNK_BYTES", 64)]
+    if rng.random() < 0.3:  # a follower catches up in many steps
+        limits += [(replication, "MAX_MESSAGE_ENTRIES", rng.choice((1, 1, 2, 4)))]
+        limits += [(replication, "MAX_INFLIGHT_MESSAGES", rng.choice((1, 2, 8)))]
+    if rng.random() < 0.1:
+        limits += [(group, "MAX_APPLY_PER_ADVANCE", 1)]
+    return limits
+
+
+def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) -> Result:
+    """Runs one seed to its end or to its first violation."""
+    rng = random.Random(seed)
+    settings = settings_of(rng)
+    result = Result(seed)
+    limits = _limits_of(rng)
+    cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
+    cluster.trace("%s", settings)
+    before = [getattr(module, name) for module, name, _ in limits]
+    for module, name, value in limits:
+        setattr(module, name, value)
+    try:
+        faults = _drive(cluster, duration)
+        result.injected = faults.injected
+    except Exception as error:  # whatever comes out of a run is its result
+        cause = error.__cause__ or error
+        result.error = f"{type(cause).__name__}: {cause}"
+        if verbose:
+            logging.getLogger(__name__).error("seed %d failed", seed, exc_info=error)
+    finally:
+        for (module, name, _), value in zip(limits, before, strict=True):
+            setattr(module, name, value)
+    result.fingerprint = fingerprint(cluster)
+    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
+    result.installs, result.events = cluster.installs, cluster.scheduler.events
+    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
+    result.log = cluster.log
+    return result
+
+
+def _drive(cluster: Cluster, duration: float) -> Faults:
+    clients = Clients(cluster)
+    faults = Faults(cluster, clients, until=duration * 0.65, gap=0.6 + 2.0 * cluster.rng.random())
+    for node in cluster.nodes.values():
+        if cluster.rng.random() < 0.3:
+            node.rate = 0.95 + 0.1 * cluster.rng.random()
+    cluster.start()
+    clients.start()
+    faults.start()
+    scheduler = cluster.scheduler
+    scheduler.run_until(duration * 0.67)
+    cluster.trace("everything heals")
+    cluster.heal()
+    scheduler.run_until(duration * 0.72)
+    before = {gid: model.next_offset for gid, model in cluster.checker.models.items()}
+    scheduler.run_until(duration)
+    clients.close()
+    end = duration
+    while end < duration + PATIENCE and not (cluster.at_rest() and not clients.unfinished()):
+        end += 0.5
+        scheduler.run_until(end)
+    check_progress(cluster, clients, before)
+    cluster.check_end()
+    return faults
+
+
+def check_progress(cluster: Cluster, clients: Clients, before: dict[int, int]) -> None:
+    """After healing everybody got on."""
+    if not cluster.converged():
+        raise Violation(f"replicas do not converge: {describe(cluster)}")
+    for producer in clients.unfinished():
+        raise Violation(f"{producer.window[0]} is never stored")
+    for gid, offset in before.items():
+        active = [p for p in clients.producers if p.gid == gid and not p.stopped]
+        if active and cluster.checker.models[gid].next_offset == offset:
+            raise Violation(f"group {gid} makes no progress after healing")
+
+
+def describe(cluster: Cluster) -> str:
+    parts = []
+    for node in cluster.nodes.values():
+        for gid, machine in node.machines.items():
+            replica = machine.group
+            assert replica is not None
+            parts.append(
+                f"node {node.id} group {gid} term {replica.term} leader {replica.leader_id} "
+                f"base {replica.journal.base_index} applied {replica.applied_index} "
+                f"last {replica.journal.last_index}"
+            )
+    return "; ".join(parts)
+
+
+def fingerprint(cluster: Cluster) -> int:
+    """Equal for equal runs."""
+    value = cluster.scheduler.events
+    for gid, log in cluster.checker.logs.items():
+        for index, entry in log.items():
+            value = zlib.crc32(b"%d %d %d" % (gid, index, entry.term) + entry.data, value)
+    return value

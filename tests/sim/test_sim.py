@@ -1,0 +1,177 @@
+"""The simulator in the default test run: some seeds, all directed schedules, and itself.
+
+`scripts/sim` runs many more seeds and the whole mutation check.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.errors import StorageError, StorageFullError
+from storage.kv import Family
+from tests.sim import found, weak_consensus, weak_verdicts  # noqa: F401 - they register
+from tests.sim.disk import Disk, PowerLoss
+from tests.sim.mutations import MUTATIONS, outcome
+from tests.sim.network import majority_ring, one_way, split
+from tests.sim.run import run_seed
+from tests.sim.schedules import SCHEDULES
+
+SEEDS = range(1_000_000, 1_000_300)
+PER_TEST = 30
+# Seeds that once failed, with what they found. Settings drawn since then differ;
+# the bugs themselves are schedules.
+FOUND = (75, 100, 132, 174, 817)
+# Which schedule must catch which weakness.
+CAUGHT_BY = {
+    "commit-without-match": "commit_stops_at_the_last_entry_that_matches",
+    "commit-beyond-the-new-entries": "commit_stops_at_the_last_entry_that_matches",
+    "no-log-matching": "entries_of_old_terms_are_not_counted",
+    "acks-without-term": "late_ack_of_an_old_term_counts_nothing",
+    "votes-without-term": "late_votes_of_an_old_term_elect_nobody",
+    "votes-without-voter": "a_vote_that_arrives_twice_counts_once",
+    "vote-forgotten": "one_vote_a_term_also_after_a_restart",
+    "hard-state-not-stored": "one_vote_a_term_also_after_a_restart",
+    "old-terms-by-counting": "entries_of_old_terms_are_not_counted",
+    "no-fsync": "a_power_cut_of_all_loses_nothing",
+    "commit-before-own-fsync": "a_divergent_tail_rejoins",
+    "trim-by-rewrite": "power_fails_in_each_disk_call_of_a_compaction",
+    "acks-before-fsync": "followers_acknowledge_after_their_fsync",
+    "commit-trusted-after-restart": "a_restarted_replica_trusts_no_commit_index",
+    "stale-snapshot-installed": "an_old_snapshot_changes_nothing",
+    "refusals-ignored": "a_divergent_tail_rejoins",
+    "checkpoint-off-by-one": "power_fails_in_each_disk_call_of_a_compaction",
+    "map-missing-from-snapshot": "a_replica_far_behind_gets_a_snapshot",
+    "waiters-forgotten": "a_deposed_leader_does_not_refuse",
+    "refusal-without-confirmation": "a_deposed_leader_does_not_refuse",
+    "refusal-for-doomed-batches": "fenced_by_a_batch_that_expired",
+    "served-before-ready": "a_new_leader_waits_for_its_own_entry",
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, PER_TEST))
+def test_seeds(first: int) -> None:
+    failed = {
+        seed: result.error
+        for seed in range(first, first + PER_TEST)
+        if (result := run_seed(seed)).error
+    }
+    assert not failed, f"scripts/sim --replay {next(iter(failed))}: {failed}"
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_seeds_that_found_something(seed: int) -> None:
+    assert run_seed(seed).error == ""
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule(name: str) -> None:
+    SCHEDULES[name]()
+
+
+@pytest.mark.parametrize("name", CAUGHT_BY)
+def test_schedule_catches_its_weakness(name: str) -> None:
+    mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
+    with mutation.planted():
+        assert outcome(SCHEDULES[CAUGHT_BY[name]])
+
+
+def test_a_seed_does_the_work_it_claims() -> None:
+    """Batches are stored, nodes crash, snapshots move: else all checks hold for nothing."""
+    results = [run_seed(seed) for seed in range(30)]
+    assert sum(result.acknowledged for result in results) > 1500
+    assert sum(result.crashes for result in results) > 50
+    assert sum(result.elections for result in results) > 60
+    assert sum(result.installs for result in results) > 0
+
+
+def test_equal_seeds_give_equal_runs_in_other_processes(root: Path) -> None:
+    script = (
+        "import logging; logging.disable(50)\n"
+        "from tests.sim.run import run_seed\n"
+        "print([run_seed(seed).fingerprint for seed in (3, 41, 77, 94)])"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    assert outputs[0] == f"{[run_seed(seed).fingerprint for seed in (3, 41, 77, 94)]}\n"
+
+
+# -- the parts ---------------------------------------------------------------------------
+
+
+def written(disk: Disk, key: bytes, value: bytes) -> None:
+    batch = disk.batch()
+    batch.put(Family.STATE, key, value)
+    disk.write(batch)
+
+
+def test_disk_keeps_a_prefix_of_what_was_not_synced() -> None:
+    disk = Disk()
+    written(disk, b"a", b"1")
+    disk.sync()
+    written(disk, b"a", b"2")
+    written(disk, b"b", b"3")
+    batch = disk.batch()
+    batch.delete_range(Family.STATE, b"a", b"z")
+    disk.write(batch)
+    assert disk.get(Family.STATE, b"a") is None
+    assert disk.durable(Family.STATE, b"a") == b"1"
+    disk.crash(1)
+    assert dict(disk.scan(Family.STATE, b"", b"z")) == {b"a": b"2"}
+
+
+def test_disk_loses_what_a_failed_sync_left() -> None:
+    disk = Disk()
+    written(disk, b"a", b"1")
+    disk.fail_next_sync = True
+    with pytest.raises(StorageError, match="Input/output"):
+        disk.sync()
+    disk.sync()
+    disk.crash(disk.unsynced)
+    assert disk.get(Family.STATE, b"a") is None
+
+
+def test_disk_full_and_power_loss() -> None:
+    disk = Disk()
+    disk.full = True
+    with pytest.raises(StorageFullError):
+        written(disk, b"a", b"1")
+    disk.full = False
+    disk.power_off_after = 2
+    written(disk, b"a", b"1")
+    with pytest.raises(PowerLoss):
+        disk.sync()
+    assert disk.unsynced == 1
+
+
+@pytest.mark.parametrize("nodes", [[1, 2, 3], [1, 2, 3, 4, 5]])
+def test_majority_ring(nodes: list[int]) -> None:
+    blocked = set(majority_ring(nodes))
+    seen = [{b for b in nodes if a == b or (a, b) not in blocked} for a in nodes]
+    assert all(len(view) > len(nodes) // 2 for view in seen)
+    assert len({frozenset(view) for view in seen}) == len(nodes)
+    assert set(split([1], [2])) == {(1, 2), (2, 1)}
+    assert one_way([1], [2, 3]) == [(1, 2), (1, 3)]

@@ -1,0 +1,120 @@
+"""The real state machines, telling the checker what they apply, restore and lead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cluster.consensus.group import Group
+from cluster.controller import MetadataMachine
+from cluster.metadata import MetadataState
+from cluster.partition import Partition
+from cluster.producer_names import NameState
+from storage.kv import WriteBatch
+from tests.sim.checker import DUMP_EVERY
+
+if TYPE_CHECKING:
+    from tests.sim.cluster import Cluster
+    from tests.sim.node import Node
+
+METADATA_GROUP = 0
+
+
+class WatchedPartition(Partition):
+    """The real partition, telling the checker what it applies and what it restores."""
+
+    def __init__(self, node: Node, gid: int, *args: Any, **kwargs: Any) -> None:
+        self._node, self._gid, self.watched_index = node, gid, 0
+        self._checker = node.cluster.checker
+        super().__init__(*args, **kwargs)
+
+    def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object:
+        result = super().apply(index, term, data, batch)
+        after, self.watched_index = self.watched_index, index
+        assert self.group is not None
+        now_in = self.group.core.term
+        self._checker.applies(self._node.id, self._gid, after, now_in, index, term, data, result)
+        if not index % DUMP_EVERY:
+            self._checker.state(self._node.id, self._gid, index, super().dump())
+        return result
+
+    def dump(self) -> bytes:
+        state = super().dump()
+        self._checker.state(self._node.id, self._gid, self.watched_index, state)
+        return state
+
+    def restore(self, state: bytes | None, index: int) -> None:
+        super().restore(state, index)
+        self.watched_index = index if state is not None else 0
+        if state is not None:
+            self._checker.state(self._node.id, self._gid, index, super().dump())
+
+    def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
+        if leader:
+            assert self.group is not None
+            last = self.group.journal.last_index
+            self._checker.leads(self._node.id, self._gid, term, last)
+        super().on_role(leader=leader, ready=ready, term=term)
+
+
+class WatchedMetadata(MetadataMachine):
+    """The metadata group's state machine, telling the checker as partitions do."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(MetadataState(), lambda index: None)
+        self._node, self.watched_index = node, 0
+        self._checker = node.cluster.checker
+        self.group: Group | None = None
+
+    def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> bytes:
+        result = super().apply(index, term, data, batch)
+        after, self.watched_index = self.watched_index, index
+        assert self.group is not None
+        now_in, node = self.group.core.term, self._node.id
+        self._checker.applies(node, METADATA_GROUP, after, now_in, index, term, data, result)
+        self._checker.state(node, METADATA_GROUP, index, super().dump())
+        self.state.take_events()
+        return result
+
+    def restore(self, state: bytes | None, index: int) -> None:
+        super().restore(state, index)
+        self.state.take_events()
+        self.watched_index = index if state is not None else 0
+        if state is not None:
+            self._checker.state(self._node.id, METADATA_GROUP, index, super().dump())
+
+    def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
+        if leader and self.group is not None:
+            last = self.group.journal.last_index
+            self._checker.leads(self._node.id, METADATA_GROUP, term, last)
+        super().on_role(leader=leader, ready=ready, term=term)
+
+
+Machine = WatchedPartition | WatchedMetadata
+
+
+class Names:
+    """A node's copy of the producer names, behind the cluster's by some time. See `Names` there."""
+
+    def __init__(self, cluster: Cluster, lag: float) -> None:
+        self._cluster, self.lag = cluster, lag
+        self.applied_index = 0
+        self._held: dict[int, NameState] = {}
+        self._issued: set[int] = set()
+
+    def follow(self, *, all_of_it: bool = False) -> None:
+        now = self._cluster.scheduler.now - (0.0 if all_of_it else self.lag)
+        grants = self._cluster.grants
+        while self.applied_index < len(grants) and grants[self.applied_index][0] <= now:
+            _, pid, epoch, named = grants[self.applied_index]
+            self.applied_index += 1
+            self._issued.add(pid)
+            if named:
+                self._held[pid] = NameState(f"p{pid}", pid, epoch, 0)
+
+    def is_issued(self, producer_id: int) -> bool:
+        self.follow()
+        return producer_id in self._issued
+
+    def holder(self, producer_id: int) -> NameState | None:
+        self.follow()
+        return self._held.get(producer_id)

@@ -1,0 +1,287 @@
+"""Mutations of consensus and storage: what Raft and a disk must not do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import cluster.consensus.driver as driver_module
+import cluster.consensus.message as message_module
+from cluster.consensus.compaction import Checkpoints
+from cluster.consensus.driver import Driver
+from cluster.consensus.election import Election
+from cluster.consensus.group import Group
+from cluster.consensus.guard import Guard
+from cluster.consensus.journal import Journal
+from cluster.consensus.message import AppendReply, VoteReply
+from cluster.consensus.port import Core
+from cluster.consensus.replication import Replicator
+from storage.errors import StorageError, StorageFullError
+from storage.kv import Family
+from tests.sim.mutations import mutation
+
+# -- what a follower takes ------------------------------------------------------------------
+
+
+@mutation("a follower truncates behind the previous entry without a conflict")
+def truncate_without_conflict() -> Any:
+    def matching_prefix(self: Guard, message: Any) -> int:
+        journal = self._journal
+        keep = max(journal.applied_index, self._core.commit_index) - message.prev_index
+        return int(min(max(0, keep), len(message.terms)))
+
+    return [(Guard, "_matching_prefix", matching_prefix)]
+
+
+@mutation("a heartbeat raises the commit index without a log match")
+def commit_without_match() -> Any:
+    def heartbeat(self: Guard, sender: int, message: Any, *, verified: int) -> None:
+        commit = max(self._core.commit_index, message.commit)
+        self._core.deliver(
+            sender, {"type": "append_entries", "term": message.term, "commit_index": commit}
+        )
+
+    return [(Guard, "_heartbeat", heartbeat), _commit_in_every_heartbeat()]
+
+
+def _commit_in_every_heartbeat() -> tuple[Any, str, Any]:
+    """The core's leaders tell the commit index always."""
+    empty = Replicator._empty
+
+    def with_commit(self: Replicator, progress: Any) -> Any:
+        return replace(empty(self, progress), commit=self._commit())
+
+    return (Replicator, "_empty", with_commit)
+
+
+@mutation("the commit index is capped at the own last entry, not at the last one proven")
+def commit_beyond_the_new_entries() -> Any:
+    append = Guard.append
+
+    def with_all(self: Guard, sender: int, message: Any) -> Any:
+        reply = append(self, sender, message)
+        if reply.success and message.commit > self._core.commit_index and message.prev_index:
+            self._heartbeat(sender, message, verified=self._journal.last_index)
+        return reply
+
+    return [(Guard, "append", with_all)]
+
+
+@mutation("appends of an older term are taken")
+def stale_appends() -> Any:
+    append = Guard.append
+
+    def with_stale(self: Guard, sender: int, message: Any) -> Any:
+        if message.term < self._core.term and not self._core.is_leader:
+            message = replace(message, term=self._core.term)
+        return append(self, sender, message)
+
+    return [(Guard, "append", with_stale)]
+
+
+@mutation("the previous entry's term is not compared")
+def no_log_matching() -> Any:
+    def mismatch(self: Guard, message: Any) -> int:
+        last = self._journal.last_index
+        return int(last + 1 if message.prev_index > last else 0)
+
+    return [(Guard, "_mismatch", mismatch)]
+
+
+# -- acknowledgements and votes ----------------------------------------------------------------
+
+
+@mutation("acknowledgements of an earlier term are counted")
+def acks_without_term() -> Any:
+    append_reply = Guard.append_reply
+
+    def without_term(self: Guard, sender: int, message: Any) -> bool:
+        if message.term < self._core.term:
+            last = self._journal.last_index + 1
+            message = replace(
+                message, term=self._core.term, next_index=min(message.next_index, last)
+            )
+        return append_reply(self, sender, message)
+
+    return [(Guard, "append_reply", without_term)]
+
+
+@mutation("votes of an earlier term are counted")
+def votes_without_term() -> Any:
+    vote_reply = Guard.vote_reply
+
+    def without_term(self: Guard, sender: int, message: Any) -> None:
+        vote_reply(self, sender, replace(message, term=self._core.term))
+
+    return [(Guard, "vote_reply", without_term)]
+
+
+@mutation("a vote that arrives twice counts twice")
+def votes_without_voter() -> Any:
+    vote_reply = Guard.vote_reply
+
+    def without_voter(self: Guard, sender: int, message: Any) -> None:
+        self._voters.discard(sender)
+        vote_reply(self, sender, message)
+
+    return [(Guard, "vote_reply", without_voter)]
+
+
+@mutation("a replica votes for candidates whose log is behind its own")
+def votes_for_short_logs() -> Any:
+    vote, on_pre_vote = Guard.vote, Election.on_pre_vote
+
+    def longest(message: Any) -> Any:
+        return replace(message, last_index=1 << 40, last_term=1 << 40)
+
+    def for_all(self: Guard, sender: int, message: Any) -> None:
+        vote(self, sender, longest(message))
+
+    def poll(self: Election, now: float, sender: int, message: Any) -> Any:
+        return on_pre_vote(self, now, sender, longest(message))
+
+    return [(Guard, "vote", for_all), (Election, "on_pre_vote", poll)]
+
+
+@mutation("a restarted replica does not know whom it voted for")
+def vote_forgotten() -> Any:
+    def set_hard_state(self: Journal, term: int, voted_for: int) -> None:
+        self.term, self.voted_for = term, voted_for
+        self._store.put_hard_state(self._batch(), term, 0)
+        self.dirty = True
+
+    return [(Journal, "set_hard_state", set_hard_state)]
+
+
+@mutation("term and vote are not stored at all")
+def hard_state_not_stored() -> Any:
+    def set_hard_state(self: Journal, term: int, voted_for: int) -> None:
+        self.term, self.voted_for = term, voted_for
+
+    return [(Journal, "set_hard_state", set_hard_state)]
+
+
+@mutation("entries of earlier terms are committed by counting (figure 8 of the Raft paper)")
+def old_terms_by_counting() -> Any:
+    tick = Core.tick
+
+    def counting(self: Core) -> None:
+        tick(self)
+        if self.is_leader:
+            held = sorted(self.match_index(peer) for peer in self._nodes)
+            everywhere = held[len(held) // 2]
+            if everywhere > self.commit_index:
+                self._SyncObj__raftCommitIndex = everywhere
+
+    return [(Core, "tick", counting)]
+
+
+# -- stable storage ------------------------------------------------------------------------------
+
+
+@mutation("nothing is ever synced")
+def no_fsync() -> Any:
+    return [(Driver, "sync", lambda self: None)]
+
+
+@mutation("a leader counts its own entries before its fsync")
+def commit_before_own_fsync() -> Any:
+    return [(Group, "commit_index", property(lambda self: self.core.commit_index))]
+
+
+@mutation("followers acknowledge before their fsync")
+def acks_before_fsync() -> Any:
+    durable = tuple(kind for kind in message_module.DURABLE if kind is not AppendReply)
+    return [(driver_module, "DURABLE", durable)]
+
+
+@mutation("votes leave before term and vote are on disk")
+def votes_before_fsync() -> Any:
+    durable = tuple(kind for kind in message_module.DURABLE if kind is not VoteReply)
+    return [(driver_module, "DURABLE", durable)]
+
+
+@mutation("a failed fsync is logged and forgotten")
+def fsync_error_ignored() -> Any:
+    sync = Driver.sync
+
+    def tolerant(self: Driver) -> None:
+        try:
+            sync(self)
+        except StorageError:
+            return
+
+    return [(Driver, "sync", tolerant)]
+
+
+@mutation("a write that found the disk full is dropped")
+def full_disk_ignored() -> Any:
+    def write(self: Driver) -> bool:
+        try:
+            self._kv.write(self._batch)
+        except StorageFullError:
+            pass
+        self._batch = self._kv.batch()
+        return True
+
+    return [(Driver, "_write", write)]
+
+
+@mutation("the journal is trimmed by clearing and rewriting it")
+def trim_by_rewrite() -> Any:
+    trim_to = Journal.trim_to
+
+    def rewrite(self: Journal, index: int) -> None:
+        kept = self.entries(index + 1, self.last_index) if index < self.last_index else []
+        kv, clear = self._store._kv, self._store._kv.batch()
+        prefix = self._store._prefix
+        clear.delete_range(Family.ENTRIES, prefix, prefix + b"\xff" * 9)
+        kv.write(clear)
+        trim_to(self, index)
+        for position, data in enumerate(kept):
+            self._store.put_entry(self._batch(), index + 1 + position, data)
+
+    return [(Journal, "trim_to", rewrite)]
+
+
+@mutation("a restarted replica trusts all of its log to be committed")
+def commit_trusted_after_restart() -> Any:
+    return [(Journal, "getRaftCommitIndex", lambda self: self.last_index)]
+
+
+@mutation("the log is trimmed beyond the newest checkpoint")
+def trim_beyond_checkpoint() -> Any:
+    def compact(self: Checkpoints, limit: int) -> None:
+        limit = min(limit, self._journal.applied_index)
+        if limit > self._journal.base_index:
+            self._journal.trim_to(limit)
+
+    return [(Checkpoints, "compact", compact)]
+
+
+@mutation("a checkpoint is saved under the index before its own")
+def checkpoint_off_by_one() -> Any:
+    def save(self: Checkpoints) -> None:
+        index = self._journal.applied_index - 1
+        if index <= self._journal.base_index or (self.indexes and self.indexes[-1] >= index):
+            return
+        self._store.put(self._batch(), index, self._journal.term_at(index), self._dump())
+        self.indexes.append(index)
+        self._bytes, self._last = 0, index
+
+    return [(Checkpoints, "save", save)]
+
+
+@mutation("an older snapshot replaces a newer log")
+def stale_snapshot_installed() -> Any:
+    def install(
+        self: Group, sender: int, leader_term: int, index: int, term: int, state: bytes
+    ) -> bool:
+        if leader_term < self.core.term:
+            return False
+        self._checkpoints.replace(index, term, state)
+        self.machine.discard(self._env.batch())
+        self.journal.reset(index, term)
+        return True
+
+    return [(Group, "install", install)]

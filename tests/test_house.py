@@ -1,0 +1,426 @@
+"""The rules of the house, held by reading the source.
+
+Each rule is a function from one file to the places where it is broken. Two
+tests use it: one applies it to the tree, one to made-up snippets, good and bad,
+so that a rule that has stopped finding anything is itself a failure.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_LINES = 500
+PACKAGES = ("oncelog", "storage", "cluster", "pyspark_oncelog")
+# What else holds our Python; these may import the client, never the node.
+AROUND = ("scripts", "bench", "examples", "tests")
+OURS = frozenset(PACKAGES + AROUND)
+MAY_IMPORT = {
+    "oncelog": {"oncelog"},
+    "storage": {"storage"},
+    "cluster": {"cluster", "oncelog", "storage"},
+    "pyspark_oncelog": {"pyspark_oncelog", "oncelog"},
+    # Commands and measurements around what the tests have: the simulator, the harness.
+    "scripts": {"scripts", "oncelog", "tests"},
+    "bench": {"bench", "oncelog", "storage", "cluster", "tests"},
+    "examples": {"examples", "oncelog"},
+    "tests": OURS,
+}
+PORT = PurePosixPath("cluster/consensus/port.py")
+SERIALIZERS = frozenset(
+    {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "jsonpickle"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One Python file: its path from the root, its text, its tree."""
+
+    path: PurePosixPath
+    text: str
+    tree: ast.Module
+
+    @classmethod
+    def of(cls, path: str, text: str) -> Source:
+        return cls(PurePosixPath(path), text, ast.parse(text, path))
+
+    @property
+    def area(self) -> str:
+        """The top folder: the package the file belongs to."""
+        return self.path.parts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported module, absolute, with the names taken from it (none for `import x`)."""
+
+    line: int
+    module: str
+    names: tuple[str, ...]
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+
+def imports(source: Source) -> Iterator[Import]:
+    """All imports of a file: plain, from, relative, and by a literal name at run time."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name, ())
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                base = source.path.parts[:-1]
+                base = base[: len(base) - (node.level - 1)]
+                module = ".".join((*base, *([module] if module else [])))
+            yield Import(node.lineno, module, tuple(alias.name for alias in node.names))
+        elif isinstance(node, ast.Call) and _dotted(node.func) in {
+            "importlib.import_module",
+            "import_module",
+            "__import__",
+        }:
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                yield Import(node.lineno, first.value, ())
+
+
+def _dotted(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join((node.id, *reversed(parts)))
+
+
+# --- the rules: each yields "line N: what is wrong" ---------------------------
+
+
+def import_direction(source: Source) -> Iterator[str]:
+    allowed = MAY_IMPORT[source.area]
+    for found in imports(source):
+        if found.top in OURS and found.top not in allowed:
+            yield f"line {found.line}: {source.area} may not import {found.module}"
+
+
+def pysyncobj_privates(source: Source) -> Iterator[str]:
+    """Only the port touches names that the library does not promise to keep."""
+    if source.path == PORT or source.area == "tests":
+        return
+    for number, line in enumerate(source.text.splitlines(), 1):
+        if "_SyncObj__" in line:
+            yield f"line {number}: _SyncObj__ belongs in {PORT}"
+    for found in imports(source):
+        if found.top != "pysyncobj":
+            continue
+        private = [name for name in found.names if name.startswith("_")]
+        inner = found.module != "pysyncobj"
+        if source.path.parts[:2] != PORT.parts[:2]:
+            yield f"line {found.line}: pysyncobj is imported outside {PORT.parent}"
+        elif private or inner:
+            yield f"line {found.line}: {found.module} {private or ''} belongs in {PORT}"
+
+
+def no_pickle(source: Source) -> Iterator[str]:
+    """Reading a pickle runs code that its writer chose."""
+    if source.area not in PACKAGES:
+        return
+    for found in imports(source):
+        whole = {*found.module.split("."), *found.names}
+        if whole & SERIALIZERS:
+            yield f"line {found.line}: import of {', '.join(sorted(whole & SERIALIZERS))}"
+
+
+def no_sleep(source: Source) -> Iterator[str]:
+    """A sleep is either too short or too long; wait for the event instead.
+
+    Where a library gives no event the line says so: `# no event: WHY`.
+    """
+    if source.area not in PACKAGES:
+        return
+    for found in imports(source):
+        if found.module == "time" and "sleep" in found.names:
+            yield f"line {found.line}: import of time.sleep"
+    names = {"time"}
+    lines = source.text.splitlines()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            names |= {a.asname for a in node.names if a.name == "time" and a.asname}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and _dotted(node) in {f"{n}.sleep" for n in names}:
+            if not re.search(r"# no event: \S", lines[node.lineno - 1]):
+                yield f"line {node.lineno}: time.sleep"
+
+
+def short_modules(source: Source) -> Iterator[str]:
+    if source.area not in PACKAGES:
+        return
+    count = len(source.text.splitlines())
+    if count > MAX_LINES:
+        yield f"line {count}: a module has at most {MAX_LINES} lines"
+
+
+def says_its_purpose(source: Source) -> Iterator[str]:
+    if source.area not in PACKAGES or not source.tree.body:
+        return
+    if not ast.get_docstring(source.tree):
+        yield "line 1: a module opens with a docstring that says its purpose"
+
+
+Rule = Callable[[Source], Iterator[str]]
+RULES: list[Rule] = [
+    import_direction,
+    pysyncobj_privates,
+    no_pickle,
+    no_sleep,
+    short_modules,
+    says_its_purpose,
+]
+
+# --- the tree ----------------------------------------------------------------
+
+
+def is_generated(path: Path) -> bool:
+    return re.search(r"_pb2(_grpc)?\.pyi?$", path.name) is not None
+
+
+def is_python(path: Path) -> bool:
+    if path.suffix == ".py":
+        return True
+    if path.suffix or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first = file.readline(200)
+    return first.startswith(b"#!") and b"python" in first
+
+
+def tree_files() -> list[Path]:
+    """Our Python files, generated ones left out, scripts without a suffix included."""
+    return [
+        path
+        for top in sorted(OURS)
+        for path in sorted((ROOT / top).rglob("*"))
+        if "__pycache__" not in path.parts and is_python(path) and not is_generated(path)
+    ]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule_holds(rule: Rule) -> None:
+    files = tree_files()
+    areas = {path.relative_to(ROOT).parts[0] for path in files}
+    assert {"cluster", "tests"} <= areas, f"the search for our files found only {areas}"
+    broken = []
+    for path in files:
+        name = path.relative_to(ROOT).as_posix()
+        source = Source.of(name, path.read_text(encoding="utf-8"))
+        broken += [f"{name}: {what}" for what in rule(source)]
+    assert not broken, "\n".join([f"{rule.__name__}:", *broken])
+
+
+BAD: list[tuple[Rule, str, str]] = [
+    (import_direction, "oncelog/a.py", "import cluster"),
+    (import_direction, "oncelog/a.py", "from storage.log import Log"),
+    (import_direction, "oncelog/wire/a.py", "from ...cluster import node"),
+    (import_direction, "oncelog/a.py", "def f():\n    import tests.conftest"),
+    (import_direction, "oncelog/a.py", "import importlib\nimportlib.import_module('cluster.node')"),
+    (import_direction, "storage/a.py", "import oncelog.v1.batch_pb2"),
+    (import_direction, "pyspark_oncelog/__init__.py", "import storage"),
+    (import_direction, "cluster/a.py", "from tests import conftest"),
+    (import_direction, "scripts/demo", "from cluster.node import Node"),
+    (import_direction, "examples/a.py", "import storage"),
+    (import_direction, "examples/a.py", "import cluster"),
+    (pysyncobj_privates, "cluster/consensus/guard.py", "x = obj._SyncObj__raftLog"),
+    (pysyncobj_privates, "cluster/consensus/guard.py", "x = getattr(obj, '_SyncObj__raftLog')"),
+    (pysyncobj_privates, "cluster/consensus/a.py", "from pysyncobj.syncobj import createJournal"),
+    (pysyncobj_privates, "cluster/consensus/a.py", "from pysyncobj import _private"),
+    (pysyncobj_privates, "cluster/node.py", "from pysyncobj import SyncObj"),
+    (no_pickle, "storage/a.py", "import pickle"),
+    (no_pickle, "cluster/a.py", "from cloudpickle import dumps"),
+    (no_pickle, "cluster/a.py", "from pysyncobj import pickle as p"),
+    (no_pickle, "cluster/a.py", "import pysyncobj.pickle"),
+    (no_sleep, "cluster/a.py", "import time\ntime.sleep(1)"),
+    (no_sleep, "cluster/a.py", "import time as t\nt.sleep(1)"),
+    (no_sleep, "oncelog/a.py", "from time import sleep"),
+    (no_sleep, "storage/a.py", "import time\nwait = time.sleep"),
+    (no_sleep, "storage/a.py", "import time\n# no event: elsewhere\ntime.sleep(1)  # no event:"),
+    (short_modules, "storage/a.py", "x = 1\n" * (MAX_LINES + 1)),
+    (says_its_purpose, "storage/a.py", "import os"),
+]
+
+GOOD: list[tuple[Rule, str, str]] = [
+    (import_direction, "oncelog/wire/a.py", "from .. import errors\nfrom .batch import encode"),
+    (import_direction, "cluster/a.py", "import storage\nfrom oncelog.v1 import batch_pb2"),
+    (import_direction, "tests/unit/test_a.py", "from cluster import node"),
+    (import_direction, "oncelog/a.py", "from .storage import x\nimport clusters"),
+    (pysyncobj_privates, str(PORT), "import pysyncobj.syncobj\nx = '_SyncObj__raftLog'"),
+    (pysyncobj_privates, "cluster/consensus/a.py", "from pysyncobj import SyncObj"),
+    (no_pickle, "cluster/a.py", "from cluster import pickles"),
+    (no_sleep, "cluster/a.py", "import asyncio\nasync def f():\n    await asyncio.sleep(0)"),
+    (no_sleep, "storage/a.py", "import time\ntime.sleep(0.1)  # no event: flush is polled"),
+    (short_modules, "storage/a.py", "x = 1\n" * MAX_LINES),
+    (says_its_purpose, "storage/a.py", '"""Keeps entries."""\nimport os'),
+    (says_its_purpose, "storage/__init__.py", ""),
+]
+
+
+def _case_id(case: object) -> str:
+    return str(getattr(case, "__name__", case))[:30].replace("\n", " ; ")
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), BAD, ids=_case_id)
+def test_rule_finds_a_bad_snippet(rule: Rule, path: str, text: str) -> None:
+    assert list(rule(Source.of(path, text)))
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), GOOD, ids=_case_id)
+def test_rule_passes_a_good_snippet(rule: Rule, path: str, text: str) -> None:
+    assert list(rule(Source.of(path, text))) == []
+
+
+def test_every_rule_is_checked_itself() -> None:
+    assert {rule for rule, _, _ in BAD} == set(RULES)
+
+
+# --- stubs ------------------------------------------------------------------
+
+
+def run_stubs(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(ROOT / "scripts/stubs"), *args],
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_stubs_are_fresh() -> None:
+    done = run_stubs("--check")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_stale_stub_is_found(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "proto", tmp_path / "proto")
+    missing = run_stubs("--check", "--root", str(tmp_path))
+    assert missing.returncode == 1, "missing stubs were not noticed"
+
+    assert run_stubs("--root", str(tmp_path)).returncode == 0
+    assert run_stubs("--check", "--root", str(tmp_path)).returncode == 0
+
+    proto = next((tmp_path / "proto/oncelog/v1").glob("*.proto"))
+    text = proto.read_text()
+    proto.write_text(text + "\nmessage AddedByATest { int32 x = 1; }\n")
+    stale = run_stubs("--check", "--root", str(tmp_path))
+    assert stale.returncode == 1
+    assert f"{proto.stem}_pb2.py" in stale.stderr
+    proto.write_text(text)
+
+    (tmp_path / "oncelog/v1/gone_pb2.py").write_text("")
+    orphan = run_stubs("--check", "--root", str(tmp_path))
+    assert orphan.returncode == 1
+    assert "gone_pb2.py" in orphan.stderr
+
+
+# --- the wheel ---------------------------------------------------------------
+
+
+def wheel_strangers(names: list[str]) -> list[str]:
+    """Names in a wheel that are neither the client's nor the wheel's own metadata."""
+    return [
+        name
+        for name in names
+        if not re.match(r"(oncelog|pyspark_oncelog)/|oncelog-[^/]+\.dist-info/", name)
+        or "__pycache__" in name
+    ]
+
+
+def test_wheel_ships_the_client_only(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert wheel_strangers(names) == []
+    for needed in ("oncelog/__init__.py", "oncelog/py.typed", "oncelog/v1/log_pb2_grpc.py"):
+        assert needed in names
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_wheel_check_finds_strangers() -> None:
+    assert wheel_strangers(["cluster/node.py", "oncelog/a.py", "oncelogs/a.py"]) == [
+        "cluster/node.py",
+        "oncelogs/a.py",
+    ]
+
+
+# --- public exports -----------------------------------------------------------
+
+
+def export_faults(module: object) -> list[str]:
+    """What is wrong with a package's `__all__`: absent, unsorted out, missing or undocumented."""
+    names = getattr(module, "__all__", None)
+    if not names:
+        return ["no __all__"]
+    faults = [f"{name} is listed twice" for name in sorted(set(names)) if names.count(name) > 1]
+    for name in names:
+        if name.startswith("_") and name != "__version__":
+            faults.append(f"{name} is private")
+        if not hasattr(module, name):
+            faults.append(f"{name} does not exist")
+            continue
+        value = getattr(module, name)
+        if not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        doc = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
+        # A dataclass without a docstring gets its own signature as one.
+        if not doc or doc.startswith(f"{name}("):
+            faults.append(f"{name} has no docstring")
+    return faults
+
+
+def test_public_exports_exist_and_are_documented() -> None:
+    assert export_faults(importlib.import_module("oncelog")) == []
+
+
+def test_export_check_finds_faults() -> None:
+    class Bare:
+        pass
+
+    class Package:
+        __all__ = ("Bare", "Gone", "_hidden", "Bare")
+        _hidden = 1
+
+    Package.Bare = Bare  # type: ignore[attr-defined]
+    faults = export_faults(Package)
+    assert faults == [
+        "Bare is listed twice",
+        "Bare has no docstring",
+        "Gone does not exist",
+        "_hidden is private",
+        "Bare has no docstring",
+    ]
+    assert export_faults(object()) == ["no __all__"]

@@ -1,0 +1,107 @@
+"""The command line without a cluster: usage errors, what cells and JSON look like."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from oncelog.cli.app import cli, run
+from oncelog.cli.cluster import find_problems
+from oncelog.cli.output import print_facts, print_table, text, when
+from oncelog.cli.records import _json_bytes, _split
+from oncelog.types import ClusterInfo, NodeInfo
+
+
+def every_command(group: click.Group = cli, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, command in group.commands.items():
+        where = (*path, name)
+        found += every_command(command, where) if isinstance(command, click.Group) else [where]
+    return found
+
+
+@pytest.mark.parametrize("path", every_command(), ids=" ".join)
+def test_every_command_has_help_bootstrap_and_format(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exited:
+        run([*path, "--help"])
+    assert exited.value.code == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Usage: oncelog {' '.join(path)}")
+    for option in ("--bootstrap", "--format", "ONCELOG_BOOTSTRAP"):
+        assert option in out, option
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("topic produce t v --compression gzip", "'gzip' is not one of"),
+        ("topic produce t v -p -1", "-1 is not in the range"),
+        ("topic consume t -n 0", "0 is not in the range"),
+        ("topic create t --timeout-ms 0", "0 is not in the range"),
+        ("producer resolve t 0 0 0 0", "0 is not in the range"),
+        ("producer describe t", "Missing argument 'PARTITION'"),
+        ("cluster health --format xml", "'xml' is not one of"),
+        ("cluster health -b host", "'host' is not host:port"),
+        ("cluster health -b ,", "name at least one node"),
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_with_2(
+    words: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exited:
+        run(words.split())
+    assert exited.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        run(["--version"])
+    assert exited.value.code == 0
+    assert re.fullmatch(r"oncelog, version \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "count"), [("a", 5), ("[b]x", None), ("c", 123)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rstrip() for line in lines] == [
+        "name  count", "a         5", "[b]x      -", "c       123",
+    ]  # fmt: skip
+    print_facts([("one", True), ("three", (1, 2))])
+    assert capsys.readouterr().out == "one    yes\nthree  1,2\n"
+
+
+def test_times_and_bytes() -> None:
+    assert when(0) == "-"
+    assert when(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+    assert when(10**18) == f"{10**18} ms"
+    assert text(b"\xffok") == "\\xffok"
+    assert text(None) is None
+    assert _json_bytes(b"\xff") == {"base64": "/w=="}
+    assert _json_bytes("ü".encode()) == "ü"
+
+
+def test_splitting_lines() -> None:
+    assert _split(b"a:b:c", ":") == (b"a", b"b:c")
+    assert _split(b"abc", None) == (None, b"abc")
+    with pytest.raises(click.ClickException, match="no ':' in the line 'abc'"):
+        _split(b"abc", ":")
+
+
+def test_problems() -> None:
+    nodes = (NodeInfo(1, "a:1"), NodeInfo(2, "b:1", alive=False))
+    facts = ClusterInfo("c", 1, 0, nodes, 1, 6, 2, 3, 1000)
+    assert find_problems(facts) == [
+        "node 2 is down",
+        "no controller",
+        "2 partitions without a leader",
+        "3 partitions under-replicated",
+    ]
+    assert not facts.healthy

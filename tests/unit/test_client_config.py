@@ -1,0 +1,200 @@
+"""Settings: what is refused, with the names at fault, and Kafka's dotted names."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from oncelog import errors
+from oncelog.config import (
+    AdminConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    parse_bootstrap,
+    settings_from_dotted,
+)
+from oncelog.types import ProducerIdentity, TopicPartition
+
+
+def producer(**settings) -> ProducerConfig:
+    return ProducerConfig.from_settings("a:1", settings)
+
+
+def test_defaults_are_sound():
+    config = producer()
+    assert config.bootstrap_servers == ("a:1",)
+    assert config.enable_idempotence
+    assert config.acks == "all"
+    ConsumerConfig.from_settings(["a:1", "b:2"], {})
+    AdminConfig.from_settings("a:1", {})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a:1", ("a:1",)),
+        (" a:1 , b:2,a:1", ("a:1", "b:2")),
+        (["[::1]:7001"], ("[::1]:7001",)),
+    ],
+)
+def test_bootstrap(given: object, expected: tuple):
+    assert parse_bootstrap(given) == expected
+
+
+@pytest.mark.parametrize("given", ["", ",", "host", "host:", ":1", "h:0", "h:65536", "h:x", 5, []])
+def test_bad_bootstrap(given: object):
+    with pytest.raises(errors.ConfigError) as raised:
+        parse_bootstrap(given)
+    assert raised.value.settings == ("bootstrap_servers",)
+
+
+CONTRADICTIONS: list[tuple[dict, tuple[str, ...]]] = [
+    ({"acks": 1}, ("acks", "enable_idempotence")),
+    ({"acks": "0"}, ("acks", "enable_idempotence")),
+    ({"acks": "0", "enable_idempotence": False}, ("acks",)),
+    ({"retries": 0}, ("retries", "enable_idempotence")),
+    ({"producer_name": "n", "enable_idempotence": False}, ("producer_name", "enable_idempotence")),
+    ({"initial": ProducerIdentity(1), "producer_name": "n"}, ("initial", "producer_name")),
+    (
+        {"initial": ProducerIdentity(1), "enable_idempotence": False},
+        ("initial", "enable_idempotence"),
+    ),
+    ({"batch_size": 2000, "buffer_memory": 1000}, ("batch_size", "buffer_memory")),
+    (
+        {"delivery_timeout_ms": 5000, "linger_ms": 1, "request_timeout_ms": 5000},
+        ("delivery_timeout_ms", "linger_ms", "request_timeout_ms"),
+    ),
+    ({"compression_level": 3}, ("compression_level", "compression_type")),
+    (
+        {"retry_backoff_ms": 100, "retry_backoff_max_ms": 50},
+        ("retry_backoff_max_ms", "retry_backoff_ms"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "names"), CONTRADICTIONS)
+def test_contradictions_name_every_setting(settings: dict, names: tuple[str, ...]):
+    with pytest.raises(errors.ConfigError) as raised:
+        producer(**settings)
+    assert raised.value.settings == names
+    for name in names:
+        assert name in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"linger_ms": -1}, "linger_ms"),
+        ({"linger_ms": 1.5}, "linger_ms"),
+        ({"linger_ms": True}, "linger_ms"),
+        ({"batch_size": 10}, "batch_size"),
+        ({"batch_size": 2**40, "buffer_memory": 2**41}, "batch_size"),
+        ({"max_in_flight": 0}, "max_in_flight"),
+        ({"compression_type": "gzip"}, "compression_type"),
+        ({"enable_idempotence": "yes"}, "enable_idempotence"),
+        ({"partitioner": "murmur2"}, "partitioner"),
+        ({"producer_name": ""}, "producer_name"),
+        ({"producer_name": "x" * 300}, "producer_name"),
+        ({"producer_name": "tab\t"}, "producer_name"),
+        ({"initial": (1, 2)}, "initial"),
+        ({"initial": ProducerIdentity(0)}, "initial.producer_id"),
+        ({"initial": ProducerIdentity(1, -1)}, "initial.epoch"),
+        (
+            {"initial": ProducerIdentity(1, 0, {TopicPartition("t", 0): -1})},
+            "initial.next_sequences[t-0]",
+        ),
+        ({"no_such_setting": 1}, "no_such_setting"),
+        ({"group_id": "g"}, "group_id"),
+    ],
+)
+def test_one_setting_is_named(settings: dict, name: str):
+    with pytest.raises(errors.ConfigError) as raised:
+        producer(**settings)
+    assert raised.value.settings == (name,)
+    assert name in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({"auto_offset_reset": "first"}, ("auto_offset_reset",)),
+        ({"isolation_level": "read_uncommitted"}, ("isolation_level",)),
+        ({"fetch_max_wait_ms": 10_000}, ("fetch_max_wait_ms", "request_timeout_ms")),
+        ({"replica_node_id": 2}, ("replica_node_id", "any_replica")),
+        ({"linger_ms": 5}, ("linger_ms",)),
+    ],
+)
+def test_consumer_settings(settings: dict, names: tuple[str, ...]):
+    with pytest.raises(errors.ConfigError) as raised:
+        ConsumerConfig.from_settings("a:1", settings)
+    assert raised.value.settings == names
+
+
+def test_dotted_names():
+    servers, settings = settings_from_dotted(
+        ProducerConfig,
+        {
+            "bootstrap.servers": "a:1,b:2",
+            "linger.ms": "7",
+            "enable.idempotence": "true",
+            "transactional.id": "pay-7",
+            "max.in.flight.requests.per.connection": 3,
+            "compression.type": "none",
+            "acks": "-1",
+        },
+    )
+    config = ProducerConfig.from_settings(servers, settings)
+    assert config.bootstrap_servers == ("a:1", "b:2")
+    assert (config.linger_ms, config.producer_name, config.max_in_flight) == (7, "pay-7", 3)
+    servers, settings = settings_from_dotted(
+        ConsumerConfig, {"bootstrap.servers": "a:1", "auto.offset.reset": "earliest"}
+    )
+    assert ConsumerConfig.from_settings(servers, settings).auto_offset_reset == "earliest"
+
+
+@pytest.mark.parametrize(
+    ("dotted", "names"),
+    [
+        ({"linger.ms": 1}, ("bootstrap.servers",)),
+        ({"bootstrap.servers": "a:1", "lingerms": 1}, ("lingerms",)),
+        ({"bootstrap.servers": "a:1", "linger.ms": "soon"}, ("linger.ms",)),
+        ({"bootstrap.servers": "a:1", "enable.idempotence": "1"}, ("enable.idempotence",)),
+        (
+            {"bootstrap.servers": "a:1", "transactional.id": "a", "producer.name": "b"},
+            ("transactional.id", "producer.name"),
+        ),
+    ],
+)
+def test_bad_dotted_names(dotted: dict, names: tuple[str, ...]):
+    with pytest.raises(errors.ConfigError) as raised:
+        settings_from_dotted(ProducerConfig, dotted)
+    assert raised.value.settings == names
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(errors.MissingExtraError, match=r"oncelog\[zstd\]") as raised:
+        producer(compression_type="zstd")
+    assert isinstance(raised.value, ImportError)
+    assert raised.value.extra == "zstd"
+
+
+def test_errors_survive_pickling():
+    """They cross process borders in multiprocessing and in Spark."""
+    config_error = errors.ConfigError("bad", "linger_ms", "acks")
+    missing = errors.MissingExtraError("Arrow batches", "pyarrow", "arrow")
+    mismatch = errors.OffsetMismatchError("no", next_offset=7)
+    mismatch.outcome = "unknown"
+    for error in (config_error, missing, mismatch):
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+
+
+def test_unknown_details_are_a_bug():
+    with pytest.raises(TypeError, match="no detail"):
+        errors.FencedError("x", epoch=3)

@@ -1,0 +1,191 @@
+"""What was fetched and not yet taken: order, turns, seeks, room, errors."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from oncelog import errors
+from oncelog._engine.fetching import Added, Chunk, FetchBuffer, Wanted
+from oncelog.types import TopicPartition
+from oncelog.v1 import batch_pb2, log_pb2
+from oncelog.wire.batch import encode_payload
+from oncelog.wire.compression import checksum
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+LIMIT = 400
+
+
+def stored(base: int, count: int, crc: int | None = None) -> batch_pb2.StoredBatch:
+    payload = encode_payload([b"%d" % (base + n) for n in range(count)], [0] * count)
+    header = batch_pb2.BatchHeader(
+        record_count=count, crc32c=checksum(payload) if crc is None else crc
+    )
+    return batch_pb2.StoredBatch(header=header, payload=payload, base_offset=base)
+
+
+def answer(*batches: batch_pb2.StoredBatch, **fields: int) -> log_pb2.PartitionRecords:
+    return log_pb2.PartitionRecords(batches=batches, high_watermark=1000, **fields)  # type: ignore[arg-type]
+
+
+class Rig:
+    def __init__(self, *tps: TopicPartition) -> None:
+        self.room: list[TopicPartition] = []
+        self.buffer = FetchBuffer(LIMIT, self.room.append)
+        self.buffer.assign(tps or (A,))
+        for tp in tps or (A,):
+            self.buffer.found(tp, 0, 0)
+
+    def wanted(self, tp: TopicPartition = A) -> Wanted:
+        return next(w for w in self.buffer.wanted() if w.tp == tp)
+
+    def add(self, *batches: batch_pb2.StoredBatch, tp: TopicPartition = A) -> Added:
+        return self.buffer.add(self.wanted(tp), answer(*batches))
+
+    def read(self) -> list[tuple[int, int]]:
+        """(partition, offset) of all that is there, chunk by chunk."""
+        found = []
+        while (chunk := self.buffer.peek(0)) is not None:
+            found += [(chunk.tp.partition, o) for o in range(chunk.next, chunk.end)]
+            finish(self.buffer, chunk)
+        return found
+
+
+def finish(buffer: FetchBuffer, chunk: Chunk) -> None:
+    chunk.next = chunk.end
+    buffer.advance(chunk)
+
+
+def test_batches_come_in_order_and_partitions_in_turn() -> None:
+    rig = Rig(A, B)
+    rig.add(stored(0, 2), stored(2, 1))
+    rig.add(stored(0, 1), stored(1, 1), tp=B)
+    assert rig.read() == [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1)]
+    assert (rig.wanted().offset, rig.wanted(B).offset) == (3, 2)
+
+
+def test_the_first_batch_may_begin_before_the_position() -> None:
+    rig = Rig()
+    rig.buffer.seek(A, 5)
+    rig.add(stored(3, 4))
+    assert rig.read() == [(0, 5), (0, 6)]
+    assert rig.buffer.wait_position(A, 0) == 7
+
+
+def test_a_hole_is_an_error_and_nothing_behind_it_is_given_out() -> None:
+    rig = Rig()
+    rig.add(stored(0, 1), stored(2, 1))
+    with pytest.raises(errors.CorruptLogError, match="after offset 0"):
+        rig.read()
+    assert rig.read() == [(0, 0)]
+
+
+def test_a_damaged_batch_is_never_given_out() -> None:
+    rig = Rig()
+    rig.add(stored(0, 1, crc=1))
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    with pytest.raises(errors.CorruptLogError, match="checksum") as caught:
+        chunk.records(True)
+    assert (caught.value.partition, caught.value.offset) == (0, 0)
+
+
+def test_an_answer_from_before_a_seek_is_thrown_away() -> None:
+    rig = Rig()
+    old = rig.wanted()
+    rig.buffer.seek(A, 8)
+    assert rig.buffer.add(old, answer(stored(0, 3))) is Added.STALE
+    assert rig.buffer.peek(0) is None
+    assert rig.room == [A], "the fetcher is told to ask anew"
+    assert rig.wanted().offset == 8
+
+
+def test_a_second_answer_to_the_same_question_is_thrown_away() -> None:
+    rig = Rig()
+    wanted = rig.wanted()
+    assert rig.buffer.add(wanted, answer(stored(0, 3))) is Added.OK
+    assert rig.buffer.add(wanted, answer(stored(0, 3))) is Added.STALE
+    assert rig.read() == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_full_partition_is_not_fetched_until_there_is_room() -> None:
+    rig = Rig(A, B)
+    while any(w.tp == A for w in rig.buffer.wanted()):
+        rig.add(stored(rig.wanted().offset, 1))
+    assert [w.tp for w in rig.buffer.wanted()] == [B]
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    finish(rig.buffer, chunk)
+    assert rig.room == [A]
+    assert [w.tp for w in rig.buffer.wanted()] == [A, B]
+
+
+def test_a_paused_partition_is_neither_fetched_nor_given_out() -> None:
+    rig = Rig(A, B)
+    rig.add(stored(0, 1))
+    rig.buffer.pause(A, True)
+    assert rig.buffer.peek(0) is None
+    assert [w.tp for w in rig.buffer.wanted()] == [B]
+    rig.buffer.pause(A, False)
+    assert rig.read() == [(0, 0)]
+
+
+def test_a_new_assignment_keeps_the_place_of_what_stays() -> None:
+    rig = Rig(A, B)
+    rig.add(stored(0, 3))
+    rig.add(stored(0, 1), tp=B)
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    chunk.next = 2
+    rig.buffer.assign([A])
+    assert rig.read() == [(0, 2)]
+    assert rig.buffer.assignment() == [A]
+
+
+def test_a_loop_left_at_the_end_of_a_chunk_does_not_see_it_again() -> None:
+    rig = Rig()
+    rig.add(stored(0, 2), stored(2, 1))
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    chunk.next = chunk.end  # the user left his loop here: nobody called advance
+    assert rig.buffer.wait_position(A, 0) == 2
+    assert rig.read() == [(0, 2)]
+
+
+def test_an_error_is_raised_once_and_holds_up_fetching() -> None:
+    rig = Rig()
+    rig.buffer.fail(A, 0, errors.UnknownTopicOrPartitionError("gone"))
+    assert rig.buffer.wanted() == []
+    with pytest.raises(errors.UnknownTopicOrPartitionError):
+        rig.buffer.peek(0)
+    assert rig.buffer.peek(0) is None
+    assert [w.tp for w in rig.buffer.wanted()] == [A]
+    rig.buffer.seek(A, 1)
+    rig.buffer.fail(A, 0, errors.UnknownTopicOrPartitionError("from before the seek"))
+    assert rig.buffer.peek(0) is None
+
+
+def test_a_start_position_found_after_a_seek_is_ignored() -> None:
+    buffer = FetchBuffer(LIMIT, lambda _: None)
+    buffer.assign([A])
+    assert buffer.without_position() == [(A, 0)]
+    buffer.seek(A, 5)
+    buffer.found(A, 0, 99)
+    assert buffer.wait_position(A, 0) == 5
+
+
+@pytest.mark.parametrize("what", ["records", "close"])
+def test_a_waiting_reader_is_woken(what: str) -> None:
+    rig = Rig()
+    seen: list[Chunk | None] = []
+    reader = threading.Thread(target=lambda: seen.append(rig.buffer.peek(None)))
+    reader.start()
+    if what == "records":
+        rig.add(stored(0, 1))
+    else:
+        rig.buffer.close()
+    reader.join(20)
+    assert not reader.is_alive()
+    (chunk,) = seen
+    assert (chunk is not None) == (what == "records")

@@ -1,0 +1,237 @@
+"""Settings: precedence, every refusal names key, source, value and limit."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.config import MIB, SETTINGS, NodeConfig
+from cluster.errors import ConfigError
+
+THREE = "1=a:7001,2=b:7001,3=c:7001"
+
+
+def load(*argv: str, **environ: str) -> NodeConfig:
+    return NodeConfig.load(argv, environ)
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "node.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def refused(*argv: str, **environ: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        NodeConfig.load(argv, environ)
+    return str(caught.value)
+
+
+def test_defaults_are_one_node_on_loopback():
+    config = load()
+    assert config.nodes == {1: "127.0.0.1:7001"}
+    assert config.advertise == "127.0.0.1:7001"
+    assert config.default_replicas == 1
+    assert config.data_dir == Path("oncelog-data")
+    assert config.max_message_bytes == 65 * MIB
+    assert not config.print_config
+
+
+def test_each_setting_is_a_field_and_each_field_a_setting():
+    fields = {field.name for field in dataclasses.fields(NodeConfig)} - {"print_config"}
+    assert fields == {setting.name for setting in SETTINGS}
+
+
+def test_default_values_keep_their_own_limits():
+    for setting in SETTINGS:
+        if setting.kind == "int":
+            default: Any = getattr(NodeConfig(), setting.name)
+            assert setting.low <= default <= setting.high, setting.name
+
+
+def test_flags_over_environment_over_file_over_default(tmp_path):
+    path = write(
+        tmp_path, "heartbeat_ms = 11\nrequest_timeout_ms = 1111\nelection_timeout_ms = 1100\n"
+    )
+    config = load(
+        "--config", path, "--heartbeat-ms", "33",
+        ONCELOG_HEARTBEAT_MS="22", ONCELOG_REQUEST_TIMEOUT_MS="2222",
+    )  # fmt: skip
+    assert config.heartbeat_ms == 33
+    assert config.request_timeout_ms == 2222
+    assert config.election_timeout_ms == 1100
+    assert config.retention_check_ms == 60_000
+
+
+def test_config_file_named_by_environment(tmp_path):
+    path = write(tmp_path, 'cluster_id = "blue"\n')
+    assert load(ONCELOG_CONFIG=path).cluster_id == "blue"
+
+
+def test_three_nodes_from_a_file(tmp_path):
+    path = write(tmp_path, 'node_id = 2\n[nodes]\n1 = "a:1"\n2 = "b:2"\n3 = "[::1]:3"\n')
+    config = load("--config", path)
+    assert config.nodes == {1: "a:1", 2: "b:2", 3: "[::1]:3"}
+    assert config.advertise == "b:2"
+    assert config.default_replicas == 3
+
+
+def test_three_nodes_from_the_environment_replace_the_files_nodes(tmp_path):
+    path = write(tmp_path, 'node_id = 9\n[nodes]\n9 = "z:1"\n')
+    config = load("--config", path, ONCELOG_NODES=THREE, ONCELOG_NODE_ID="3")
+    assert config.nodes == {1: "a:7001", 2: "b:7001", 3: "c:7001"}
+    assert config.advertise == "c:7001"
+
+
+def test_advertise_is_kept_when_given():
+    config = load("--nodes", THREE, "--node-id", "1", "--advertise", "public:9")
+    assert config.advertise == "public:9"
+    assert config.nodes[1] == "a:7001"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["--listen", "127.0.0.1:0"],
+        ["--nodes", THREE, "--node-id", "3", "--data-dir", '/x "y" \\z', "--log-level", "DEBUG"],
+    ],
+)
+def test_printed_settings_load_to_the_same_settings(tmp_path, argv):
+    config = NodeConfig.load(argv, {})
+    path = write(tmp_path, config.describe())
+    assert NodeConfig.load(["--config", path], {}) == config
+
+
+def test_print_config_flag():
+    assert load("--print-config").print_config
+
+
+def test_help_lists_each_setting(capsys):
+    with pytest.raises(SystemExit) as caught:
+        load("--help")
+    assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    for setting in SETTINGS:
+        assert setting.flag in shown
+
+
+def test_unknown_key_in_the_file_names_key_and_file(tmp_path):
+    path = write(tmp_path, "heartbeat = 3\n")
+    message = refused("--config", path)
+    assert "'heartbeat'" in message
+    assert path in message
+
+
+def test_unknown_variable_is_named():
+    assert "ONCELOG_HEARTBEET_MS" in refused(ONCELOG_HEARTBEET_MS="1")
+
+
+def test_other_peoples_variables_are_left_alone():
+    load(ONCELOG_BOOTSTRAP="x:1", ONCELOG_TEST_SEED="5", PATH="/bin", HEARTBEAT_MS="x")
+
+
+def test_unknown_flag_is_named():
+    assert "--heartbeet" in refused("--heartbeet", "3")
+    assert "--heart" in refused("--heart", "3"), "no abbreviations: they change meaning later"
+
+
+@pytest.mark.parametrize("value", ["4", "10001", "x", "1.5", ""])
+def test_bad_number_names_key_source_value_and_limit(value):
+    message = refused("--heartbeat-ms", value)
+    assert message.startswith("heartbeat_ms: ")
+    assert "--heartbeat-ms" in message
+    assert repr(value) in message
+    assert "5..10000" in message or "whole number" in message
+
+
+@pytest.mark.parametrize("text", ["true", "1.0", '"x"', "[1]", "-5"])
+def test_bad_number_in_the_file(tmp_path, text):
+    path = write(tmp_path, f"heartbeat_ms = {text}\n")
+    message = refused("--config", path)
+    assert message.startswith("heartbeat_ms: ")
+    assert path in message
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "localhost",
+        ":1",
+        "a:",
+        "a:x",
+        "a:65536",
+        "a:-1",
+        "::1:80",
+        "a b:1",
+        "a:٣",
+        "x" * 300 + ":1",
+    ],
+)
+def test_bad_listen_address(address):
+    assert refused("--listen", address).startswith("listen: ")
+
+
+def test_only_listeners_may_ask_for_any_port():
+    assert load("--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0").listen
+    assert "port must be 1..65535" in refused("--advertise", "a:0")
+    assert "port must be 1..65535" in refused("--nodes", "1=a:0", "--node-id", "1")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "part"),
+    [
+        ("1", "must look like"),
+        ("0=a:1", "node id '0'"),
+        ("x=a:1", "node id 'x'"),
+        ("1=a:1,1=b:1", "stands twice"),
+        ("1=a:1,2=a:1", "nodes.2"),
+        ("1=a", "nodes.1"),
+        (",".join(f"{i}=h{i}:1" for i in range(1, 66)), "at most 64"),
+    ],
+)
+def test_bad_nodes(nodes, part):
+    assert part in refused("--nodes", nodes, "--node-id", "1")
+
+
+def test_bad_nodes_in_the_file(tmp_path):
+    assert "nodes.1" in refused("--config", write(tmp_path, "node_id = 1\n[nodes]\n1 = 5\n"))
+    assert "must be a table" in refused("--config", write(tmp_path, "nodes = 5\n"))
+
+
+def test_node_id_must_be_one_of_the_nodes():
+    message = refused("--nodes", THREE, "--node-id", "4")
+    assert message.startswith("node_id: ")
+    assert "1, 2, 3" in message
+    assert refused("--nodes", THREE).startswith("node_id: must be set")
+
+
+def test_contradictions_are_refused():
+    assert "heartbeat_ms" in refused("--heartbeat-ms", "500")
+    assert "lease_lifetime_ms" in refused("--producer-name-expiry-ms", "1000")
+    assert refused("--default-replicas", "2").startswith("default_replicas: ")
+    assert refused("--listen", "0.0.0.0:7001").startswith("advertise: ")
+    assert load("--listen", "0.0.0.0:7001", "--nodes", THREE, "--node-id", "1").listen
+
+
+def test_bad_strings():
+    assert refused("--cluster-id", "").startswith("cluster_id: ")
+    assert refused("--cluster-id", "a\nb").startswith("cluster_id: ")
+    assert "debug, info" in refused("--log-level", "loud")
+
+
+def test_bad_string_in_the_file(tmp_path):
+    assert "must be a string" in refused("--config", write(tmp_path, "cluster_id = 5\n"))
+
+
+def test_missing_and_broken_files(tmp_path):
+    missing = str(tmp_path / "none.toml")
+    assert missing in refused("--config", missing)
+    broken = write(tmp_path, "a = = b")
+    assert "not valid TOML" in refused("--config", broken)
+    Path(broken).write_bytes(b"\xff\xfe")
+    assert "not valid TOML" in refused("--config", broken)

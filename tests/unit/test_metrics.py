@@ -1,0 +1,111 @@
+"""The metrics page: what the plain figures become, and the server's life."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cluster.errors import ListenError
+from cluster.metrics import Histogram, Metrics, PartitionFigures, resident_bytes
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, tuple], float]:
+    page = generate_latest(metrics.registry).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def test_a_node_without_partitions():
+    metrics = Metrics()
+    metrics.elections += 2
+    metrics.leases += 1
+    found = samples(metrics)
+    assert found["oncelog_elections_total", ()] == 2
+    assert found["oncelog_producer_leases_total", ()] == 1
+    assert found["oncelog_resident_memory_bytes", ()] > 1_000_000
+
+
+def test_a_histogram_counts_up_to_and_with_its_bounds():
+    metrics = Metrics()
+    metrics.fsync_latency = Histogram((0.001, 0.01))
+    for seconds in (0.0005, 0.001, 0.002, 5.0):
+        metrics.fsync_latency.observe(seconds)
+    assert metrics.fsync_latency.count == 4
+    found = samples(metrics)
+    name = "oncelog_fsync_latency_seconds"
+    assert found[f"{name}_bucket", (("le", "0.001"),)] == 2
+    assert found[f"{name}_bucket", (("le", "0.01"),)] == 3
+    assert found[f"{name}_bucket", (("le", "+Inf"),)] == 4
+    assert found[f"{name}_count", ()] == 4
+    assert found[f"{name}_sum", ()] == pytest.approx(5.0035)
+
+
+def test_partitions_are_labelled():
+    metrics = Metrics()
+    metrics.source = lambda: [
+        PartitionFigures(
+            "a", 0, leads=True, under_replicated=True, term=3, commit_index=17, applied_index=15,
+            high_watermark=100, batches=9, records=90, bytes=900,
+            verdicts={1: 9, 2: 4, 99: 1}, follower_lag={2: 0, 3: 7},
+        ),
+        PartitionFigures("a", 1, failed=True, applied_index=5),
+    ]  # fmt: skip
+    found = samples(metrics)
+    first, second = (("partition", "0"), ("topic", "a")), (("partition", "1"), ("topic", "a"))
+    assert found["oncelog_batches_total", first] == 9
+    assert found["oncelog_records_total", first] == 90
+    assert found["oncelog_bytes_total", first] == 900
+    assert found["oncelog_duplicates_refused_total", first] == 4
+    assert found["oncelog_duplicates_refused_total", second] == 0
+    assert found["oncelog_verdicts_total", (*first, ("verdict", "APPENDED"))] == 9
+    assert found["oncelog_verdicts_total", (*first, ("verdict", "99"))] == 1
+    assert found["oncelog_partition_leader", first] == 1
+    assert found["oncelog_partition_leader", second] == 0
+    assert found["oncelog_partition_failed", second] == 1
+    assert found["oncelog_partition_under_replicated", first] == 1
+    assert found["oncelog_replica_apply_lag_entries", first] == 2
+    assert found["oncelog_replica_apply_lag_entries", second] == 0
+    assert found["oncelog_follower_lag_entries", (("node", "3"), *first)] == 7
+
+
+def test_two_nodes_in_one_process_share_nothing():
+    one, other = Metrics(), Metrics()
+    one.elections += 1
+    assert samples(other)["oncelog_elections_total", ()] == 0
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def test_the_page_is_served_until_closed():
+    port = free_port()
+    close = Metrics().start_http(f"127.0.0.1:{port}")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+        assert b"oncelog_elections_total" in page.read()
+    close()
+    with socket.socket() as sock:
+        assert sock.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_port_in_use_is_named():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        address = f"127.0.0.1:{sock.getsockname()[1]}"
+        with pytest.raises(ListenError, match=f"metrics_listen: {address} cannot be used"):
+            Metrics().start_http(address)
+
+
+def test_resident_memory_is_read_from_the_system():
+    assert resident_bytes() > 1_000_000

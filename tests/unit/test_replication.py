@@ -1,0 +1,163 @@
+"""What a leader sends to a follower, state by state."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.consensus import replication
+from cluster.consensus.message import Append, AppendReply
+from cluster.consensus.replication import Replicator, State
+from tests.unit.raft_parts import GROUP, Parts
+
+
+class Leader:
+    """Entries 2..5 of term 1, and the no-op of term 2 at 6."""
+
+    def __init__(self) -> None:
+        self.parts = Parts()
+        self.parts.fill(1, 1, 1, 1, 2)
+        self.replicator = Replicator(GROUP, 2, self.parts.journal, (2, 3), (2,), lambda: 5)
+
+    def send(self) -> list[Append]:
+        out = self.replicator.pending()
+        assert all(peer == 2 for peer, _ in out), "node 3 cannot be reached"
+        return [message for _, message in out]
+
+    def beat(self) -> list[Append]:
+        return [message for _, message in self.replicator.heartbeats()]
+
+    def ack(self, next_index: int) -> None:
+        self.replicator.on_reply(2, AppendReply(GROUP, 2, next_index, True))
+
+    def refuse(self, next_index: int, rejected: int) -> None:
+        self.replicator.on_reply(2, AppendReply(GROUP, 2, next_index, False, rejected))
+
+    @property
+    def progress(self) -> replication.Progress:
+        return self.replicator.peers[2]
+
+
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
+def test_probe_sends_one_message_and_waits(leader: Leader) -> None:
+    (first,) = leader.send()
+    assert (first.prev_index, first.prev_term, first.terms) == (5, 1, (2,))
+    leader.parts.fill(2)
+    assert leader.send() == []
+    (again,) = leader.beat()
+    assert again.terms == (2, 2), "a lost probe goes out again with the heartbeat"
+
+
+def test_acknowledged_follower_gets_entries_as_they_come(leader: Leader) -> None:
+    leader.send()
+    leader.ack(7)
+    assert leader.progress.state is State.REPLICATE
+    for index in (7, 8):
+        leader.parts.fill(2)
+        (message,) = leader.send()
+        assert (message.prev_index, len(message.data)) == (index - 1, 1)
+    leader.ack(8)
+    assert leader.send() == [], "an acknowledgement sends nothing again"
+    assert leader.progress.match == 7
+
+
+def test_refused_probe_goes_back_and_finds_the_match(leader: Leader) -> None:
+    leader.send()
+    leader.refuse(3, rejected=5)
+    (message,) = leader.send()
+    assert (message.prev_index, message.terms) == (2, (1, 1, 1, 2))
+    leader.ack(7)
+    assert leader.progress.match == 6
+
+
+def test_one_gap_makes_one_resend(leader: Leader) -> None:
+    leader.send()
+    leader.ack(7)
+    for _ in range(5):
+        leader.parts.fill(2)
+        leader.send()
+    for rejected in (7, 8, 9, 10):  # the message with entry 7 was lost
+        leader.refuse(7, rejected)
+    (message,) = leader.send()
+    assert (message.prev_index, len(message.data)) == (6, 5)
+    assert leader.send() == []
+
+
+def test_late_refusal_is_not_news(leader: Leader) -> None:
+    leader.send()
+    leader.ack(7)
+    leader.refuse(3, rejected=5)
+    assert leader.progress.state is State.REPLICATE
+    assert leader.progress.match == 6
+
+
+def test_lost_link_asks_again_from_the_match(leader: Leader) -> None:
+    leader.send()
+    leader.ack(7)
+    leader.parts.fill(2, 2)
+    leader.send()
+    leader.replicator.set_link(2, False)
+    assert leader.send() == []
+    assert leader.beat() == []
+    leader.replicator.set_link(2, True)
+    (message,) = leader.send()
+    assert (message.prev_index, len(message.data)) == (6, 2)
+
+
+def test_window_bounds_what_is_in_flight(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replication, "MAX_INFLIGHT_MESSAGES", 3)
+    monkeypatch.setattr(replication, "MAX_MESSAGE_ENTRIES", 1)
+    leader.send()
+    leader.ack(7)
+    leader.parts.fill(*[2] * 10)
+    assert [message.last_index for message in leader.send()] == [7, 8, 9]
+    leader.ack(9)
+    assert [message.last_index for message in leader.send()] == [10, 11]
+
+
+def test_message_is_cut_by_bytes_but_holds_one_entry(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replication, "MAX_MESSAGE_BYTES", 1)
+    leader.parts.fill(2, 2)
+    (message,) = leader.send()
+    assert len(message.data) == 1
+
+
+def test_follower_below_the_base_gets_a_snapshot_once(leader: Leader) -> None:
+    leader.parts.sync()
+    leader.parts.apply(5)
+    leader.send()
+    leader.refuse(2, rejected=5)
+    leader.parts.journal.trim_to(4)
+    assert leader.send() == []
+    assert leader.replicator.needs_snapshot() == [2]
+    assert leader.replicator.needs_snapshot() == []
+    (beat,) = leader.beat()
+    assert (beat.prev_index, beat.commit) == (0, 0), "the leader lives; nothing is claimed"
+    leader.replicator.on_snapshot_sent(2, 4, installed=True)
+    (message,) = leader.send()
+    assert (message.prev_index, message.terms) == (4, (1, 2))
+
+
+def test_snapshot_that_failed_is_asked_for_again(leader: Leader) -> None:
+    leader.parts.sync()
+    leader.parts.apply(5)
+    leader.refuse(2, rejected=5)
+    leader.parts.journal.trim_to(4)
+    leader.replicator.needs_snapshot()
+    leader.replicator.on_snapshot_sent(2, 4, installed=False)
+    assert leader.replicator.needs_snapshot() == [2]
+
+
+def test_commit_news_goes_out_once_and_only_to_who_keeps_up(leader: Leader) -> None:
+    assert leader.replicator.commit_news() == [], "a probed follower is not told"
+    leader.replicator = Replicator(GROUP, 2, leader.parts.journal, (2, 3), (2,), lambda: 5)
+    leader.send()
+    leader.ack(7)
+    ((peer, message),) = leader.replicator.commit_news()
+    assert (peer, message.prev_index, message.commit, message.data) == (2, 6, 5, ())
+    assert leader.replicator.commit_news() == []
