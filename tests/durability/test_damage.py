@@ -148,13 +148,15 @@ def test_damage_that_ends_the_node(
         what = case.damage(directory)
         seen = len(process.log_text())
         process.start()
-        outcome = settled(cluster)
+        try:
+            outcome = settled(cluster)
+        finally:
+            if process.running:
+                process.kill()
+            put_back(tmp_path / "sound", directory)
         said = process.log_text()[seen:]
         if outcome != ENDS or not re.search(case.words, said) or "Traceback" in said:
             wrong.append(f"{case.name}: {what}: {outcome}, wanted {case.words!r}\n{said}")
-        if process.running:
-            process.kill()
-        put_back(tmp_path / "sound", directory)
     assert wrong == []
     others_go_on(cluster, workload)
     cluster.start_nodes([VICTIM])

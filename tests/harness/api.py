@@ -133,7 +133,10 @@ class Api:
         self.close()
 
     def serving(self, timeout: float) -> bool:
-        """Waits until the node says SERVING; False if it does not in time."""
+        """Waits until the node says SERVING; False if it does not in time, or ends before.
+
+        A node that closes in order while it is being watched cancels the call.
+        """
         watch = self.health.Watch(
             health_pb2.HealthCheckRequest(), timeout=timeout, wait_for_ready=True
         )
@@ -142,7 +145,11 @@ class Api:
                 if answer.status == health_pb2.HealthCheckResponse.SERVING:
                     return True
         except grpc.RpcError as error:
-            expected = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
+            expected = (
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.CANCELLED,
+            )
             if as_call(error).code() not in expected:
                 raise
         finally:
