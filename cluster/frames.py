@@ -17,6 +17,8 @@ from google.protobuf.message import DecodeError
 from cluster.consensus.message import (
     Append,
     AppendReply,
+    Beat,
+    BeatReply,
     Leadership,
     Message,
     PreVote,
@@ -28,6 +30,7 @@ from cluster.consensus.message import (
 from cluster.v1 import peer_pb2 as pb
 
 _LENGTH = struct.Struct("<I")
+BEAT_ROW_BYTES = 12
 OVERHEAD_BYTES = 64  # of a message beside its entries, about
 
 
@@ -35,6 +38,8 @@ def size_of(message: Message) -> int:
     """About how many bytes the message takes in a frame."""
     if isinstance(message, Append) and message.data:
         return OVERHEAD_BYTES + sum(map(len, message.data))
+    if isinstance(message, Beat):
+        return OVERHEAD_BYTES + BEAT_ROW_BYTES * len(message.groups)
     return OVERHEAD_BYTES
 
 
@@ -124,6 +129,11 @@ def _head_of(message: Message) -> pb.Message:
         case Leadership(group, term, leader):
             kind = pb.MESSAGE_TYPE_LEADER
             return pb.Message(group=group, type=kind, term=term, leader=leader)
+        case Beat(groups, terms, commits):
+            kind = pb.MESSAGE_TYPE_BEAT
+            return pb.Message(type=kind, groups=groups, terms=terms, commits=commits)
+        case BeatReply(disagree):
+            return pb.Message(type=pb.MESSAGE_TYPE_BEAT_REPLY, groups=disagree)
 
 
 def _decode(raw: pb.Message) -> Message:
@@ -142,4 +152,11 @@ def _decode(raw: pb.Message) -> Message:
             return TimeoutNow(raw.group, raw.term)
         case pb.MESSAGE_TYPE_LEADER:
             return Leadership(raw.group, raw.term, raw.leader)
+        case pb.MESSAGE_TYPE_BEAT:
+            beat = Beat(tuple(raw.groups), tuple(raw.terms), tuple(raw.commits))
+            if not len(beat.groups) == len(beat.terms) == len(beat.commits):
+                raise ValueError("beat: its columns differ in length")
+            return beat
+        case pb.MESSAGE_TYPE_BEAT_REPLY:
+            return BeatReply(tuple(raw.groups))
     raise ValueError(f"message of unknown type {raw.type}")

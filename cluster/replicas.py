@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
-from cluster.consensus.group import Environment, Group, GroupConfig, StateMachine
+from cluster.consensus.environment import Environment, GroupConfig, StateMachine
+from cluster.consensus.group import Group
 from cluster.metadata import MetadataState
 from cluster.partition import Partition, Policy
 from cluster.topics import OFFSETS_TOPIC, TopicSettings

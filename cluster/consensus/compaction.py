@@ -13,12 +13,13 @@ from collections.abc import Callable
 
 from cluster.consensus.journal import Journal
 from storage.checkpoints import CheckpointStore
-from storage.errors import StorageError, StorageFullError
+from storage.errors import CorruptionError, StorageError, StorageFullError
 from storage.kv import WriteBatch
 
 log = logging.getLogger(__name__)
 
 MAX_CHECKPOINTS = 16
+UNTRIMMED = 1  # the base of a log that has dropped nothing: the state there is the empty one
 
 
 class Checkpoints:
@@ -44,7 +45,12 @@ class Checkpoints:
         self._last = self.indexes[-1] if self.indexes else journal.base_index
 
     def newest(self) -> tuple[int, bytes] | None:
-        """(applied index, state), or None. Raises storage.CorruptionError."""
+        """(applied index, state), or None if nothing was ever dropped. Raises CorruptionError."""
+        base = self._journal.base_index
+        if base > UNTRIMMED and (not self.indexes or self.indexes[-1] < base):
+            # To begin without it would be to forget all that the dropped entries did.
+            text = "no checkpoint covers the entries that the log has dropped"
+            raise CorruptionError(text, index=base)
         if not self.indexes:
             return None
         return self.indexes[-1], self._store.load(self.indexes[-1])
@@ -62,7 +68,7 @@ class Checkpoints:
         """Saves the state at the applied index, unless that is there already."""
         index = self._journal.applied_index
         self._bytes, self._last = 0, index
-        if index == 1 or (self.indexes and self.indexes[-1] == index):
+        if index == UNTRIMMED or (self.indexes and self.indexes[-1] == index):
             return
         batch, term = self._batch(), self._journal.term_at(index)
         try:

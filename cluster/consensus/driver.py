@@ -24,7 +24,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from cluster.consensus.group import Group
-from cluster.consensus.message import DURABLE, Message
+from cluster.consensus.heartbeats import Heartbeats
+from cluster.consensus.message import DURABLE, Beat, BeatReply, Leadership, Message
 from cluster.consensus.port import Clock
 from storage.errors import StorageFullError
 from storage.kv import KeyValue, WriteBatch
@@ -50,6 +51,8 @@ class Driver:
         self._syncing: list[Group] = []
         self._held: dict[int, list[Message]] = {}
         self._due: list[tuple[float, int]] = []
+        self._heartbeats = Heartbeats(clock, self.groups, self.touch)
+        self._beat_replies: list[tuple[int, Message]] = []
         self.storage_full = False
 
     @property
@@ -65,6 +68,7 @@ class Driver:
         self.touch(gid)
 
     def remove(self, gid: int) -> Group:
+        self._heartbeats.wake(gid)
         group = self.groups.pop(gid)
         self._with_work.discard(gid)
         self._syncing = [other for other in self._syncing if other is not group]
@@ -86,7 +90,7 @@ class Driver:
             if peer in group.config.peers:
                 group.set_link(peer, up)
                 self._schedule(group)
-                if up:
+                if up or group.at_rest:
                     self._with_work.add(gid)
         self._wake()
 
@@ -94,7 +98,8 @@ class Driver:
         """When `begin` must be called at the latest; now if there is work already."""
         if self._inbound or self._with_work:
             return self._clock()
-        return self._due[0][0] if self._due else float("inf")
+        due = self._due[0][0] if self._due else float("inf")
+        return min(due, self._heartbeats.due)
 
     # -- the three phases -----------------------------------------------------------
 
@@ -118,6 +123,8 @@ class Driver:
             if not safe:
                 group.journal.begin_sync()
                 self._syncing.append(group)
+        for peer, message in self._coalesced():
+            eager[peer].append(message)
         for peer, messages in eager.items():
             self._send(peer, messages)
         return bool(self._syncing)
@@ -153,6 +160,13 @@ class Driver:
         touched: dict[int, Group] = {}
         inbound, self._inbound = self._inbound, []
         for sender, message in inbound:
+            if isinstance(message, Beat):
+                self._beat_replies.append((sender, self._heartbeats.on_beat(sender, message)))
+                continue
+            if isinstance(message, BeatReply):
+                self._heartbeats.on_reply(sender, message)
+                continue
+            assert not isinstance(message, Leadership), "for the node, not for a group"
             group = self.groups.get(message.group)
             if group is not None:
                 group.receive(sender, message)
@@ -173,11 +187,19 @@ class Driver:
             else:
                 self._schedule(group)
         for gid, group in touched.items():
+            self._heartbeats.wake(gid)
             group.advance()
+            if group.wants_rest:
+                self._heartbeats.rest(group)
             self._schedule(group)
             if group.has_work:
                 self._with_work.add(gid)
         return list(touched.values())
+
+    def _coalesced(self) -> list[tuple[int, Message]]:
+        """Heartbeats of the groups at rest, and answers to those of others."""
+        replies, self._beat_replies = self._beat_replies, []
+        return [*replies, *self._heartbeats.send()]
 
     def _schedule(self, group: Group) -> None:
         due = group.next_due()

@@ -51,6 +51,12 @@ class Election:
         self.heard_leader_at = now
         self._asked_term = 0
 
+    def heard_at_rest(self, now: float) -> None:
+        """The same through a coalesced heartbeat, which does not pass through the core."""
+        self.heard_from_leader(now)
+        if self._core.election_deadline < now + self._timeout:
+            self._core.election_deadline = now + self._delay()
+
     def leader_lost(self, now: float, wait: float) -> None:
         """The link to the leader broke: do not wait for the whole timeout."""
         self.heard_leader_at = NEVER

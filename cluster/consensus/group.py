@@ -18,13 +18,10 @@ the node and its other groups go on.
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
 
 from cluster.consensus.compaction import Checkpoints
 from cluster.consensus.election import Election
+from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.guard import Guard
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import (
@@ -37,11 +34,11 @@ from cluster.consensus.message import (
     Vote,
     VoteReply,
 )
-from cluster.consensus.port import NO_OP, Clock, Core
+from cluster.consensus.port import NO_OP, Core
 from cluster.consensus.proposals import Abandoned, Done, Proposals
 from cluster.consensus.replication import Replicator
+from cluster.consensus.rest import Rest
 from storage.checkpoints import CheckpointStore
-from storage.kv import WriteBatch
 from storage.raft_log import RaftLogStore
 
 log = logging.getLogger(__name__)
@@ -50,43 +47,6 @@ MAX_APPLY_PER_ADVANCE = 512
 LEADER_LOST_WAIT = (0.05, 0.25)  # seconds after the link to the leader broke
 EAGER_CAMPAIGN = 0.1  # of the election timeout: between a new group's first attempts
 TRANSFER_PATIENCE = 2.0  # seconds that proposals wait for a transfer
-
-
-class StateMachine(Protocol):
-    """What a group replicates. All methods are deterministic over the log."""
-
-    def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object: ...
-    def dump(self) -> bytes: ...
-    def restore(self, state: bytes | None, index: int) -> None: ...
-    def discard(self, batch: WriteBatch) -> None: ...
-    def on_role(self, *, leader: bool, ready: bool, term: int) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
-    """election_timeout, heartbeat: seconds. checkpoint_*: how much log to replay at most."""
-
-    group: int
-    node_id: int
-    peers: tuple[int, ...]
-    election_timeout: float = 1.0
-    heartbeat: float = 0.1
-    checkpoint_bytes: int = 64 * 1024 * 1024
-    checkpoint_entries: int = 65_536
-    name: str = ""
-    # Followers hear of a commit at once, not with the next entry or heartbeat: for
-    # a group whose followers' state is waited for, such as the metadata's.
-    tell_commits: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What a group takes from its node. The simulator passes its own."""
-
-    clock: Clock
-    rng: random.Random
-    batch: Callable[[], WriteBatch]
-    tail_bytes: Callable[[], int]
 
 
 class Group:
@@ -153,6 +113,7 @@ class Group:
         self._replicator: Replicator | None = None
         self._role = (False, self.core.term)
         self._ready = False
+        self._rest = Rest(self.core, env.clock)
 
     def _election_delay(self) -> float:
         low = self.config.election_timeout
@@ -197,7 +158,7 @@ class Group:
 
     def next_due(self) -> float:
         """When `tick` must be called at the latest, by this node's clock."""
-        if self.failed is not None:
+        if self.failed is not None or self.at_rest:
             return float("inf")
         if not self.core.is_leader:
             return self.core.election_deadline
@@ -259,6 +220,38 @@ class Group:
         """Saves the state at the applied index, so that a restart replays less."""
         self._checkpoints.save()
 
+    # -- rest (see heartbeats.py) -------------------------------------------------------
+
+    @property
+    def wants_rest(self) -> bool:
+        """Leads, has nothing to say, and everybody reachable has answered to that."""
+        replicator = self._replicator
+        return (
+            replicator is not None and self.is_ready and self._rest.wanted(replicator.reachable())
+        )
+
+    @property
+    def at_rest(self) -> bool:
+        return self._rest.begun
+
+    def lie_down(self) -> dict[int, float]:
+        """Returns the followers that hear of it through others, and when each was heard."""
+        assert self._replicator is not None
+        return self._rest.begin(self._replicator.reachable())
+
+    def get_up(self, heard: dict[int, float]) -> None:
+        """Goes on by itself. heard: when followers answered."""
+        self._rest.end(heard)
+
+    def heard_at_rest(self, now: float, sender: int, term: int, commit: int) -> bool:
+        """Its leader's word through a coalesced heartbeat. False: we see it otherwise."""
+        core = self.core
+        agrees = core.leader_id == sender and core.term == term and core.commit_index >= commit
+        if not agrees or self.failed is not None:
+            return False
+        self._election.heard_at_rest(now)
+        return True
+
     # -- what the driver calls --------------------------------------------------------
 
     def set_link(self, peer: int, up: bool) -> None:
@@ -280,10 +273,11 @@ class Group:
         try:
             self._receive(sender, message)
         except Exception as error:  # noqa: BLE001 - any fault stops this replica only
-            self._fail(error)
+            self.fail(error)
 
     def advance(self) -> None:
         """Moves this replica on as far as it goes without waiting for disk or network."""
+        assert not self.at_rest, "the driver wakes a group before it moves on"
         if self.failed is not None:
             return
         try:
@@ -294,7 +288,7 @@ class Group:
             self._append_proposals()
             self._replicate()
         except Exception as error:  # noqa: BLE001 - any fault stops this replica only
-            self._fail(error)
+            self.fail(error)
 
     def close(self, reason: str) -> None:
         """Answers everybody who waits. The group is not used afterwards."""
@@ -357,6 +351,7 @@ class Group:
         if led:
             self._step_down()
         if leads:
+            self._rest = Rest(self.core, self._env.clock)
             self._replicator = Replicator(
                 self.config.group,
                 term,
@@ -431,6 +426,7 @@ class Group:
             return
         if self.core.send_due:
             self.core.send_due = False
+            self._rest.heartbeat(nothing_to_say=self._nothing_to_say(replicator))
             self.out += replicator.heartbeats()
         else:
             self.out += replicator.pending()
@@ -438,15 +434,22 @@ class Group:
                 self.out += replicator.commit_news()
         self.snapshots_due += replicator.needs_snapshot()
 
-    def _fail(self, error: BaseException) -> None:
-        log.critical(
-            "replica stopped partition=%s term=%d index=%d: %s",
-            self.name,
-            self.core.term,
-            self.applied_index,
-            error,
-            exc_info=error,
+    def _nothing_to_say(self, replicator: Replicator) -> bool:
+        last = self.journal.last_index
+        return (
+            self.journal.applied_index == self.core.commit_index == last
+            and self._transfer is None
+            and not self._proposals.queued
+            and replicator.level()
         )
+
+    def fail(self, error: BaseException) -> None:
+        """Stops this replica for good; the others elect a leader among themselves."""
+        if self.failed is not None:
+            return
+        where = (self.name, self.core.term, self.applied_index)
+        text = "replica stopped partition=%s term=%d index=%d: %s"
+        log.critical(text, *where, error, exc_info=error)
         self.failed = error
         self.out.clear()
         self._replicator = None

@@ -103,7 +103,24 @@ class Leadership:
     leader: int
 
 
-Message = Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow | Leadership
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Leader of many groups at rest to a follower of all of them: parallel tuples."""
+
+    groups: tuple[int, ...]
+    terms: tuple[int, ...]
+    commits: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BeatReply:
+    """To a Beat: the leader was heard, but these groups here see it otherwise."""
+
+    disagree: tuple[int, ...]
+
+
+GroupMessage = Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
+Message = GroupMessage | Leadership | Beat | BeatReply
 
 # These promise something about the sender's stable storage, so they wait for
 # its fsync. The others only speak of what the receiver must check itself.

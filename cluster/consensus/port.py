@@ -38,6 +38,7 @@ BORROWED = (
     "raftMatchIndex",
     "raftElectionDeadline",
     "newAppendEntriesTime",
+    "lastResponseTime",
     "sendAppendEntries",
     "applyLogEntries",
     "tryLogCompaction",
@@ -223,6 +224,19 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
     @property
     def heartbeat_due(self) -> float:
         return float(self._SyncObj__newAppendEntriesTime)
+
+    @heartbeat_due.setter
+    def heartbeat_due(self, at: float) -> None:
+        self._SyncObj__newAppendEntriesTime = at
+
+    def heard_at(self, peer: int) -> float:
+        """When the peer last answered this leader."""
+        return float(self._SyncObj__lastResponseTime[self._nodes[peer]])
+
+    def note_heard(self, peer: int, at: float) -> None:
+        """The peer answered by another way than a message to this group."""
+        times, node = self._SyncObj__lastResponseTime, self._nodes[peer]
+        times[node] = max(times[node], at)
 
     # -- what the core may no longer do by itself -------------------------
 

@@ -136,7 +136,7 @@ class Replicator:
     def needs_snapshot(self) -> list[int]:
         """Peers whose next entry is gone; each is named once and then waits."""
         behind = []
-        for peer in self._reachable():
+        for peer in self.reachable():
             progress = self.peers[peer]
             if progress.state is not State.SNAPSHOT and progress.next <= self._journal.base_index:
                 progress.state = State.SNAPSHOT
@@ -147,7 +147,7 @@ class Replicator:
     def heartbeats(self) -> list[tuple[int, Append]]:
         """One message to every follower, with entries where that is due anyway."""
         out = []
-        for peer in self._reachable():
+        for peer in self.reachable():
             progress = self.peers[peer]
             progress.probe_sent = False  # a lost probe is sent again
             sent = self._send(peer, progress)
@@ -157,7 +157,7 @@ class Replicator:
     def pending(self) -> list[tuple[int, Append]]:
         """All that may be sent now."""
         out = []
-        for peer in self._reachable():
+        for peer in self.reachable():
             out += self._send(peer, self.peers[peer])
         return out
 
@@ -169,11 +169,19 @@ class Replicator:
         self._told_commit = commit
         return [
             (peer, self._empty(self.peers[peer]))
-            for peer in self._reachable()
+            for peer in self.reachable()
             if self.peers[peer].state is State.REPLICATE
         ]
 
-    def _reachable(self) -> list[int]:
+    def level(self) -> bool:
+        """Whether enough followers can be reached, and each of them has all entries."""
+        reachable, last = self.reachable(), self._journal.last_index
+        return 2 * (len(reachable) + 1) > len(self.peers) + 1 and all(
+            self.peers[peer].state is State.REPLICATE and self.peers[peer].match == last
+            for peer in reachable
+        )
+
+    def reachable(self) -> list[int]:
         return [peer for peer in self.peers if peer in self._up]
 
     def _send(self, peer: int, progress: Progress) -> list[tuple[int, Append]]:

@@ -93,11 +93,11 @@ class Checker:
             if message.success and message.next_index > 1:  # type: ignore[union-attr]
                 self._promises(node, message)  # type: ignore[arg-type]
         elif kind is Vote:
-            self._votes(node, node, message)
+            self._votes(node, node, message)  # type: ignore[arg-type]
         elif kind is VoteReply:
-            self._votes(node, peer, message)
+            self._votes(node, peer, message)  # type: ignore[arg-type]
 
-    def _votes(self, node: int, candidate: int, message: Message) -> None:
+    def _votes(self, node: int, candidate: int, message: Vote | VoteReply) -> None:
         gid, term = message.group, message.term
         other = self.votes.setdefault((gid, term, node), candidate)
         if other != candidate:

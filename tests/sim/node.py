@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.driver import Driver
-from cluster.consensus.group import Environment, Group, GroupConfig
+from cluster.consensus.environment import Environment, GroupConfig
+from cluster.consensus.group import Group
 from cluster.partition import Answer, AppendRequest, Policy
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
@@ -79,6 +80,7 @@ class Node:
         self.disk = Disk()
         self.alive = False
         self.incarnation = 0
+        self.unsynced_survives = False  # all of it, in a crash; else how much is drawn
         self.rate = 1.0  # of its monotonic clock
         self.wall_skew_ms = 0
         self.sync_time = cluster.settings.sync_time
@@ -169,7 +171,8 @@ class Node:
         """The process is gone, and with it what the disk had not synced."""
         assert self.alive
         cluster = self.cluster
-        keep = cluster.rng.randint(0, self.disk.unsynced)
+        unsynced = self.disk.unsynced
+        keep = unsynced if self.unsynced_survives else cluster.rng.randint(0, unsynced)
         cluster.trace("node %d dies: %s; %d of %d unsynced writes survive", self.id, why, keep,
                       self.disk.unsynced)  # fmt: skip
         self.alive = False

@@ -16,7 +16,7 @@ import pytest
 
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
-from tests.sim import found, weak_consensus, weak_verdicts  # noqa: F401 - they register
+from tests.sim import contract, found, weak_consensus, weak_verdicts  # noqa: F401 - they register
 from tests.sim.disk import Disk, PowerLoss
 from tests.sim.mutations import MUTATIONS, outcome
 from tests.sim.network import majority_ring, one_way, split
@@ -52,6 +52,9 @@ CAUGHT_BY = {
     "refusal-without-confirmation": "a_deposed_leader_does_not_refuse",
     "refusal-for-doomed-batches": "fenced_by_a_batch_that_expired",
     "served-before-ready": "a_new_leader_waits_for_its_own_entry",
+    "map-before-append": "a_batch_that_failed_leaves_no_trace",
+    "overlay-kept": "a_batch_that_failed_leaves_no_trace",
+    "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }
 
 

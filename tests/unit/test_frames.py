@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from cluster.consensus.message import (
     Append,
     AppendReply,
+    Beat,
+    BeatReply,
     Leadership,
     Message,
     PreVote,
@@ -32,6 +34,12 @@ def appends(draw: st.DrawFn) -> Append:
     return Append(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], terms, data)
 
 
+@st.composite
+def beats(draw: st.DrawFn) -> Beat:
+    rows = draw(st.lists(st.tuples(u64, u64, u64), max_size=5))
+    return Beat(*(tuple(row[column] for row in rows) for column in range(3)))
+
+
 messages: st.SearchStrategy[Message] = st.one_of(
     appends(),
     st.builds(AppendReply, u64, u64, u64, st.booleans(), u64),
@@ -41,6 +49,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(PreVoteReply, u64, u64, st.booleans()),
     st.builds(TimeoutNow, u64, u64),
     st.builds(Leadership, u64, u64, st.integers(0, 2**31 - 1)),
+    beats(),
+    st.builds(BeatReply, st.lists(u64, max_size=5).map(tuple)),
 )
 
 
@@ -49,6 +59,13 @@ def test_round_trip(sent: list[Message]) -> None:
     head, received = decode_frame(encode_frame(sent))
     assert received == sent
     assert not head.HasField("hello")
+
+
+def test_a_beat_with_columns_of_unequal_length_is_refused() -> None:
+    beat = pb.Message(type=pb.MESSAGE_TYPE_BEAT, groups=[1, 2], terms=[1, 1], commits=[5])
+    head = pb.Frame(messages=[beat]).SerializeToString()
+    with pytest.raises(ValueError, match="columns"):
+        decode_frame(len(head).to_bytes(4, "little") + head)
 
 
 def test_hello() -> None:

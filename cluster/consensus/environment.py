@@ -1,0 +1,48 @@
+"""What a group is made of: its settings, what its node lends it, and what it replicates."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.consensus.port import Clock
+from storage.kv import WriteBatch
+
+
+class StateMachine(Protocol):
+    """What a group replicates. All methods are deterministic over the log."""
+
+    def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object: ...
+    def dump(self) -> bytes: ...
+    def restore(self, state: bytes | None, index: int) -> None: ...
+    def discard(self, batch: WriteBatch) -> None: ...
+    def on_role(self, *, leader: bool, ready: bool, term: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """election_timeout, heartbeat: seconds. checkpoint_*: how much log to replay at most."""
+
+    group: int
+    node_id: int
+    peers: tuple[int, ...]
+    election_timeout: float = 1.0
+    heartbeat: float = 0.1
+    checkpoint_bytes: int = 64 * 1024 * 1024
+    checkpoint_entries: int = 65_536
+    name: str = ""
+    # Followers hear of a commit at once, not with the next entry or heartbeat: for
+    # a group whose followers' state is waited for, such as the metadata's.
+    tell_commits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a group takes from its node. The simulator passes its own."""
+
+    clock: Clock
+    rng: random.Random
+    batch: Callable[[], WriteBatch]
+    tail_bytes: Callable[[], int]

@@ -1,0 +1,183 @@
+"""Groups at rest: what is said of them, who wakes them, and that a dead leader is still missed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.consensus.message import Append, Beat, BeatReply
+from cluster.producers import Kind
+from tests.sim.stage import GID, Stage
+
+ROUNDS = 2.0  # seconds: some heartbeats of the simulated nodes
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+class Heard:
+    """The messages that pass."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.messages: list[tuple[int, int, Any]] = []
+        stage.hold(self._note)
+
+    def _note(self, sender: int, receiver: int, message: Any) -> bool:
+        self.messages.append((sender, receiver, message))
+        return False
+
+    def of(self, kind: type) -> list[Any]:
+        return [message for _, _, message in self.messages if isinstance(message, kind)]
+
+
+def resting() -> Stage:
+    stage = Stage()
+    stage.elect(1)
+    stage.produce(1)
+    stage.run(ROUNDS)
+    assert stage.group(1).at_rest
+    return stage
+
+
+def test_a_group_at_rest_costs_one_row_in_its_nodes_message() -> None:
+    stage = resting()
+    heard = Heard(stage)
+    stage.run(ROUNDS)
+    assert [message for message in heard.of(Append) if message.group == GID] == []
+    rows = [list(zip(b.groups, b.terms, b.commits, strict=True)) for b in heard.of(Beat)]
+    leader = stage.group(1)
+    assert rows
+    assert all((GID, leader.term, leader.commit_index) in row for row in rows)
+    assert all(reply.disagree == () for reply in heard.of(BeatReply))
+    assert len(heard.of(BeatReply)) > len(rows) - 3
+    stage.finish()
+
+
+def test_followers_of_a_group_at_rest_do_not_stand() -> None:
+    stage = resting()
+    stage.free = True
+    for node in (2, 3):
+        stage.group(node).core.election_deadline = stage.node(node).clock() + 1.0
+        stage.node(node).driver.touch(GID)
+    term = stage.group(1).term
+    stage.run(20.0)
+    assert stage.group(1).is_ready
+    assert stage.group(1).term == term
+    stage.finish()
+
+
+def test_a_proposal_wakes_the_group() -> None:
+    stage = resting()
+    stage.produce(1, count=3)
+    stage.run(ROUNDS)
+    assert stage.group(1).at_rest
+    stage.finish()
+
+
+@pytest.mark.parametrize("by", ["crash", "silence"])
+def test_followers_miss_a_leader_that_rested(by: str) -> None:
+    stage = resting()
+    stage.free = True
+    for node in (2, 3):
+        stage.group(node).core.election_deadline = stage.node(node).clock() + 1.0
+        stage.node(node).driver.touch(GID)
+    stage.run(ROUNDS)
+    assert stage.group(1).at_rest
+    if by == "crash":
+        stage.crash(1)
+    else:
+        stage.isolate(1)
+    stage.run(10.0)
+    leaders = [node for node in (2, 3) if stage.group(node).is_ready]
+    assert len(leaders) == 1
+    if by == "silence":
+        assert not stage.group(1).is_leader, "it must not believe in itself for ever"
+    stage.drop()
+    if by == "crash":
+        stage.start(1)
+    stage.finish()
+
+
+def test_one_silent_follower_wakes_the_group_and_is_heard_again() -> None:
+    stage = resting()
+    stage.isolate(3)
+    stage.run(ROUNDS)
+    assert stage.group(1).is_ready
+    # It speaks for itself to whom it does not hear.
+    assert not stage.group(1).at_rest
+    stage.drop()
+    stage.run(ROUNDS)
+    assert stage.group(1).at_rest
+    stage.finish()
+
+
+def test_a_restarted_follower_disagrees_until_it_knows_the_commit_index() -> None:
+    """Its commit index is volatile. With nothing else happening it must still apply all."""
+    stage = resting()
+    heard = Heard(stage)
+    beat = Beat((GID,), (stage.group(1).term,), (stage.group(1).commit_index,))
+    stage.crash(2)
+    stage.start(2)
+    stage.group(2).core._SyncObj__raftCommitIndex = 1  # as if the leader had not spoken yet
+    stage.deliver(1, 2, beat)
+    assert (GID,) in [reply.disagree for reply in heard.of(BeatReply)]
+    stage.run(ROUNDS)
+    assert stage.group(2).commit_index == stage.group(1).commit_index
+    stage.finish()
+
+
+def test_another_leader_in_a_later_term_is_not_heard_through_an_old_beat() -> None:
+    stage = resting()
+    beat = Beat((GID,), (stage.group(1).term,), (stage.group(1).commit_index,))
+    stage.transfer(1, 2)
+    deadline = stage.group(3).core.election_deadline
+    heard = Heard(stage)
+    stage.deliver(1, 3, beat)
+    assert (GID,) in [reply.disagree for reply in heard.of(BeatReply)]
+    assert stage.group(3).core.election_deadline <= deadline + ROUNDS * 1e6
+    assert stage.group(3).leader_id == 2
+    stage.finish()
+
+
+def test_a_group_that_is_not_here_is_named() -> None:
+    stage = resting()
+    heard = Heard(stage)
+    stage.deliver(1, 2, Beat((GID, 4711), (stage.group(1).term, 1), (1, 1)))
+    assert (4711,) in [reply.disagree for reply in heard.of(BeatReply)]
+    stage.finish()
+
+
+def test_all_groups_of_a_leader_share_the_message() -> None:
+    stage = Stage(groups=3)
+    stage.elect(1)
+    every = {GID, GID + 1, GID + 2}
+    for node in (1, 2, 3):
+        for gid in every:
+            group = stage.node(node).partitions[gid].group
+            assert group is not None
+            if node == 1:
+                group.campaign()
+            else:
+                group.core.election_deadline = stage.node(node).clock() + 1e6
+            stage.node(node).driver.touch(gid)
+    stage.run(2 * ROUNDS)
+    heard = Heard(stage)
+    stage.run(ROUNDS)
+    assert {frozenset(beat.groups) for beat in heard.of(Beat)} == {frozenset(every)}
+    assert len(heard.of(Beat)) <= 2 * (ROUNDS / stage.group(1).config.heartbeat + 1)
+    stage.finish()
+
+
+def test_a_handover_wakes_the_group() -> None:
+    stage = resting()
+    stage.transfer(1, 3)
+    (reply,) = stage.produce(3)
+    assert reply.kind is Kind.APPENDED
+    stage.finish()
