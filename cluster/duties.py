@@ -126,6 +126,8 @@ class Duties:
             installed = result.installed
         except (grpc.aio.AioRpcError, StorageError) as error:
             log.warning("snapshot not sent partition=%s peer=%d: %s", group.name, peer, error)
+            if isinstance(error, StorageError) and gid in self._replicas.by_group:
+                self._replicas.by_group[gid].unreadable(error)
         finally:
             self._sending.discard((gid, peer))
             group.snapshot_sent(peer, index, installed)
@@ -133,12 +135,16 @@ class Duties:
                 self._driver.touch(gid)
 
     def _retain(self) -> None:
-        for partition in self._replicas.by_group.values():
+        for partition in list(self._replicas.by_group.values()):
             group = partition.group
             if group is None or group.failed is not None:
                 continue
-            if group.is_ready:
-                partition.retain()
-                partition.look_after_producers()
-            partition.compact()
+            try:
+                if group.is_ready:
+                    partition.retain()
+                    partition.look_after_producers()
+                partition.compact()
+            except StorageError as error:
+                log.warning("retention was not done partition=%s: %s", group.name, error)
+                partition.unreadable(error)
         self._controller.compact()

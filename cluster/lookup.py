@@ -18,7 +18,6 @@ from enum import Enum
 from cluster.entries import BatchEntry, unpack_batch
 from cluster.partition import Partition
 from cluster.producers import Resolution, Resolved
-from storage.errors import StorageError
 
 SLICE_BATCHES = 64
 SLICE_BYTES = 4 * 1024 * 1024  # read from disk without a pause
@@ -55,7 +54,10 @@ async def find_batch(
     below: int,
     max_batches: int | None = None,
 ) -> Found | Miss:
-    """The producer's batch with that sequence among those that begin below offset `below`."""
+    """The producer's batch with that sequence among those that begin below offset `below`.
+
+    Raises storage.StorageError.
+    """
     looked_at = 0
     while max_batches is None or looked_at < max_batches:
         group = partition.group
@@ -68,10 +70,7 @@ async def find_batch(
         for place in places:
             if place.index <= group.journal.base_index:
                 return Miss.UNKNOWN
-            try:
-                entry = unpack_batch(group.journal.entry(place.index))
-            except StorageError:
-                return Miss.UNKNOWN  # damaged here; readers are told
+            entry = unpack_batch(group.journal.entry(place.index))
             if entry.producer_id == producer_id and entry.epoch <= epoch:
                 if entry.epoch < epoch or entry.last < sequence:
                     return Miss.ABSENT
@@ -101,7 +100,8 @@ async def settled(
 ) -> Resolved:
     """What the map said, with what the log adds: a true answer where there is one.
 
-    UNSPECIFIED is left only where retention has deleted what would tell.
+    UNSPECIFIED is left only where retention has deleted what would tell. Raises
+    storage.StorageError.
     """
     known = partition.last_seen.describe(producer_id)
     if found.resolution is Resolution.COMMITTED:

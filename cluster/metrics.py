@@ -28,6 +28,8 @@ from prometheus_client.registry import Collector
 from cluster.errors import ListenError
 from cluster.logs import fields
 from oncelog.v1.log_pb2 import Verdict
+from storage.errors import StorageError
+from storage.metrics import EngineStats
 
 logger = logging.getLogger(__name__)
 
@@ -98,10 +100,14 @@ class PartitionFigures:
 
 
 Source = Callable[[], Iterable[PartitionFigures]]
+StorageSource = Callable[[], EngineStats | None]
 
 
 class Metrics:
-    """A node's own figures; set `source` for those of its partitions."""
+    """A node's own figures; set `source` for its partitions' and `storage` for its store's.
+
+    Both are called in a thread of the page's server; `storage` may raise StorageError.
+    """
 
     def __init__(self) -> None:
         self.elections = 0  # won by this node
@@ -109,6 +115,7 @@ class Metrics:
         self.commit_latency = Histogram()  # a batch: from its proposal to its answer
         self.fsync_latency = Histogram()
         self.source: Source = tuple
+        self.storage: StorageSource = lambda: None
         self.registry = CollectorRegistry()
         self.registry.register(_NodeCollector(self))
 
@@ -160,6 +167,39 @@ class _NodeCollector(Collector):
         yield GaugeMetricFamily(
             "oncelog_resident_memory_bytes", "Resident memory of the node", resident_bytes()
         )
+        try:
+            stats = metrics.storage()
+        except StorageError as error:
+            logger.debug("the store gives no figures: %s", error)
+            return
+        if stats is not None:
+            yield from _storage_families(stats)
+
+
+def _storage_families(stats: EngineStats) -> Iterator[Metric]:
+    gauges = (
+        ("disk_bytes", "Used in the node's store directory", stats.disk_bytes),
+        ("free_disk_bytes", "Left on the store's file system", stats.free_disk_bytes),
+        ("wal_bytes", "Of the write-ahead log: what a restart replays", stats.wal_bytes),
+        ("memtable_bytes", "Memory of writes that are not in tables yet", stats.memtable_bytes),
+        ("block_cache_bytes", "Memory of the block cache", stats.cache_bytes),
+        ("blob_bytes", "Of files that hold large entries", stats.blob_bytes),
+        ("blob_garbage_bytes", "Of these, dropped and not given back", stats.blob_garbage_bytes),
+        ("flushes_pending", "Families with a full memtable to write out", stats.flushes_pending),
+        (
+            "compaction_pending_bytes",
+            "What compaction is behind with, an estimate",
+            stats.compaction_pending_bytes,
+        ),
+        ("writes_stopped", "1 while RocksDB takes no writes", float(stats.stalled)),
+    )
+    for name, text, value in gauges:
+        yield GaugeMetricFamily(f"oncelog_storage_{name}", text, value)
+    yield CounterMetricFamily(
+        "oncelog_storage_background_errors",
+        "Flushes and compactions that failed",
+        stats.background_errors,
+    )
 
 
 def _partition_families(partitions: Sequence[PartitionFigures]) -> Iterator[Metric]:

@@ -35,7 +35,7 @@ from cluster.runner import Runner
 from cluster.server import Server
 from cluster.services.cluster_service import ClusterService
 from cluster.services.group_service import GroupService
-from cluster.services.log_service import LogService
+from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
@@ -45,7 +45,6 @@ from oncelog.v1 import (
     group_pb2,
     group_pb2_grpc,
     log_pb2,
-    log_pb2_grpc,
     producer_pb2,
     producer_pb2_grpc,
 )
@@ -110,8 +109,8 @@ class Node:
                 on_role=self._on_role,
             )
         )
-        await self._serve()
         self._open_metadata()
+        await self._serve()
         for peer, address in config.nodes.items():
             if peer != config.node_id:
                 self._links[peer] = PeerLink(
@@ -165,7 +164,7 @@ class Node:
         config = self.config
         self.server = Server(config)
         offered = self.server.grpc
-        log_pb2_grpc.add_LogServiceServicer_to_server(LogService(self), offered)
+        add_log_service(LogService(self), offered)
         cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(self), offered)
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(self._producer_service(), offered)
         group_pb2_grpc.add_GroupServiceServicer_to_server(
@@ -191,6 +190,7 @@ class Node:
 
     async def _serve(self) -> None:
         self.metrics.source = lambda: figures(self.replicas.by_group.values(), self._linked_since)
+        self.metrics.storage = self.engine.stats
         await self.server.start()
 
     def _producer_service(self) -> ProducerService:
@@ -393,9 +393,11 @@ class Node:
     def leader_of(self, group_id: int) -> tuple[int, int]:
         """(node id or 0, term)."""
         group = self.driver.groups.get(group_id)
-        if group is not None:
+        if group is not None and group.failed is None:
             return group.leader_id, group.term
         term, leader = self._elsewhere.get(group_id, (0, 0))
+        if group is not None and term <= group.term:
+            return 0, group.term  # what was heard before this replica stopped
         return leader, term
 
     async def wait_for_leaders(self, group_ids: Collection[int], timeout: float) -> bool:
@@ -423,7 +425,8 @@ class Node:
         """See log_service.LogContext.find."""
         here = self.replicas.by_name.get((topic, partition))
         if here is not None and here.group is not None:
-            return here, here.group.leader_id
+            group = here.group
+            return here, group.leader_id or self.leader_of(group.config.group)[0]
         gid = self.metadata.group_of(topic, partition)
         if gid is None:
             raise KeyError((topic, partition))

@@ -10,12 +10,16 @@ Sequences may skip, for each commit replaces the one before. A commit without a
 producer id is not checked and leaves the producer's state as it is, so that a
 seek by hand does not let a zombie in. Producer ids rise, so a lower one than the
 stored one is a zombie, too; who must go back to one deletes the group first.
+
+An offset is kept as the bytes that a snapshot holds, made once when it is committed:
+a checkpoint is written between two rounds of the node's loop, so it must only join them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 from cluster.entries import OFFSETS
@@ -31,6 +35,8 @@ MAX_GROUPS = 20_000
 MAX_OFFSETS = 200_000
 MAX_STATE_BYTES = 256 * 1024 * 1024  # names, topics and metadata
 OFFSET_BYTES = 128  # counted for each offset beside its texts
+
+_GROUPS_TAG = bytes((pb.OffsetsSnapshot.GROUPS_FIELD_NUMBER << 3 | 2,))
 
 FENCED, OUT_OF_ORDER, SEQUENCE_CONFLICT = "FENCED", "OUT_OF_ORDER", "SEQUENCE_CONFLICT"
 THROTTLED = "THROTTLED"
@@ -64,15 +70,46 @@ class CommitResult:
     now: OffsetState | None
 
 
-@dataclass(slots=True)
+Key = tuple[str, int]  # topic, partition
+
+
 class GroupState:
-    """One group's offsets, by (topic, partition)."""
+    """One group's offsets. `last_commit_ms`, `bytes` (its share of the limit): of all of them."""
 
-    offsets: dict[tuple[str, int], OffsetState] = field(default_factory=dict)
+    __slots__ = ("_records", "bytes", "last_commit_ms")
 
-    @property
-    def last_commit_ms(self) -> int:
-        return max((state.commit_ms for state in self.offsets.values()), default=0)
+    def __init__(self, name: str) -> None:
+        # Each as a GroupRecord with that one offset, by topic and partition.
+        self._records: dict[Key, bytes] = {}
+        self.bytes = len(name.encode()) + OFFSET_BYTES
+        self.last_commit_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, key: Key) -> OffsetState | None:
+        found = self._records.get(key)
+        return None if found is None else _stored(pb.GroupRecord.FromString(found).offsets[0])
+
+    def items(self) -> Iterator[tuple[Key, OffsetState]]:
+        """By topic and partition."""
+        for key, record in self._records.items():
+            yield key, _stored(pb.GroupRecord.FromString(record).offsets[0])
+
+    def put(self, record: pb.OffsetRecord, grown: int) -> None:
+        """`grown`: how much its share of the limit grows by it."""
+        key = (record.topic, record.partition)
+        in_order = key in self._records or not self._records or key > next(reversed(self._records))
+        self._records[key] = pb.GroupRecord(offsets=[record]).SerializeToString(deterministic=True)
+        if not in_order:
+            self._records = dict(sorted(self._records.items()))
+        self.bytes += grown
+        self.last_commit_ms = max(self.last_commit_ms, record.commit_ms)
+
+    def dump(self, name: str) -> bytes:
+        """A GroupRecord. Serialized messages that follow each other are one message."""
+        head = pb.GroupRecord(group=name).SerializeToString(deterministic=True)
+        return b"".join((head, *self._records.values()))
 
 
 def pack_command(command: pb.OffsetsCommand) -> bytes:
@@ -127,8 +164,7 @@ class OffsetsTable:
 
     def _commit(self, group: str, record: pb.OffsetRecord) -> CommitResult:
         state = self._groups.get(group)
-        key = (record.topic, record.partition)
-        before = None if state is None else state.offsets.get(key)
+        before = None if state is None else state.get((record.topic, record.partition))
         if before is not None and before.topic_id < record.topic_id:
             before_valid = None  # of a topic that was deleted
         else:
@@ -137,19 +173,20 @@ class OffsetsTable:
         if refusal is not None:
             return refusal
         after = _after(before_valid, record, self._clock_ms)
-        grown = len(after.metadata.encode()) - (
-            len(before.metadata.encode()) if before is not None else -_key_bytes(key)
+        grown = _offset_bytes(record.topic, after.metadata)
+        if before is not None:
+            grown -= _offset_bytes(record.topic, before.metadata)
+        new_group = 0 if state is not None else GroupState(group).bytes
+        full = self._full(
+            new_group=state is None, new_offset=before is None, grown=grown + new_group
         )
-        if state is None:
-            grown += len(group.encode()) + OFFSET_BYTES
-        full = self._full(new_group=state is None, new_offset=before is None, grown=grown)
         if full:
             return CommitResult(THROTTLED, full, False, before_valid)
         if state is None:
-            state = self._groups[group] = GroupState()
-        state.offsets[key] = after
+            state = self._groups[group] = GroupState(group)
+        state.put(_record(record.topic, record.partition, after), grown)
         self._offsets += before is None
-        self._bytes += grown
+        self._bytes += grown + new_group
         return CommitResult("", "", False, after)
 
     def _full(self, *, new_group: bool, new_offset: bool, grown: int) -> str:
@@ -167,30 +204,19 @@ class OffsetsTable:
         state = self._groups.pop(group, None)
         if state is None:
             return False
-        self._offsets -= len(state.offsets)
-        self._bytes -= _group_bytes(group, state)
+        self._offsets -= len(state)
+        self._bytes -= state.bytes
         return True
 
     # -- snapshots ----------------------------------------------------------------------
 
     def dump(self) -> bytes:
         """The whole state: equal states give equal bytes."""
-        snapshot = pb.OffsetsSnapshot(clock_ms=self._clock_ms)
+        parts = [pb.OffsetsSnapshot(clock_ms=self._clock_ms).SerializeToString(deterministic=True)]
         for name in sorted(self._groups):
-            record = snapshot.groups.add(group=name)
-            for (topic, partition), state in sorted(self._groups[name].offsets.items()):
-                record.offsets.add(
-                    topic=topic,
-                    topic_id=state.topic_id,
-                    partition=partition,
-                    offset=state.offset,
-                    metadata=state.metadata,
-                    producer_id=state.producer_id,
-                    epoch=state.epoch,
-                    sequence=state.sequence,
-                    commit_ms=state.commit_ms,
-                )
-        return snapshot.SerializeToString(deterministic=True)
+            group = self._groups[name].dump(name)
+            parts += (_GROUPS_TAG, _varint(len(group)), group)
+        return b"".join(parts)
 
     @classmethod
     def load(cls, data: bytes) -> OffsetsTable:
@@ -199,12 +225,11 @@ class OffsetsTable:
         table = cls()
         table._clock_ms = snapshot.clock_ms
         for group in snapshot.groups:
-            state = GroupState()
+            state = table._groups[group.group] = GroupState(group.group)
             for record in group.offsets:
-                state.offsets[record.topic, record.partition] = _stored(record)
-            table._groups[group.group] = state
-            table._offsets += len(state.offsets)
-            table._bytes += _group_bytes(group.group, state)
+                state.put(record, _offset_bytes(record.topic, record.metadata))
+            table._offsets += len(state)
+            table._bytes += state.bytes
         return table
 
 
@@ -217,6 +242,20 @@ def _stored(record: pb.OffsetRecord) -> OffsetState:
         record.epoch,
         record.sequence,
         record.commit_ms,
+    )
+
+
+def _record(topic: str, partition: int, state: OffsetState) -> pb.OffsetRecord:
+    return pb.OffsetRecord(
+        topic=topic,
+        topic_id=state.topic_id,
+        partition=partition,
+        offset=state.offset,
+        metadata=state.metadata,
+        producer_id=state.producer_id,
+        epoch=state.epoch,
+        sequence=state.sequence,
+        commit_ms=state.commit_ms,
     )
 
 
@@ -254,12 +293,15 @@ def _judge(before: OffsetState | None, record: pb.OffsetRecord) -> CommitResult 
     return CommitResult(SEQUENCE_CONFLICT, text, False, before)
 
 
-def _key_bytes(key: tuple[str, int]) -> int:
-    return len(key[0].encode()) + OFFSET_BYTES
+def _offset_bytes(topic: str, metadata: str) -> int:
+    return len(topic.encode()) + len(metadata.encode()) + OFFSET_BYTES
 
 
-def _group_bytes(group: str, state: GroupState) -> int:
-    total = len(group.encode()) + OFFSET_BYTES
-    for key, offset in state.offsets.items():
-        total += _key_bytes(key) + len(offset.metadata.encode())
-    return total
+def _varint(number: int) -> bytes:
+    """As protobuf writes lengths."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

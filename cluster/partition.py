@@ -47,6 +47,7 @@ from cluster.partition_types import (
 )
 from cluster.producer_contract import ProducerContract
 from cluster.producers import BatchMeta, InFlight, Kind, LastSeen, Verdict
+from storage.errors import CorruptionError, StorageError
 from storage.kv import WriteBatch
 from storage.offset_index import IndexEntry, OffsetIndex
 
@@ -426,6 +427,16 @@ class Partition(ProducerContract):
         if place is None or place.base_offset >= self.next_offset:
             return -1
         return max(place.base_offset, self.log_start)
+
+    def unreadable(self, error: StorageError) -> None:
+        """A committed entry could not be read. If it is damaged, a sound replica must lead.
+
+        A lone replica goes on: what is not damaged can be had nowhere else.
+        """
+        group = self.group  # None: deleted meanwhile
+        if group is not None and isinstance(error, CorruptionError) and group.config.peers:
+            group.fail(error)
+            self._touch()  # a group at rest is spoken for by its node until it is woken
 
     def closed(self) -> None:
         """The replica is gone: whoever listens must look again."""

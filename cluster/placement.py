@@ -8,7 +8,7 @@ the preferred leader: the living one of the set that leads the fewest.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from itertools import permutations
 
@@ -40,7 +40,7 @@ def place(
         chosen = load.choose(replicas)
         load.add(chosen)
         placed.append(chosen)
-    return placed
+    return load.even_out(placed)
 
 
 class _Load:
@@ -66,6 +66,44 @@ class _Load:
         # Followers in the same order: the next to lead should not lead much either.
         order = sorted(chosen, key=lambda n: (n not in self._live, self._leaders[n], n))
         return tuple(order)
+
+    def even_out(self, placed: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """The new partitions with other preferred leaders where one leads much more than another.
+
+        What was chosen one by one may leave a node without any, though leaderships could
+        be passed on to it from replica to replica.
+        """
+        placed = list(placed)
+        while path := self._passing_on(placed):
+            for number, successor in path:
+                leader, *others = placed[number]
+                others[others.index(successor)] = leader
+                placed[number] = (successor, *others)
+                self._leaders[leader] -= 1
+                self._leaders[successor] += 1
+        return placed
+
+    def _passing_on(self, placed: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
+        """How a node hands a leadership on, step by step, to one that leads at least two fewer.
+
+        Each step is (partition, its next leader). Empty: there is no such node.
+        """
+        led: dict[int, list[int]] = {}
+        for number, replicas in enumerate(placed):
+            led.setdefault(replicas[0], []).append(number)
+        for start in sorted(led, key=lambda node: (-self._leaders[node], node)):
+            paths: dict[int, list[tuple[int, int]]] = {start: []}
+            to_look_at = deque([start])
+            while to_look_at:
+                node = to_look_at.popleft()
+                if self._leaders[node] <= self._leaders[start] - 2:
+                    return paths[node]
+                for number in led.get(node, ()):
+                    for other in placed[number][1:]:
+                        if other in self._live and other not in paths:
+                            paths[other] = [*paths[node], (number, other)]
+                            to_look_at.append(other)
+        return []
 
     def _rank(self, node: int, chosen: Sequence[int]) -> tuple[bool, int, int, int, int]:
         shared = sum(self._shared[node, other] for other in chosen)

@@ -129,12 +129,16 @@ class Consumer:
             yield from self._records_of(chunk)
 
     def _records_of(self, chunk: Chunk) -> Iterator[Record]:
-        cursor = self._buffer.cursor(chunk.tp)
-        for record in chunk.records(self.config.check_crcs)[chunk.next - chunk.base :]:
-            if cursor is None or cursor.generation != chunk.generation:
+        cursor, generation = self._buffer.cursor(chunk.tp), chunk.generation
+        if cursor is None:
+            return
+        offset = chunk.next
+        for record in chunk.records(self.config.check_crcs)[offset - chunk.base :]:
+            if cursor.generation != generation:
                 break  # a seek went elsewhere
             # Before the record is given out: who leaves the loop has had it.
-            chunk.next = record.offset + 1
+            offset += 1
+            chunk.next = offset
             yield record
         self._buffer.advance(chunk)
 

@@ -88,7 +88,7 @@ class Mirror:
                     topic=source_topic,
                     partition=partition,
                 )
-        self._name = name or f"mirror/{cluster_id}/{source_topic}/{target_topic}"
+        self._name = name or default_name(cluster_id, source_topic, target_topic)
         check_name("name", f"{self._name}/{count - 1}")
         self._consumer = Consumer(bootstrap_servers=source_bootstrap, auto_offset_reset="none")
         try:
@@ -216,6 +216,11 @@ class Mirror:
             producer.__exit__(kind, error, trace)
 
 
+def default_name(source_cluster_id: str, source_topic: str, target_topic: str) -> str:
+    """Return what the names of a copy's producers begin with; `oncelog.spark` uses the same."""
+    return f"mirror/{source_cluster_id}/{source_topic}/{target_topic}"
+
+
 def _portions(records: list[Record]) -> Iterator[list[Record]]:
     """Cut into lists of a batch's size; a record that is larger goes alone."""
     some: list[Record] = []
@@ -232,4 +237,4 @@ def _portions(records: list[Record]) -> Iterator[list[Record]]:
         yield some
 
 
-__all__ = ["Mirror", "Progress"]
+__all__ = ["Mirror", "Progress", "default_name"]

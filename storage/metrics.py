@@ -20,7 +20,9 @@ class EngineStats:
     restart would replay. memtable_bytes, cache_bytes: memory. free_disk_bytes:
     left on the file system. blob_bytes, blob_garbage_bytes: entries' blob files
     and what compaction has found dropped in them. stalled: RocksDB takes no
-    writes. background_errors: count since the store was opened.
+    writes. flushes_pending: families with a full memtable that is not written out
+    yet. compaction_pending_bytes: RocksDB's estimate of what it is behind with.
+    background_errors: count since the store was opened.
     """
 
     disk_bytes: int
@@ -30,6 +32,8 @@ class EngineStats:
     cache_bytes: int
     blob_bytes: int
     blob_garbage_bytes: int
+    flushes_pending: int
+    compaction_pending_bytes: int
     stalled: bool
     background_errors: int
 
@@ -48,6 +52,12 @@ def measure(path: Path, db: Rdict, families: Mapping[Family, Rdict]) -> EngineSt
         cache_bytes=number(entries, "rocksdb.block-cache-usage"),
         blob_bytes=number(entries, "rocksdb.live-blob-file-size"),
         blob_garbage_bytes=number(entries, "rocksdb.live-blob-file-garbage-size"),
+        flushes_pending=sum(
+            number(each, "rocksdb.num-immutable-mem-table") > 0 for each in families.values()
+        ),
+        compaction_pending_bytes=sum(
+            number(each, "rocksdb.estimate-pending-compaction-bytes") for each in families.values()
+        ),
         stalled=number(db, "rocksdb.is-write-stopped") > 0,
         background_errors=number(db, "rocksdb.background-errors"),
     )

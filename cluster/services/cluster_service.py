@@ -16,6 +16,7 @@ from cluster.errors import NotLeaderError, NotReadyError
 from cluster.placement import place
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
+from cluster.services.requests import timeout_s
 from cluster.topics import (
     TopicSettings,
     TopicState,
@@ -30,7 +31,6 @@ from oncelog import errors
 from oncelog.v1 import cluster_pb2 as pb
 from oncelog.v1 import cluster_pb2_grpc as rpc
 
-MAX_TIMEOUT_MS = 600_000
 MAX_NAMES_PER_CALL = 10_000
 
 
@@ -67,7 +67,7 @@ class ClusterService(rpc.ClusterServiceServicer):
     async def CreateTopic(
         self, request: pb.CreateTopicRequest, context: Any
     ) -> pb.CreateTopicResponse:
-        deadline = asyncio.get_running_loop().time() + self._timeout(request.timeout_ms)
+        deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
         command = self._create_command(request)
         result = await self.node.propose_metadata(
             meta.MetadataCommand(create_topic=command), self._left(deadline)
@@ -93,7 +93,7 @@ class ClusterService(rpc.ClusterServiceServicer):
     ) -> pb.DeleteTopicResponse:
         self._topic(request.name)
         command = meta.MetadataCommand(delete_topic=meta.DeleteTopic(name=request.name))
-        result = await self.node.propose_metadata(command, self._timeout(0))
+        result = await self.node.propose_metadata(command, timeout_s(0, self.node))
         accepted(result, topic=request.name)
         return pb.DeleteTopicResponse()
 
@@ -111,7 +111,7 @@ class ClusterService(rpc.ClusterServiceServicer):
                 set_expected_offsets=request.set_expected_offsets,
             )
         )
-        result = await self.node.propose_metadata(command, self._timeout(0))
+        result = await self.node.propose_metadata(command, timeout_s(0, self.node))
         accepted(result, topic=request.name)
         return pb.AlterTopicResponse(topic=self._topic_info(self._topic(request.name)))
 
@@ -185,12 +185,6 @@ class ClusterService(rpc.ClusterServiceServicer):
             config=settings,
         )
 
-    def _timeout(self, timeout_ms: int) -> float:
-        """How long a call may wait, in seconds; 0 stands for the node's default."""
-        if not 0 <= timeout_ms <= MAX_TIMEOUT_MS:
-            raise invalid("timeout_ms", f"{timeout_ms} must be 0..{MAX_TIMEOUT_MS}")
-        return (timeout_ms or self.node.config.request_timeout_ms) / 1000
-
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - asyncio.get_running_loop().time())
 
@@ -198,6 +192,8 @@ class ClusterService(rpc.ClusterServiceServicer):
 
     def _topic(self, name: str) -> TopicState:
         topic = self.node.metadata.topic(name)
+        if topic is None and not self.node.controller_id:
+            raise NotReadyError(f"topic {name!r} is not known here, and this node may be behind")
         if topic is None:
             raise errors.UnknownTopicOrPartitionError(f"topic {name!r} does not exist", topic=name)
         return topic

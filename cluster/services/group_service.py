@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.consensus.proposals import Outcome
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.offsets import (
     MAX_COMMITS,
@@ -21,6 +21,8 @@ from cluster.offsets import (
     MAX_METADATA_BYTES,
     OFFSETS_PARTITIONS,
     CommitResult,
+    GroupState,
+    Key,
     OffsetsTable,
     OffsetState,
     pack_command,
@@ -31,6 +33,8 @@ from cluster.producers import Kind
 from cluster.services.cluster_service import place_replicas
 from cluster.services.context import NodeContext, Replica
 from cluster.services.errors import accepted, public_errors
+from cluster.services.outcomes import applied, confirm, one_answer
+from cluster.services.requests import led_here, page_size, timeout_s
 from cluster.topics import (
     OFFSETS_TOPIC,
     TOPIC_ALREADY_EXISTS,
@@ -48,7 +52,6 @@ from oncelog.v1 import group_pb2 as pb
 
 DEFAULT_LISTED = 1000
 MAX_LISTED = 10_000
-MAX_TIMEOUT_MS = 600_000
 
 
 class GroupService(group_pb2_grpc.GroupServiceServicer):
@@ -67,8 +70,6 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             raise invalid(
                 "offsets", f"{len(request.offsets)} given, from 1 to {MAX_COMMITS} can be"
             )
-        if not 0 <= request.timeout_ms <= MAX_TIMEOUT_MS:
-            raise invalid("timeout_ms", f"{request.timeout_ms} must be 0..{MAX_TIMEOUT_MS}")
         for commit in request.offsets:
             _check_commit(commit)
         async with self._deadline(request.timeout_ms):
@@ -102,11 +103,16 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             )
         _, table = await self._read(request.group)
         group = table.group(request.group)
-        stored = {} if group is None else self._valid(group.offsets)
-        wanted = [(p.topic, p.partition) for p in request.partitions] or sorted(stored)
+        wanted = [(p.topic, p.partition) for p in request.partitions]
+        stored: dict[Key, OffsetState | None] = {}
+        if group is not None and wanted:
+            stored = {key: self._valid(key, group.get(key)) for key in wanted}
+        elif group is not None:
+            stored = {**self._all_valid(group)}
         return pb.FetchOffsetsResponse(
             offsets=[
-                _committed(topic, number, stored.get((topic, number))) for topic, number in wanted
+                _committed(topic, number, stored.get((topic, number)))
+                for topic, number in wanted or stored
             ]
         )
 
@@ -117,12 +123,11 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         _check_group(request.group)
         replica, table = await self._read(request.group)
         group = table.group(request.group)
-        stored = {} if group is None else self._valid(group.offsets)
         return pb.DescribeGroupResponse(
             group=request.group,
             exists=group is not None,
             last_commit_ms=0 if group is None else group.last_commit_ms,
-            offsets=[_committed(*key, state) for key, state in sorted(stored.items())],
+            offsets=[_committed(*key, state) for key, state in self._all_valid(group).items()],
             offsets_partition=replica.index,
             coordinator_id=self.node.config.node_id,
         )
@@ -142,9 +147,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     async def ListGroups(
         self, request: pb.ListGroupsRequest, context: Any
     ) -> pb.ListGroupsResponse:
-        limit = request.limit or DEFAULT_LISTED
-        if not 1 <= limit <= MAX_LISTED:
-            raise invalid("limit", f"{request.limit} must be 0..{MAX_LISTED}")
+        limit = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED)
         topic = self.node.metadata.topic(OFFSETS_TOPIC)
         if topic is None:
             return pb.ListGroupsResponse()
@@ -156,7 +159,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
                 if replica is None or replica.group is None or not replica.group.is_ready:
                     continue
                 try:
-                    await _confirmed(replica)
+                    await confirm(replica)
                 except NotLeaderError:
                     continue
                 response.partitions.append(number)
@@ -164,7 +167,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
                 assert table is not None
                 found += [
                     pb.GroupInfo(
-                        group=name, offsets=len(state.offsets), last_commit_ms=state.last_commit_ms
+                        group=name, offsets=len(state), last_commit_ms=state.last_commit_ms
                     )
                     for name, state in table.groups(request.after_group, limit)
                 ]
@@ -178,17 +181,8 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         """This node's replica of the group's partition, if it leads. Raises ClusterError."""
         topic = await self._offsets_topic()
         number = partition_of(group, len(topic.partitions))
-        group_id = topic.partitions[number].group_id
-        leader, _ = self.node.leader_of(group_id)
-        replica = self.node.partition(group_id)
         where = f"{OFFSETS_TOPIC}-{number}, which holds group {group!r}"
-        if replica is None or leader != self.node.config.node_id:
-            if not leader:
-                raise NotReadyError(f"no leader is known of {where}")
-            raise NotLeaderError(f"node {self.node.config.node_id} does not lead {where}", leader)
-        if replica.group is None or not replica.group.is_ready:
-            raise NotReadyError(f"this node has just begun to lead {where}")
-        return replica
+        return led_here(self.node, topic.partitions[number].group_id, where)
 
     async def _offsets_topic(self) -> TopicState:
         """The topic, created if there is none. Any number of nodes may do so at once."""
@@ -216,7 +210,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         """The group's partition, as up to date as any answer that was given before."""
         async with self._deadline(0):
             replica = await self._replica_of(group)
-            await _confirmed(replica)
+            await confirm(replica)
         table = replica.offsets
         assert table is not None
         return replica, table
@@ -224,17 +218,15 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     async def _apply(self, replica: Replica, command: internal.OffsetsCommand) -> object:
         """What apply returned. Raises ClusterError."""
         command.stamp_ms = self._now_ms()
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        refused = replica.propose(pack_command(command), _into(future))
+        future: asyncio.Future[Outcome]
+        future, done = one_answer()
+        refused = replica.propose(pack_command(command), done)
         if refused is not None:
             raise _fault(refused)
-        outcome = await future
-        if isinstance(outcome, Abandoned):
-            raise NotLeaderError(outcome.reason, outcome.leader_id)
-        return outcome.result
+        return applied(await future).result
 
     def _deadline(self, timeout_ms: int) -> _Deadline:
-        return _Deadline((timeout_ms or self.node.config.request_timeout_ms) / 1000)
+        return _Deadline(timeout_s(timeout_ms, self.node))
 
     def _topic_id(self, commit: pb.OffsetCommit) -> int:
         """0: there is no such partition."""
@@ -243,17 +235,18 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             return 0
         return topic.topic_id
 
-    def _valid(
-        self, offsets: dict[tuple[str, int], OffsetState]
-    ) -> dict[tuple[str, int], OffsetState]:
-        """Without the offsets of topics that were deleted."""
-        valid = {}
-        for key, state in offsets.items():
-            topic = self.node.metadata.topic(key[0])
-            # A newer id than ours: this node has not heard of that topic yet.
-            if topic is not None and state.topic_id >= topic.topic_id:
-                valid[key] = state
-        return valid
+    def _valid(self, key: Key, state: OffsetState | None) -> OffsetState | None:
+        """None if it is of a topic that was deleted."""
+        topic = self.node.metadata.topic(key[0])
+        if state is None or topic is None:
+            return None
+        # A newer id than ours: this node has not heard of that topic yet.
+        return state if state.topic_id >= topic.topic_id else None
+
+    def _all_valid(self, group: GroupState | None) -> dict[Key, OffsetState]:
+        """By topic and partition."""
+        found = {} if group is None else dict(group.items())
+        return {key: state for key, state in found.items() if self._valid(key, state)}
 
 
 class _Deadline:
@@ -273,22 +266,6 @@ class _Deadline:
 
 
 _UNKNOWN = CommitResult(UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition", False, None)
-
-
-async def _confirmed(replica: Replica) -> None:
-    future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    replica.confirm(_into(future))
-    outcome = await future
-    if isinstance(outcome, Abandoned):
-        raise NotLeaderError(outcome.reason, outcome.leader_id)
-
-
-def _into(future: asyncio.Future[Outcome]) -> Callable[[Outcome], None]:
-    def done(outcome: Outcome) -> None:
-        if not future.done():
-            future.set_result(outcome)
-
-    return done
 
 
 def _fault(refused: Answer) -> Exception:

@@ -16,25 +16,24 @@ from typing import Any, Protocol
 import crc32c
 import grpc
 
-from cluster.entries import HEADER_BYTES, unpack_batch
 from cluster.errors import ClusterError
 from cluster.metrics import Metrics
-from cluster.partition import Answer, AppendRequest, OffsetOutOfRangeError, Partition, ReadBatch
+from cluster.partition import Answer, AppendRequest, Partition
 from cluster.producers import BatchMeta, Kind, Verdict, validate
 from cluster.services.errors import abort
+from cluster.services.fetch_wire import encode
 from cluster.services.listening import Listening
+from cluster.services.reading import UNKNOWN_TOPIC, Reader
 from cluster.services.resolving import Resolver
 from oncelog import errors
 from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
 from oncelog.v1 import log_pb2_grpc as rpc
-from storage.errors import StorageError
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024  # a stream's batches without an answer
 MAX_PARTITIONS = 1000  # in one fetch
 PREDECESSOR_WAIT = 1.0  # seconds that a unary batch waits for the one before it
 SWEEP = 1.0  # seconds between looks for batches whose time is over
-UNKNOWN_TOPIC = "unknown topic or partition"
 
 
 class LogContext(Protocol):
@@ -73,12 +72,31 @@ def meta_of(header: bpb.BatchHeader) -> BatchMeta:
     )
 
 
+def add_log_service(service: LogService, server: grpc.aio.Server) -> None:
+    """Registers the service, with the answers to fetches handed over as bytes."""
+    rpc.add_LogServiceServicer_to_server(service, server)
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Fetch": grpc.unary_unary_rpc_method_handler(
+            service.Fetch, pb.FetchRequest.FromString, _same
+        ),
+        "Subscribe": grpc.unary_stream_rpc_method_handler(
+            service.Subscribe, pb.SubscribeRequest.FromString, _same
+        ),
+    }
+    server.add_registered_method_handlers("oncelog.v1.LogService", handlers)
+
+
+def _same(answer: bytes) -> bytes:
+    return answer
+
+
 class LogService(rpc.LogServiceServicer):
     """The LogService of one node."""
 
     def __init__(self, node: LogContext) -> None:
         self._node = node
         self._resolver = Resolver(node)
+        self._reader = Reader(node)
 
     # -- produce ----------------------------------------------------------------------
 
@@ -168,10 +186,7 @@ class LogService(rpc.LogServiceServicer):
         request: pb.ProduceRequest,
         context: grpc.aio.ServicerContext[pb.ProduceRequest, pb.ProduceResponse],
     ) -> pb.ProduceResponse:
-        timeout = self._node.request_timeout
-        if 0 < request.timeout_ms < timeout * 1000:
-            timeout = request.timeout_ms / 1000
-        deadline = asyncio.get_running_loop().time() + timeout
+        deadline = asyncio.get_running_loop().time() + self.patience(request)
         answers = await asyncio.gather(
             *(self._produce_one(batch, deadline) for batch in request.batches)
         )
@@ -180,13 +195,18 @@ class LogService(rpc.LogServiceServicer):
             results=[self._result(i, answer) for i, answer in zip(ids, answers, strict=True)]
         )
 
+    def patience(self, request: pb.ProduceRequest) -> float:
+        """Seconds that the request's batches may wait for their commit."""
+        limit = self._node.request_timeout
+        return request.timeout_ms / 1000 if 0 < request.timeout_ms < limit * 1000 else limit
+
     async def _produce_one(self, batch: bpb.Batch, deadline: float) -> Answer:
         """Unary calls overtake each other, so a gap is given a while to close."""
         loop = asyncio.get_running_loop()
         gap_until = min(deadline, loop.time() + PREDECESSOR_WAIT)
         prev = meta_of(batch.header).prev
         # Listens before it asks: the predecessor may come while the refusal is confirmed.
-        with Listening(self._replicas([batch.header])) as listening:
+        with Listening(self._reader.replicas([batch.header])) as listening:
             while True:
                 listening.clear()
                 future: asyncio.Future[Answer] = loop.create_future()
@@ -214,7 +234,7 @@ class LogService(rpc.LogServiceServicer):
         request_iterator: AsyncIterator[pb.ProduceRequest],
         context: grpc.aio.ServicerContext[pb.ProduceRequest, pb.ProduceResponse],
     ) -> AsyncIterator[pb.ProduceResponse]:
-        stream = _ProduceStream(self, self._node.request_timeout)
+        stream = _ProduceStream(self)
         reader = asyncio.create_task(stream.read(request_iterator))
         try:
             while results := await stream.next_results():
@@ -228,147 +248,55 @@ class LogService(rpc.LogServiceServicer):
     async def Fetch(
         self,
         request: pb.FetchRequest,
-        context: grpc.aio.ServicerContext[pb.FetchRequest, pb.FetchResponse],
-    ) -> pb.FetchResponse:
+        context: grpc.aio.ServicerContext[pb.FetchRequest, bytes],
+    ) -> bytes:
+        """The answer is a serialized FetchResponse: see fetch_wire.py."""
         await _check_partitions(request.partitions, context)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max(request.max_wait_ms, 0), 60_000) / 1000
         budget = self._budget(request.max_bytes)
-        with Listening(self._replicas(request.partitions)) as listening:
+        with Listening(self._reader.replicas(request.partitions)) as listening:
             while True:
                 listening.clear()
-                response, size, failed = self._collect(
-                    request.partitions, budget, request.any_replica
-                )
-                if failed or size >= request.min_bytes or loop.time() >= deadline:
-                    return response
+                found = self._reader.collect(request.partitions, budget, request.any_replica)
+                if found.failed or found.size >= request.min_bytes or loop.time() >= deadline:
+                    return encode(found.sections)
                 await listening.wait(deadline)
 
     async def Subscribe(
         self,
         request: pb.SubscribeRequest,
-        context: grpc.aio.ServicerContext[pb.SubscribeRequest, pb.FetchResponse],
-    ) -> AsyncIterator[pb.FetchResponse]:
+        context: grpc.aio.ServicerContext[pb.SubscribeRequest, bytes],
+    ) -> AsyncIterator[bytes]:
         await _check_partitions(request.partitions, context)
         budget = self._budget(request.max_bytes)
         wanted = [pb.PartitionFetch() for _ in request.partitions]
         for mine, theirs in zip(wanted, request.partitions, strict=True):
             mine.CopyFrom(theirs)
         loop = asyncio.get_running_loop()
-        with Listening(self._replicas(wanted)) as listening:
+        with Listening(self._reader.replicas(wanted)) as listening:
             while True:
                 listening.clear()
-                response, size, failed = self._collect(wanted, budget, request.any_replica)
-                for fetch, records in zip(wanted, response.partitions, strict=True):
-                    if records.batches:
-                        last = records.batches[-1]
-                        fetch.offset = last.base_offset + last.header.record_count
-                if size or failed:
-                    news = [p for p in response.partitions if p.batches or p.error]
-                    yield pb.FetchResponse(partitions=news)
-                if failed:
+                found = self._reader.collect(wanted, budget, request.any_replica)
+                for fetch, section in zip(wanted, found.sections, strict=True):
+                    fetch.offset = section.next_offset(fetch.offset)
+                if found.size or found.failed:
+                    yield encode([s for s in found.sections if s.batches or s.records.error])
+                if found.failed:
                     return
-                if not size:
+                if not found.size:
                     await listening.wait(loop.time() + 60)
 
     def _budget(self, asked: int) -> int:
         limit = self._node.fetch_max_bytes
         return min(asked, limit) if asked > 0 else limit
 
-    def _replicas(self, fetches: Iterable[pb.PartitionFetch | bpb.BatchHeader]) -> list[Partition]:
-        found = []
-        for fetch in fetches:
-            try:
-                partition, _ = self._node.find(fetch.topic, fetch.partition)
-            except KeyError:
-                continue
-            if partition is not None:
-                found.append(partition)
-        return found
-
-    def _collect(
-        self, fetches: Iterable[pb.PartitionFetch], budget: int, any_replica: bool
-    ) -> tuple[pb.FetchResponse, int, bool]:
-        response = pb.FetchResponse()
-        size, failed = 0, False
-        for fetch in fetches:
-            records = response.partitions.add(topic=fetch.topic, partition=fetch.partition)
-            partition = self._readable(fetch.topic, fetch.partition, any_replica, records)
-            if partition is None:
-                failed = True
-                continue
-            records.log_start_offset = partition.log_start_offset
-            records.high_watermark = partition.high_watermark
-            room = budget - size
-            if fetch.max_bytes > 0:
-                room = min(room, fetch.max_bytes)
-            if room <= 0:
-                continue
-            try:
-                batches = partition.read(fetch.offset, room)
-            except OffsetOutOfRangeError as error:
-                records.error = pb.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
-                records.message = str(error)
-                failed = True
-                continue
-            except StorageError as error:
-                records.error = pb.PARTITION_ERROR_STORAGE
-                records.message = str(error)
-                failed = True
-                continue
-            for batch in batches:
-                size += len(batch.data)
-                records.batches.append(_stored(partition, batch))
-        return response, size, failed
-
-    def _readable(
-        self,
-        topic: str,
-        index: int,
-        any_replica: bool,
-        into: pb.PartitionRecords | pb.OffsetResult,
-    ) -> Partition | None:
-        """The replica that may answer, else None and the reason in `into`."""
-        try:
-            partition, leader = self._node.find(topic, index)
-        except KeyError:
-            into.error = pb.PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION
-            into.message = f"{UNKNOWN_TOPIC}: {topic}-{index}"
-            return None
-        group = partition.group if partition is not None else None
-        if group is not None and group.failed is not None and any_replica:
-            into.error = pb.PARTITION_ERROR_STORAGE
-            into.message = f"this replica has stopped: {group.failed}"
-            return None
-        if group is not None and (any_replica or group.is_ready):
-            return partition
-        if group is not None and group.is_leader:
-            into.error = pb.PARTITION_ERROR_NOT_READY
-            return None
-        into.error = pb.PARTITION_ERROR_NOT_LEADER
-        into.leader_id = leader
-        into.leader_address = self._node.address_of(leader) if leader else ""
-        return None
-
     async def ListOffsets(
         self,
         request: pb.ListOffsetsRequest,
         context: grpc.aio.ServicerContext[pb.ListOffsetsRequest, pb.ListOffsetsResponse],
     ) -> pb.ListOffsetsResponse:
-        response = pb.ListOffsetsResponse()
-        for query in request.queries:
-            result = response.results.add(topic=query.topic, partition=query.partition, offset=-1)
-            partition = self._readable(query.topic, query.partition, request.any_replica, result)
-            if partition is None:
-                continue
-            match query.WhichOneof("position"):
-                case "timestamp_us":
-                    result.offset = partition.offset_at(query.timestamp_us)
-                case "latest":
-                    result.offset = partition.high_watermark
-                case _:
-                    result.offset = partition.log_start_offset
-        return response
+        return self._reader.list_offsets(request)
 
     async def ResolveSequence(
         self,
@@ -376,35 +304,11 @@ class LogService(rpc.LogServiceServicer):
         context: grpc.aio.ServicerContext[pb.ResolveSequenceRequest, pb.ResolveSequenceResponse],
     ) -> pb.ResolveSequenceResponse:
         why = pb.PartitionRecords(topic=request.topic, partition=request.partition)
-        partition = self._readable(request.topic, request.partition, False, why)
+        partition = self._reader.readable(request.topic, request.partition, False, why)
         answer = await self._resolver.answer(partition, why, request)
         if isinstance(answer, errors.OncelogError):
             await abort(context, answer)
         return answer
-
-
-def _stored(partition: Partition, batch: ReadBatch) -> bpb.StoredBatch:
-    entry = unpack_batch(batch.data)
-    return bpb.StoredBatch(
-        header=bpb.BatchHeader(
-            topic=partition.topic,
-            partition=partition.index,
-            producer_id=entry.producer_id,
-            epoch=entry.epoch,
-            base_sequence=entry.first,
-            record_count=entry.record_count,
-            last_sequence=entry.last,
-            prev_sequence=entry.prev,
-            expected_offset=entry.expected_offset,
-            transaction_id=entry.transaction_id,
-            codec=entry.codec,  # type: ignore[arg-type]
-            crc32c=entry.crc,
-            max_timestamp_us=entry.max_timestamp_us,
-        ),
-        payload=batch.data[HEADER_BYTES:],
-        base_offset=batch.base_offset,
-        append_time_ms=entry.stamp_ms,
-    )
 
 
 async def _check_partitions(
@@ -420,8 +324,8 @@ async def _check_partitions(
 class _ProduceStream:
     """The batches of one stream that wait for their answer, and the answers to send."""
 
-    def __init__(self, service: LogService, timeout: float) -> None:
-        self._service, self._timeout = service, timeout
+    def __init__(self, service: LogService) -> None:
+        self._service = service
         self._loop = asyncio.get_running_loop()
         self._results: list[tuple[int, Answer]] = []
         # position in the stream -> (batch id, payload bytes, deadline)
@@ -436,19 +340,20 @@ class _ProduceStream:
     async def read(self, requests: AsyncIterator[pb.ProduceRequest]) -> None:
         try:
             async for request in requests:
+                patience = self._service.patience(request)
                 for batch in request.batches:
-                    await self._accept(batch)
+                    await self._accept(batch, patience)
         finally:
             self._ended = True
             self._news.set()
 
-    async def _accept(self, batch: bpb.Batch) -> None:
+    async def _accept(self, batch: bpb.Batch, patience: float) -> None:
         while self._waiting_bytes > MAX_WAITING_BYTES:
             self._room.clear()
             await self._room.wait()
         self._position += 1
         position, size = self._position, len(batch.payload)
-        self._waiting[position] = (batch.id, size, self._loop.time() + self._timeout)
+        self._waiting[position] = (batch.id, size, self._loop.time() + patience)
         self._waiting_bytes += size
         await self._service.accept(batch, lambda answer: self._answer(position, answer))
 
@@ -477,8 +382,7 @@ class _ProduceStream:
         """Answers TIMEOUT for batches whose time is over; they may commit later."""
         now = self._loop.time()
         for position, (_, _, deadline) in list(self._waiting.items()):
-            if deadline > now:
-                break
-            verdict = Verdict(Kind.TIMEOUT, message="not committed in time")
-            self._answer(position, Answer(verdict))
+            if deadline <= now:
+                verdict = Verdict(Kind.TIMEOUT, message="not committed in time")
+                self._answer(position, Answer(verdict))
         self._news.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from cluster.errors import NotLeaderError, NotReadyError
@@ -13,6 +14,8 @@ from cluster.producer_names import check_producer_name
 from cluster.producers import Kind
 from cluster.services.context import NodeContext, Replica
 from cluster.services.errors import accepted, public_errors
+from cluster.services.outcomes import told
+from cluster.services.requests import led_here, not_negative, page_size
 from cluster.topics import (
     INVALID_REQUEST,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -98,12 +101,8 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def DescribeProducers(
         self, request: pb.DescribeProducersRequest, context: Any
     ) -> pb.DescribeProducersResponse:
-        limit = request.limit or DEFAULT_DESCRIBED
-        if not 1 <= limit <= MAX_DESCRIBED:
-            raise invalid("limit", f"{request.limit} must be 0..{MAX_DESCRIBED}")
-        for field in ("producer_id", "after_producer_id"):
-            if getattr(request, field) < 0:
-                raise invalid(field, f"{getattr(request, field)} must not be negative")
+        limit = page_size(request.limit, DEFAULT_DESCRIBED, MAX_DESCRIBED)
+        not_negative(request, "producer_id", "after_producer_id")
         replica = self._replica(request)
         if request.producer_id:
             entry = replica.last_seen.describe(request.producer_id)
@@ -148,9 +147,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         return producer_id, 0, since_ms
 
     async def _lease_name(self, request: pb.LeaseProducerRequest) -> tuple[int, int, int]:
-        for field in ("held_producer_id", "held_epoch"):
-            if getattr(request, field) < 0:
-                raise invalid(field, f"{getattr(request, field)} must not be negative")
+        not_negative(request, "held_producer_id", "held_epoch")
         result = await self._change_name(
             meta.LeaseName(
                 name=request.producer_name,
@@ -198,16 +195,9 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         if replica is None or replica.group is None:
             leader, _ = self.node.leader_of(group_id)
             return self._not_leader(opened, leader)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-        def answer_to(answer: Answer) -> None:
-            if not future.done():
-                future.set_result(answer)
-
-        replica.open_producer(producer_id, epoch, answer_to)
         try:
             async with asyncio.timeout(self.node.config.request_timeout_ms / 1000):
-                answer = await future
+                answer: Answer = await told(partial(replica.open_producer, producer_id, epoch))
         except TimeoutError:
             opened.error = Kind.TIMEOUT.name
             return opened
@@ -236,17 +226,13 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             raise errors.UnknownTopicOrPartitionError(
                 f"there is no partition {where}", topic=request.topic, partition=request.partition
             )
+        if not request.any_replica:
+            return led_here(self.node, group_id, where)
         replica = self.node.partition(group_id)
-        node_id = self.node.config.node_id
-        leader, _ = self.node.leader_of(group_id)
         if replica is None:
+            leader, _ = self.node.leader_of(group_id)
+            node_id = self.node.config.node_id
             raise NotLeaderError(f"node {node_id} has no replica of {where}", leader)
-        if request.any_replica:
-            return replica
-        if leader != node_id:
-            raise NotLeaderError(f"node {node_id} does not lead {where}", leader)
-        if replica.group is None or not replica.group.is_ready:
-            raise NotReadyError(f"node {node_id} has just begun to lead {where}")
         return replica
 
 

@@ -7,18 +7,22 @@ LogService --> Resolver --> last-seen map, after a confirmation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from functools import partial
 from typing import Protocol
 
-from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.errors import ClusterError, NotLeaderError, NotReadyError
 from cluster.lookup import Found, Miss, find_batch, search_from, settled
 from cluster.partition import Answer, AnswerTo, Partition
 from cluster.producers import BatchMeta, Kind, Resolution, Resolved, Verdict
 from cluster.services.errors import to_public
+from cluster.services.outcomes import applied, confirm, told
 from cluster.verdict import conflict, out_of_order, same_content
 from oncelog import errors
 from oncelog.v1 import log_pb2 as pb
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
 
 MAX_DUPLICATE_BATCHES = 20_000  # read back for the offset of one old duplicate
 MAX_LOOKUPS = 256  # old duplicates whose offset is being looked up
@@ -113,7 +117,17 @@ class Resolver:
         elif veto is not None and found.resolution is Resolution.NOT_YET:
             await _shut_out(partition, producer_id, veto)
             found = last_seen.resolve(producer_id, epoch, sequence)
-        return await settled(partition, producer_id, epoch, sequence, found)
+        try:
+            found = await settled(partition, producer_id, epoch, sequence, found)
+        except StorageError as error:
+            partition.unreadable(error)
+            if not _has_stopped(partition):
+                raise errors.CorruptLogError(
+                    str(error), topic=partition.topic, partition=partition.index
+                ) from error
+        if _has_stopped(partition):
+            raise NotLeaderError("this replica has stopped")
+        return found
 
     # -- old duplicates -----------------------------------------------------------------
 
@@ -160,23 +174,8 @@ def _refusal(why: pb.PartitionRecords) -> errors.OncelogError:
     return errors.CorruptLogError(why.message, topic=why.topic, partition=why.partition)
 
 
-async def confirm(partition: Partition) -> None:
-    """Returns when this node is sure to lead now. Raises NotLeaderError."""
-    await _outcome(partition.confirm)
-
-
-async def _outcome(ask: Callable[[Callable[[Outcome], None]], None]) -> Outcome:
-    future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-    def done(outcome: Outcome) -> None:
-        if not future.done():
-            future.set_result(outcome)
-
-    ask(done)
-    outcome = await future
-    if isinstance(outcome, Abandoned):
-        raise NotLeaderError(outcome.reason, outcome.leader_id)
-    return outcome
+def _has_stopped(partition: Partition) -> bool:
+    return partition.group is None or partition.group.failed is not None
 
 
 async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> None:
@@ -185,16 +184,10 @@ async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> No
     Its batch could otherwise still be taken by a leader that has not heard of it.
     """
     if veto.kind is not Kind.FENCED:
-        await _outcome(partition.move_time)
+        applied(await told(partition.move_time))
         return
-    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-
-    def opened(answer: Answer) -> None:
-        if not future.done():
-            future.set_result(answer)
-
-    partition.open_producer(producer_id, veto.current_epoch, opened)
-    answer = await future
+    open_producer = partial(partition.open_producer, producer_id, veto.current_epoch)
+    answer: Answer = await told(open_producer)
     if answer.verdict.kind is Kind.NOT_LEADER:
         raise NotLeaderError("no longer the leader", answer.leader_id)
     if answer.verdict.kind not in (Kind.APPENDED, Kind.FENCED):
@@ -204,14 +197,19 @@ async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> No
 async def _located(partition: Partition, meta: BatchMeta, given: Answer) -> Answer:
     """The answer to a batch that is older than the map's window, by what the log holds."""
     below = search_from(partition, meta.producer_id)
-    place = await find_batch(
-        partition,
-        meta.producer_id,
-        meta.epoch,
-        meta.first,
-        below=below,
-        max_batches=MAX_DUPLICATE_BATCHES,
-    )
+    try:
+        place = await find_batch(
+            partition,
+            meta.producer_id,
+            meta.epoch,
+            meta.first,
+            below=below,
+            max_batches=MAX_DUPLICATE_BATCHES,
+        )
+    except StorageError as error:
+        log.warning("the offset of a duplicate was not looked up: %s", error)
+        partition.unreadable(error)
+        return given
     known = partition.last_seen.describe(meta.producer_id)
     if place is Miss.UNKNOWN or known is None:
         return given

@@ -7,14 +7,20 @@ it, so slow acknowledgements make batches larger and not more.
 
 Memory: `buffer_memory` counts payload bytes of everything that is not yet settled, in
 flight included. A batch reserves room in steps, so the check costs nothing per record.
+
+The lock: a thread that holds it may lose the interpreter, and then the other one waits for
+both. So nothing under it calls out, the engine is woken after it is released, and the
+engine takes closed batches without it.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from oncelog._engine.batches import Lane, OpenBatch
 from oncelog._engine.futures import (
     BatchFuture,
     Delivery,
@@ -26,71 +32,13 @@ from oncelog.errors import (
     BatchTooLargeError,
     BufferFullError,
     ClientClosedError,
-    InvalidRequestError,
     OncelogError,
 )
 from oncelog.types import Header, TopicPartition
 from oncelog.wire.batch import BATCH_OVERHEAD, HEADER_OVERHEAD, RECORD_OVERHEAD
 
 _FIRST_RESERVE = 4096
-
-
-class OpenBatch:
-    """Records of one partition that will be one batch. Columns, as the payload has them."""
-
-    __slots__ = (
-        "cap",
-        "closed",
-        "created",
-        "delivery",
-        "due",
-        "expected_offset",
-        "headers",
-        "keys",
-        "limit",
-        "max_timestamp_us",
-        "payload",
-        "record_count",
-        "reserved",
-        "sequences",
-        "size",
-        "timestamps",
-        "tp",
-        "values",
-    )
-
-    def __init__(
-        self, tp: TopicPartition, delivery: Delivery, created: float, reserved: int, cap: int
-    ) -> None:
-        self.tp = tp
-        self.delivery = delivery
-        self.created = created
-        self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] | None = None
-        self.timestamps: list[int] = []
-        self.headers: list[Sequence[Header]] | None = None
-        self.sequences: list[int] | None = None
-        self.expected_offset = -1
-        self.size = BATCH_OVERHEAD
-        self.cap = cap  # never larger than this with more than one record
-        self.reserved = reserved
-        self.limit = min(reserved, cap)  # above it, ask again
-        self.due = False
-        self.closed = False
-        # Set for a batch that came encoded.
-        self.payload: bytes | None = None
-        self.record_count = 0
-        self.max_timestamp_us = 0
-
-    def close(self) -> None:
-        assert not self.closed, "a batch is closed once"
-        self.closed = True
-        if self.payload is None:
-            self.record_count = len(self.values)
-            self.max_timestamp_us = max(self.timestamps)
-        self.delivery.count = self.record_count
-        self.delivery.timestamps = self.timestamps
-        self.delivery.sequences = self.sequences
+_NEVER = float("inf")
 
 
 class Accumulator:
@@ -119,76 +67,94 @@ class Accumulator:
         self._waiting = 0
         self._space_watchers: list[Callable[[], None]] = []
         self._settle_lock = threading.RLock()
-        self.open: dict[TopicPartition, OpenBatch] = {}
+        self._lanes: dict[TopicPartition, Lane] = {}
         # Of the open batches, the one of each topic that keyless records go to.
         self.sticky: dict[str, OpenBatch] = {}
-        self._closed: dict[TopicPartition, deque[OpenBatch]] = {}
         self._ready: dict[TopicPartition, None] = {}
         self._lingering: deque[OpenBatch] = deque()
-        self._last_given: dict[TopicPartition, int] = {}
-        self._auto: set[TopicPartition] = set()
+        self._linger_ends = _NEVER  # no later than that of the first one that lingers
         self._flushing = 0
+        self._wake_wanted = False
         self.used = 0
         self.incomplete: set[Delivery] = set()
         self.failure: OncelogError | None = None
         self.stopped = False
 
+    def lane(self, tp: TopicPartition) -> Lane:
+        lane = self._lanes.get(tp)
+        return lane if lane is not None else self._lanes.setdefault(tp, Lane(tp))
+
     # --- the user's threads ----------------------------------------------------------
 
     def append(
         self,
-        tp: TopicPartition,
+        lane: Lane,
         value: bytes | None,
         key: bytes | None,
         headers: Sequence[Header],
-        timestamp_us: int,
+        timestamp_us: int | None,
         sequence: int | None,
         expected_offset: int,
         on_delivery: OnDelivery | None,
         max_batch_bytes: int,
         sticky: bool,
     ) -> RecordFuture:
-        """Add a record to its partition's open batch; blocks while the buffer is full."""
+        """Add a record to its partition's open batch; blocks while the buffer is full.
+
+        `timestamp_us` None: now. `expected_offset` -1: none.
+        """
         size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
         for name, content in headers:
             size += HEADER_OVERHEAD + len(name.encode()) + (len(content) if content else 0)
-        self.check_fits(size + BATCH_OVERHEAD, max_batch_bytes)
-        with self.lock:
-            alone = expected_offset >= 0
-            cap = min(self.batch_size, max_batch_bytes)
-            batch = self._numbered_room(tp, sequence, sequence, size, cap, alone)
+        alone = expected_offset >= 0
+        now = time.time()
+        future = RecordFuture()
+        self.lock.acquire()
+        try:
+            batch = lane.open
+            if (
+                batch is None
+                or alone
+                or sequence is not None
+                or lane.last_given is not None
+                or batch.size + size > batch.limit
+            ):
+                self._check_fits(size + BATCH_OVERHEAD, max_batch_bytes)
+                cap = min(self.batch_size, max_batch_bytes)
+                batch = self._numbered_room(lane, sequence, sequence, size, cap, alone)
             if sticky:
-                self.sticky[tp.topic] = batch
-            index = len(batch.values)
-            if key is not None and batch.keys is None:
-                batch.keys = [None] * index
-            if batch.keys is not None:
-                batch.keys.append(key)
-            if headers and batch.headers is None:
-                batch.headers = [()] * index
-            if batch.headers is not None:
-                batch.headers.append(headers)
+                self.sticky[lane.tp.topic] = batch
+            if timestamp_us is not None:
+                batch.stamp(timestamp_us)
+            elif now >= batch.tick_at:
+                batch.tick(now)
+            if key is not None or headers or not batch.plain:
+                batch.add_columns(key, headers)
             if sequence is not None:
                 if batch.sequences is None:
                     batch.sequences = []
                 batch.sequences.append(sequence)
+            delivery = batch.delivery
+            future._delivery = delivery
+            future._index = len(batch.values)
             batch.values.append(value)
-            batch.timestamps.append(timestamp_us)
             batch.size += size
             if on_delivery is not None:
-                delivery = batch.delivery
                 if delivery.callbacks is None:
                     delivery.callbacks = []
-                delivery.callbacks.append((index, on_delivery))
+                delivery.callbacks.append((future._index, on_delivery))
             if alone:
                 batch.expected_offset = expected_offset
                 self._close(batch)
-                self.wake()
-            return RecordFuture(batch.delivery, index)
+                self._wake_wanted = True
+        finally:
+            self.lock.release()
+        self._wake_if_wanted()
+        return future
 
     def append_payload(
         self,
-        tp: TopicPartition,
+        lane: Lane,
         payload: bytes,
         record_count: int,
         max_timestamp_us: int,
@@ -197,23 +163,29 @@ class Accumulator:
         max_batch_bytes: int,
     ) -> BatchFuture:
         """Add a batch that is already encoded; it is sent as it is, after what waits now."""
-        self.check_fits(len(payload), max_batch_bytes)
+        size = len(payload)
+        self._check_fits(size, max_batch_bytes)
         with self.lock:
             first, last = (sequences[0], sequences[-1]) if sequences else (None, None)
-            size = len(payload)
-            batch = self._numbered_room(tp, first, last, size, size + BATCH_OVERHEAD, True)
+            batch = self._numbered_room(lane, first, last, size, size + BATCH_OVERHEAD, True)
             batch.payload = payload
             batch.size = size
             batch.record_count = record_count
-            batch.timestamps = [max_timestamp_us]
+            batch.stamp(max_timestamp_us)
             batch.max_timestamp_us = max_timestamp_us
             batch.sequences = sequences
             batch.expected_offset = expected_offset
             self._close(batch)
-            self.wake()
-            return BatchFuture(batch.delivery, -1)
+            self._wake_wanted = True
+        self._wake_if_wanted()
+        return BatchFuture.of(batch.delivery, -1)
 
-    def check_fits(self, size: int, max_batch_bytes: int) -> None:
+    def _wake_if_wanted(self) -> None:
+        if self._wake_wanted:
+            self._wake_wanted = False
+            self.wake()
+
+    def _check_fits(self, size: int, max_batch_bytes: int) -> None:
         if size > max_batch_bytes:
             raise BatchTooLargeError(
                 f"{size} bytes with overhead, the topic's max_batch_bytes is {max_batch_bytes}"
@@ -224,50 +196,19 @@ class Accumulator:
             )
 
     def _numbered_room(
-        self,
-        tp: TopicPartition,
-        first: int | None,
-        last: int | None,
-        size: int,
-        cap: int,
-        alone: bool,
+        self, lane: Lane, first: int | None, last: int | None, size: int, cap: int, alone: bool
     ) -> OpenBatch:
-        before = self._last_given.get(tp)
-        self._check_sequences(tp, first, last)
+        before = lane.last_given
+        lane.check_sequences(first, last)
         try:
-            return self._room(tp, size, cap, alone)
+            return self._room(lane, size, cap, alone)
         except OncelogError:
             # Nothing was queued: the sequence may be used again.
-            if last is not None and self._last_given.get(tp) == last:
-                del self._last_given[tp]
-                if before is not None:
-                    self._last_given[tp] = before
+            if last is not None and lane.last_given == last:
+                lane.last_given = before
             raise
 
-    def _check_sequences(self, tp: TopicPartition, first: int | None, last: int | None) -> None:
-        if first is None or last is None:
-            if tp in self._last_given:
-                raise InvalidRequestError(
-                    f"sequence is missing: {tp} has application-controlled sequences",
-                    field="sequence",
-                )
-            self._auto.add(tp)
-            return
-        if tp in self._auto:
-            raise InvalidRequestError(
-                f"sequence={first}: {tp} already has sequences that the producer counts",
-                field="sequence",
-            )
-        before = self._last_given.get(tp, -1)
-        if first <= before:
-            raise InvalidRequestError(
-                f"sequence={first} is not above the last one of {tp}, {before}",
-                field="sequence",
-                limit=f"> {before}",
-            )
-        self._last_given[tp] = last
-
-    def _room(self, tp: TopicPartition, size: int, cap: int, alone: bool) -> OpenBatch:
+    def _room(self, lane: Lane, size: int, cap: int, alone: bool) -> OpenBatch:
         """Return an open batch with room for `size` bytes. Called with the lock held."""
         deadline: float | None = None
         while True:
@@ -275,13 +216,13 @@ class Accumulator:
                 raise self.failure.with_traceback(None)
             if self.stopped:
                 raise ClientClosedError("the producer is closed")
-            batch = self.open.get(tp)
+            batch = lane.open
             if batch is not None:
                 if not alone and batch.size + size <= batch.limit:
                     return batch
                 if alone or batch.size + size > batch.cap:
                     self._close(batch)
-                    self.wake()
+                    self._wake_wanted = True
                     continue
                 more = max(batch.reserved, batch.size + size - batch.reserved)
                 more = min(more, batch.cap - batch.reserved)
@@ -294,7 +235,7 @@ class Accumulator:
                 need = BATCH_OVERHEAD + size
                 reserve = need if alone else max(need, min(_FIRST_RESERVE, cap))
                 if self.used + reserve <= self.buffer_memory:
-                    return self._start(tp, reserve, max(cap, need))
+                    return self._start(lane, reserve, max(cap, need))
                 if need > self.buffer_memory:  # only by the overhead
                     raise BatchTooLargeError(
                         f"{need} bytes do not fit into buffer_memory={self.buffer_memory}"
@@ -304,18 +245,21 @@ class Accumulator:
                 deadline = self.clock() + self.max_block_s
             self._wait_for_space(deadline)
 
-    def _start(self, tp: TopicPartition, reserve: int, cap: int) -> OpenBatch:
+    def _start(self, lane: Lane, reserve: int, cap: int) -> OpenBatch:
         self.used += reserve
-        delivery = Delivery(tp, self._settle_lock)
-        batch = OpenBatch(tp, delivery, self.clock(), reserve, cap)
-        self.open[tp] = batch
+        delivery = Delivery(lane.tp, self._settle_lock)
+        batch = OpenBatch(lane, delivery, self.clock(), reserve, cap)
+        lane.open = batch
         self.incomplete.add(delivery)
         if self.linger_s <= 0 or self._flushing:
             batch.due = True
-            self._ready[tp] = None
+            self._ready[lane.tp] = None
+            self._wake_wanted = True
         else:
+            if not self._lingering:
+                self._linger_ends = batch.created + self.linger_s
+                self._wake_wanted = True
             self._lingering.append(batch)
-        self.wake()
         return batch
 
     def _wait_for_space(self, deadline: float) -> None:
@@ -349,19 +293,22 @@ class Accumulator:
 
     def _close(self, batch: OpenBatch) -> None:
         batch.close()
-        del self.open[batch.tp]
-        if self.sticky.get(batch.tp.topic) is batch:
-            del self.sticky[batch.tp.topic]
+        lane, topic = batch.lane, batch.lane.tp.topic
+        lane.open = None
+        if self.sticky.get(topic) is batch:
+            del self.sticky[topic]
         self.used -= batch.reserved - batch.size
         batch.reserved = batch.size
-        self._closed.setdefault(batch.tp, deque()).append(batch)
-        self._ready[batch.tp] = None
+        lane.closed.append(batch)
+        self._ready[lane.tp] = None
 
     def _make_all_due(self) -> None:
-        for batch in self.open.values():
-            batch.due = True
-            self._ready[batch.tp] = None
+        for lane in self._lanes.values():
+            if lane.open is not None:
+                lane.open.due = True
+                self._ready[lane.tp] = None
         self._lingering.clear()
+        self._linger_ends = _NEVER
 
     def begin_flush(self) -> list[Delivery]:
         """Make everything due at once; return what is not yet settled."""
@@ -376,63 +323,85 @@ class Accumulator:
         with self.lock:
             self._flushing -= 1
 
+    def abandon(self, failure: OncelogError) -> None:
+        """In a forked child: what waits is the parent's to send, its lock may be held."""
+        self.lock = threading.Lock()
+        self._space = threading.Condition(self.lock)
+        self.failure = failure
+        self.sticky.clear()
+        for lane in self._lanes.values():
+            lane.open = None
+            lane.closed.clear()
+
     # --- the engine's thread ---------------------------------------------------------
 
     def ready(self, now: float) -> tuple[list[TopicPartition], float | None]:
-        """Return the partitions with something to send, and when the next linger ends."""
-        with self.lock:
-            lingering = self._lingering
-            while lingering:
-                batch = lingering[0]
-                if batch.closed:
-                    lingering.popleft()
-                elif batch.created + self.linger_s <= now:
-                    lingering.popleft()
-                    batch.due = True
-                    self._ready[batch.tp] = None
-                else:
-                    return list(self._ready), batch.created + self.linger_s
-            return list(self._ready), None
+        """Return the partitions that may have something to send, and when to look again."""
+        if now >= self._linger_ends:
+            with self.lock:
+                self._end_lingering(now)
+        ends = self._linger_ends
+        return list(self._ready), None if ends == _NEVER else ends
+
+    def _end_lingering(self, now: float) -> None:
+        lingering = self._lingering
+        while lingering:
+            batch = lingering[0]
+            if not batch.closed:
+                if batch.created + self.linger_s > now:
+                    self._linger_ends = batch.created + self.linger_s
+                    return
+                batch.due = True
+                self._ready[batch.lane.tp] = None
+            lingering.popleft()
+        self._linger_ends = _NEVER
 
     def take(self, tp: TopicPartition) -> OpenBatch | None:
         """Return the partition's oldest batch that is due, closed."""
+        lane = self.lane(tp)
+        try:
+            return lane.closed.popleft()
+        except IndexError:
+            pass
         with self.lock:
-            closed = self._closed.get(tp)
-            if not closed:
-                batch = self.open.get(tp)
-                if batch is None or not batch.due:
-                    self._ready.pop(tp, None)
-                    return None
-                self._close(batch)
-                closed = self._closed[tp]
-            batch = closed.popleft()
-            if not closed and not (tp in self.open and self.open[tp].due):
+            if not lane.closed:
                 self._ready.pop(tp, None)
-            return batch
+                if lane.open is None or not lane.open.due:
+                    return None
+                self._close(lane.open)
+                del self._ready[tp]
+            return lane.closed.popleft()
 
     def expire(self, now: float) -> list[OpenBatch]:
         """Take out the batches whose delivery timeout is over; none has been sent."""
         limit = now - self.delivery_timeout_s
         expired: list[OpenBatch] = []
         with self.lock:
-            for closed in self._closed.values():
-                while closed and closed[0].created <= limit:
-                    expired.append(closed.popleft())
-            for batch in [b for b in self.open.values() if b.created <= limit]:
-                self._close(batch)
-                expired.append(self._closed[batch.tp].pop())
+            for lane in self._lanes.values():
+                if lane.open is not None and lane.open.created <= limit:
+                    self._close(lane.open)
+                while lane.closed and lane.closed[0].created <= limit:
+                    expired.append(lane.closed.popleft())
         return expired
+
+    def refuse(self, failure: OncelogError) -> None:
+        """Take no further records, for this reason."""
+        with self.lock:
+            if self.failure is None:
+                self.failure = failure
 
     def stop(self, failure: OncelogError | None) -> list[OpenBatch]:
         """Refuse further records; return all waiting batches."""
+        left: list[OpenBatch] = []
         with self.lock:
             self.stopped = True
             if self.failure is None:
                 self.failure = failure
-            for batch in list(self.open.values()):
-                self._close(batch)
-            left = [batch for closed in self._closed.values() for batch in closed]
-            self._closed.clear()
+            for lane in self._lanes.values():
+                if lane.open is not None:
+                    self._close(lane.open)
+                left += lane.closed
+                lane.closed.clear()
             self._ready.clear()
             self._tell_space()
         return left
@@ -448,4 +417,4 @@ class Accumulator:
             self._tell_space()
 
 
-__all__ = ["Accumulator", "OpenBatch"]
+__all__ = ["Accumulator"]

@@ -90,10 +90,15 @@ class AdminCore:
 
     async def describe_topics(self, names: Iterable[str]) -> list[types.TopicInfo]:
         wanted = list(names)
-        answer = await self._call(
-            lambda channel: cluster_stub(channel).DescribeTopics,
-            cluster_pb2.DescribeTopicsRequest(names=wanted),
-        )
+        try:
+            answer = await self._call(
+                lambda channel: cluster_stub(channel).DescribeTopics,
+                cluster_pb2.DescribeTopicsRequest(names=wanted),
+            )
+        except errors.UnknownTopicOrPartitionError:
+            # The node may be behind: who asks again asks another one.
+            self.cluster.ask_another()
+            raise
         self.cluster.leaders.update(answer)
         topics = {topic.name: messages.topic_info(topic) for topic in answer.topics}
         for name in wanted:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oncelog import errors
+from oncelog.errors import InvalidBatchError
 from oncelog.types import Header, OffsetCommit, Record, TopicPartition
-from oncelog.wire.batch import encode_payload
+from oncelog.wire.batch import encode_payload, read_layout
 
 Bytes = bytes | bytearray | memoryview | str
+_INT64 = struct.Struct("<q")
+
 Headers = Mapping[str, Bytes | None] | Sequence[tuple[str, Bytes | None]]
 
 
@@ -45,11 +49,25 @@ def check_int(name: str, value: object, low: int, high: int) -> None:
 
 
 def encode_list(items: Iterable[Any], now_us: int) -> tuple[bytes, int, int]:
+    """Return (payload, record count, highest timestamp) of what `send_batch` takes as a list."""
+    rows = items if isinstance(items, list) else list(items)
+    if rows and not isinstance(rows[0], tuple):
+        try:
+            # Values only, the common case, are encoded without a look at each.
+            payload = encode_payload(rows, _INT64.pack(now_us) * len(rows))
+            read_layout(payload)  # shows whether all that has a length has as many bytes
+            return payload, len(rows), now_us
+        except (TypeError, InvalidBatchError):
+            pass  # something else is among them, or wrong with them
+    return _encode_each(rows, now_us)
+
+
+def _encode_each(rows: Sequence[Any], now_us: int) -> tuple[bytes, int, int]:
     values: list[bytes | None] = []
     keys: list[bytes | None] = []
     headers: list[Sequence[Header]] = []
     stamps: list[int] = []
-    for item in items:
+    for item in rows:
         if isinstance(item, Record):
             values.append(as_bytes("value", item.value))
             keys.append(as_bytes("key", item.key))

@@ -38,6 +38,9 @@ log = logging.getLogger("oncelog.client")
 _MAX_MESSAGE = 128 * 1024 * 1024
 # How long a topic that was created elsewhere may take to be known everywhere.
 UNKNOWN_TOPIC_GRACE_S = 2.0
+# After so many failures in a row to reach the leader that one node names, another is asked
+# who leads: a node that is cut off from the others tells of a leader that is long gone.
+OLD_NEWS = 4
 
 
 class Cluster:
@@ -52,6 +55,8 @@ class Cluster:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._preferred = random.choice(config.bootstrap_servers)
         self._refreshing: dict[frozenset[str], asyncio.Task[list[TopicPartition]]] = {}
+        # Topics of which the last node that was asked knew nothing: perhaps deleted.
+        self._unknown: set[str] = set()
 
     # --- nodes -----------------------------------------------------------------------
 
@@ -89,6 +94,10 @@ class Cluster:
         """Ask another node first next time."""
         if self._preferred == address:
             self._preferred = next((a for a in self.addresses() if a != address), address)
+
+    def ask_another(self) -> None:
+        """The node that was asked first knows too little; begin with another one next time."""
+        self.avoid(self._preferred)
 
     async def close(self) -> None:
         for task in self._refreshing.values():
@@ -169,6 +178,8 @@ class Cluster:
                 hinted = isinstance(error, NotLeaderError) and bool(error.leader_address)
                 if isinstance(error, NotLeaderError) and hinted:
                     self.leaders.hint(tp, error.leader_id, error.leader_address)
+                if failures % OLD_NEWS == 0:
+                    self.ask_another()
                 pause = 0.0 if hinted and failures == 1 else self.backoff.delay(failures)
                 if time.monotonic() + pause >= deadline:
                     raise
@@ -217,12 +228,16 @@ class Cluster:
                 attempt_timeout_s=min(1.0, self.config.request_timeout_ms / 1000),
             )
         except UnknownTopicOrPartitionError:
+            # The node may be behind, or cut off from the others: they are asked next.
+            self.ask_another()
             if len(names) == 1:
+                self._unknown.update(names)
                 return []
             changed: list[TopicPartition] = []
             for name in names:
                 changed += await self.refresh([name])
             return changed
+        self._unknown.difference_update(names)
         return self.leaders.update(answer)
 
     async def require_topic(self, topic: str, timeout_s: float) -> None:
@@ -246,11 +261,10 @@ class Cluster:
                 raise RequestTimeoutError(
                     f"no metadata of topic {topic!r} within {timeout_s:g} s"
                 ) from None
-            if topic in self.leaders.topics:
+            if topic in self.leaders.topics and topic not in self._unknown:
                 return
             if time.monotonic() - start >= min(timeout_s, UNKNOWN_TOPIC_GRACE_S):
                 raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist", topic=topic)
-            self.avoid(self._preferred)
             await asyncio.sleep(self.backoff.delay(min(failures, 4)))
 
 

@@ -11,14 +11,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
+from typing import Any
+
+import grpc.aio
 
 from oncelog import errors
-from oncelog._engine.cluster import Cluster, log_stub
+from oncelog._engine.catch_up import CatchUp
+from oncelog._engine.cluster import OLD_NEWS, Cluster, log_stub
 from oncelog._engine.fetching import Added, FetchBuffer, Wanted
 from oncelog._engine.groups import Groups
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
+from oncelog.wire.fetched import DecodeError, read_fetch_response
 
 log = logging.getLogger("oncelog.consumer")
 
@@ -42,12 +47,19 @@ class Fetcher:
         self._not_before: dict[TopicPartition, float] = {}
         self._failures: dict[TopicPartition, int] = {}
         self._ahead_since: dict[TopicPartition, float] = {}
+        # Replicas that cannot read their log, where another may be asked.
+        self._damaged: set[tuple[TopicPartition, str]] = set()
+        self._catch_up = CatchUp(config, cluster, self.buffer)
         self._task = self._loop.create_task(self._run(), name="fetch")
         self._side_tasks: set[asyncio.Task[None]] = set()
 
     def wake(self, _tp: TopicPartition | None = None) -> None:
         """Look again what is wanted; from any thread."""
-        self._loop.call_soon_threadsafe(self._event.set)
+        self._loop.call_soon_threadsafe(self._look_again)
+
+    def _look_again(self) -> None:
+        self._event.set()
+        self._catch_up.look_again()
 
     async def stop(self) -> None:
         tasks = [self._task, *self._polls.values(), *self._side_tasks]
@@ -134,6 +146,7 @@ class Fetcher:
         # Spread, but always the same for a partition until it fails.
         turn = tp.partition + self._failures.get(tp, 0)
         replicas = [nodes[r] for r in leader.replicas if r in nodes]
+        replicas = [one for one in replicas if (tp, one) not in self._damaged] or replicas
         return replicas[turn % len(replicas)] if replicas else ""
 
     # --- asking ----------------------------------------------------------------------
@@ -156,10 +169,9 @@ class Fetcher:
             any_replica=config.any_replica,
         )
         try:
-            answer: log_pb2.FetchResponse = await self.cluster.call(
-                lambda channel: log_stub(channel).Fetch, request, address=address
-            )
-        except errors.RetriableError as error:
+            answer = await self.cluster.call(_fetch_bytes, request, address=address)
+            answers = read_fetch_response(answer)
+        except (errors.RetriableError, DecodeError) as error:
             log.debug("fetch from %s: %s", address, error)
             for wanted in partitions:
                 self._failed(wanted.tp, address)
@@ -168,13 +180,17 @@ class Fetcher:
             for wanted in partitions:
                 self.buffer.fail(wanted.tp, wanted.generation, error)
             return
-        for wanted, records in zip(partitions, answer.partitions, strict=True):
+        for wanted, records in zip(partitions, answers, strict=True):
             added = self.buffer.add(wanted, records)
             if added is Added.ERROR:
-                self._refused(wanted, records, address)
+                self._refused(wanted, records.meta, address)
             elif added is Added.OK:
                 self._failures.pop(wanted.tp, None)
                 self._ahead_since.pop(wanted.tp, None)
+        if self._catch_up.is_behind(answers):
+            refused = await self._catch_up.run(address, [wanted.tp for wanted in partitions])
+            if refused is not None:
+                self._refused(refused[0], refused[1].meta, address)
 
     def _failed(self, tp: TopicPartition, address: str) -> None:
         """Nothing from this node: ask who leads, after a pause that grows."""
@@ -182,6 +198,8 @@ class Fetcher:
         self._not_before[tp] = time.monotonic() + self.cluster.backoff.delay(failures - 1)
         self.cluster.leaders.forget(tp, address)
         self.cluster.avoid(address)
+        if failures % OLD_NEWS == 0:
+            self.cluster.ask_another()
 
     def _refused(self, wanted: Wanted, records: log_pb2.PartitionRecords, address: str) -> None:
         tp = wanted.tp
@@ -199,6 +217,8 @@ class Fetcher:
                 self._side(self._confirm_unknown(wanted))
         elif error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE:
             self._out_of_range(wanted, records, address)
+        elif self._turns_away(tp, address, error):
+            self._failed(tp, address)
         else:
             message = records.message or log_pb2.PartitionError.Name(error)
             self.buffer.fail(
@@ -211,6 +231,12 @@ class Fetcher:
                     offset=wanted.offset,
                 ),
             )
+
+    def _turns_away(self, tp: TopicPartition, address: str, error: int) -> bool:
+        """Whether this replica is damaged, and a sound one may be asked instead."""
+        if error == log_pb2.PARTITION_ERROR_STORAGE and self.config.any_replica:
+            self._damaged.add((tp, address))
+        return (tp, address) in self._damaged and (tp, self._address(tp)) not in self._damaged
 
     async def _confirm_unknown(self, wanted: Wanted) -> None:
         """A topic may vanish from one node's view for a moment; really gone is an error."""
@@ -372,10 +398,20 @@ class Fetcher:
                 self.cluster.leaders.hint(tp, result.leader_id, result.leader_address)
             name = log_pb2.PartitionError.Name(result.error)
             text = f"{tp}: {result.message or name}"
-            if result.error == log_pb2.PARTITION_ERROR_STORAGE:
+            if result.error == log_pb2.PARTITION_ERROR_STORAGE and not self._turns_away(
+                tp, address, result.error
+            ):
                 raise errors.CorruptLogError(text, topic=tp.topic, partition=tp.partition)
             problems.append(errors.NotReadyError(text))
         return problems
+
+
+def _fetch_bytes(channel: grpc.aio.Channel) -> Any:
+    """The method Fetch, which returns the answer as it came."""
+    return channel.unary_unary(
+        "/oncelog.v1.LogService/Fetch",
+        request_serializer=log_pb2.FetchRequest.SerializeToString,
+    )
 
 
 def _query(tp: TopicPartition, what: str | int) -> log_pb2.OffsetQuery:

@@ -17,25 +17,31 @@ from enum import Enum
 
 from oncelog.errors import CorruptLogError, InvalidBatchError, OncelogError
 from oncelog.types import Record, TopicPartition
-from oncelog.v1 import batch_pb2, log_pb2
+from oncelog.v1 import log_pb2
 from oncelog.wire.batch import DecodedPayload, decode_payload
 from oncelog.wire.compression import checksum, decompress
+from oncelog.wire.fetched import FetchedBatch, FetchedRecords
 
 
 class Chunk:
     """One stored batch, decoded when it is first looked at."""
 
-    __slots__ = ("_decoded", "_records", "base", "end", "generation", "next", "stored", "tp")
+    __slots__ = (
+        "_decoded", "_header", "_payload", "_records", "base", "end", "generation", "next", "size",
+        "tp",
+    )  # fmt: skip
 
     def __init__(
-        self, tp: TopicPartition, stored: batch_pb2.StoredBatch, generation: int, start: int
+        self, tp: TopicPartition, fetched: FetchedBatch, generation: int, start: int
     ) -> None:
         self.tp = tp
+        self._header = fetched.meta.header
+        self._payload = fetched.payload
+        self.size = len(fetched.payload)
+        self.base = fetched.meta.base_offset
+        self.end = self.base + self._header.record_count
         # The user's place in it. Only the user's thread moves it, without a lock.
-        self.next = max(start, stored.base_offset)
-        self.stored = stored
-        self.base = stored.base_offset
-        self.end = stored.base_offset + stored.header.record_count
+        self.next = max(start, self.base)
         self.generation = generation
         self._decoded: DecodedPayload | None = None
         self._records: list[Record] | None = None
@@ -43,7 +49,7 @@ class Chunk:
     def decoded(self, check_crc: bool) -> DecodedPayload:
         """Raises CorruptLogError if the payload is not what was sent."""
         if self._decoded is None:
-            header, payload = self.stored.header, self.stored.payload
+            header, payload = self._header, self._payload
             try:
                 if check_crc and checksum(payload) != header.crc32c:
                     raise InvalidBatchError("checksum differs")
@@ -111,6 +117,8 @@ class FetchBuffer:
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._turns: deque[TopicPartition] = deque()  # partitions with chunks, in turn
         self._closed = False
+        self._buffered = 0  # bytes, of all partitions
+        self._was_full = False  # and whoever fills it waits to be told that it is not
         # Called when a waiting reader should look again, on whatever thread.
         self.listener: Callable[[], None] | None = None
 
@@ -126,6 +134,7 @@ class FetchBuffer:
         with self._condition:
             old = self._cursors
             self._cursors = {tp: old.get(tp) or Cursor(tp) for tp in tps}
+            self._buffered = sum(cursor.buffered for cursor in self._cursors.values())
             self._turns = deque(tp for tp in self._turns if tp in self._cursors)
 
     def assignment(self) -> list[TopicPartition]:
@@ -142,6 +151,7 @@ class FetchBuffer:
             cursor.position = offset
             cursor.fetch_offset = offset or 0
             cursor.chunks.clear()
+            self._buffered -= cursor.buffered
             cursor.buffered = 0
             cursor.error = None
             cursor.by_reading = False
@@ -229,17 +239,24 @@ class FetchBuffer:
         cursor.position = chunk.end
         cursor.by_reading = True
         had_room = cursor.buffered < self._partition_bytes
-        cursor.buffered -= len(chunk.stored.payload)
+        cursor.buffered -= chunk.size
+        self._buffered -= chunk.size
         self._turns.remove(cursor.tp)
         if cursor.chunks:
             self._turns.append(cursor.tp)
-        if not had_room and cursor.buffered < self._partition_bytes:
+        has_room = cursor.buffered < self._partition_bytes
+        if (has_room and not had_room) or (self._was_full and not self._is_full()):
             self._on_room(cursor.tp)
+
+    def _is_full(self) -> bool:
+        self._was_full = self._buffered >= self._partition_bytes * len(self._cursors)
+        return self._was_full
 
     def pause(self, tp: TopicPartition, paused: bool) -> None:
         with self._condition:
             self._cursors[tp].paused = paused
             self._tell()
+        self._on_room(tp)
 
     def close(self) -> None:
         with self._condition:
@@ -268,8 +285,28 @@ class FetchBuffer:
                 and c.buffered < self._partition_bytes
             ]
 
-    def add(self, wanted: Wanted, answer: log_pb2.PartitionRecords) -> Added:
+    def place(self, tp: TopicPartition) -> Wanted | None:
+        """Where a partition is to be read on, whether or not there is room."""
+        with self._condition:
+            cursor = self._cursors.get(tp)
+            if cursor is None or cursor.position is None:
+                return None
+            return Wanted(tp, cursor.fetch_offset, cursor.generation)
+
+    def room(self, partitions: Iterable[Wanted]) -> bool | None:
+        """Whether to read on where these are: None: when there is room, False: no more."""
+        with self._condition:
+            for wanted in partitions:
+                cursor = self._cursors.get(wanted.tp)
+                if cursor is None or cursor.generation != wanted.generation:
+                    return False
+                if cursor.paused or cursor.error is not None:
+                    return False
+            return None if self._is_full() else True
+
+    def add(self, wanted: Wanted, records: FetchedRecords) -> Added:
         """Take over one partition's answer."""
+        answer = records.meta
         with self._condition:
             cursor = self._cursors.get(wanted.tp)
             if cursor is None or cursor.generation != wanted.generation:
@@ -280,12 +317,13 @@ class FetchBuffer:
             cursor.log_start_offset = answer.log_start_offset
             if wanted.offset != cursor.fetch_offset:
                 return Added.STALE  # another answer has already brought these
-            for stored in answer.batches:
-                chunk = Chunk(wanted.tp, stored, cursor.generation, cursor.fetch_offset)
+            for fetched in records.batches:
+                chunk = Chunk(wanted.tp, fetched, cursor.generation, cursor.fetch_offset)
                 if not self._follows(cursor, chunk):
                     break
                 cursor.chunks.append(chunk)
-                cursor.buffered += len(stored.payload)
+                cursor.buffered += chunk.size
+                self._buffered += chunk.size
                 cursor.fetch_offset = chunk.end
             if cursor.chunks and wanted.tp not in self._turns:
                 self._turns.append(wanted.tp)

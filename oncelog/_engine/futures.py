@@ -4,6 +4,7 @@ Place in the flow: `accumulator` makes one `Delivery` for each batch, `send()` r
 `RecordFuture` that points to it, `partition` settles it. A million `Future` objects, each
 with a lock of its own, would cost more than everything else that a send does, so the
 state is kept once per batch and a future is a pair (delivery, index) until somebody waits.
+Metadata is made when somebody asks for it.
 
 All deliveries of a producer share one lock (their conditions are built on it): then
 `concurrent.futures.wait`, which takes the locks of many futures at once, cannot deadlock.
@@ -15,8 +16,9 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
+from oncelog._engine.timestamps import Timestamps
 from oncelog.errors import OncelogError
 from oncelog.types import BatchMetadata, RecordMetadata, TopicPartition
 
@@ -70,8 +72,7 @@ class Delivery:
         self.producer_id = 0
         self.epoch = 0
         self.duplicate = False
-        # One timestamp (µs) for each record, or one for all of them.
-        self.timestamps: Sequence[int] = ()
+        self.timestamps = Timestamps()
         self.sequences: Sequence[int] | None = None
         self.callbacks: list[tuple[int, OnDelivery]] | None = None
         self.watched: list[Watcher] | None = None
@@ -136,9 +137,6 @@ class Delivery:
             return 0
         return self.count - len(self.handled)
 
-    def timestamp_us(self, index: int) -> int:
-        return self.timestamps[index if len(self.timestamps) > 1 else 0]
-
     def record(self, index: int) -> RecordMetadata:
         sequence = self.base_sequence + index if self.producer_id else -1
         if self.sequences is not None:
@@ -147,7 +145,7 @@ class Delivery:
             self.tp.topic,
             self.tp.partition,
             self.base_offset + index if self.base_offset >= 0 else -1,
-            self.timestamp_us(index) // 1000,
+            self.timestamps[index] // 1000,
             self.producer_id,
             self.epoch,
             sequence,
@@ -161,7 +159,7 @@ class Delivery:
             self.tp.partition,
             self.base_offset,
             self.count,
-            max(self.timestamps) // 1000,
+            self.timestamps.highest // 1000,
             self.producer_id,
             self.epoch,
             self.base_sequence if self.producer_id else -1,
@@ -187,12 +185,21 @@ class DeliveryFuture(Future[T]):
     """
 
     __slots__ = ("_delivery", "_index", "_watch")
+    _delivery: Delivery
+    _index: int
     _watch: _Watched
 
-    def __init__(self, delivery: Delivery, index: int) -> None:
-        # Not Future.__init__: it would make the very lock that this class avoids.
-        self._delivery = delivery
-        self._index = index
+    if not TYPE_CHECKING:
+        # Not Future's, which would make the very lock that this class avoids; and none of
+        # its own, because a call of it would be a tenth of what a send costs.
+        __init__ = object.__init__
+
+    @classmethod
+    def of(cls, delivery: Delivery, index: int) -> Self:
+        future = cls()
+        future._delivery = delivery
+        future._index = index
+        return future
 
     @property
     def delivery(self) -> Delivery:

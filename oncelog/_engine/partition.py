@@ -27,8 +27,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from oncelog import errors
-from oncelog._engine.accumulator import Accumulator, OpenBatch
+from oncelog._engine.accumulator import Accumulator
 from oncelog._engine.backoff import Backoff
+from oncelog._engine.batches import OpenBatch
 from oncelog._engine.sealing import NO_IDENTITY, Identity, SealedBatch, seal
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
@@ -187,7 +188,7 @@ class PartitionSender:
             sealed.first_sent_at = now
             self._stats.batches_sent += 1
             self._stats.records_sent += sealed.batch.record_count
-            self._stats.bytes_sent += len(sealed.body)
+            self._stats.bytes_sent += sealed.size
         sealed.attempts += 1
         sealed.attempt_id = attempt_id
         sealed.sent_at = now
@@ -357,6 +358,9 @@ class PartitionSender:
         self._stats.records_failed += batch.record_count
         if self.gap is None:
             self.gap = gap_after(batch, error)
+            if self.gap is not None:
+                # Before anybody learns of it: who does may send what comes next.
+                self._accumulator.refuse(self.gap)
         batch.delivery.fail(error)
         self._on_settled(batch)
 

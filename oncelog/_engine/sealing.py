@@ -1,16 +1,17 @@
 """A closed batch gets its producer id, epoch and sequences, and its final bytes.
 
 Place in the flow: `partition` seals a batch at the moment it first goes on its way; from
-then on nothing about it changes, so every retry is byte-identical. The message's bytes
-are kept, without the field `id`, which differs from attempt to attempt and is put behind
-them: protobuf allows fields in any order.
+then on nothing about it changes, so every retry is byte-identical. The message's parts
+are kept, the payload as it is, so that nothing is copied before the message is put
+together. The field `id`, which differs from attempt to attempt, comes last: protobuf
+allows fields in any order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oncelog._engine.accumulator import OpenBatch
+from oncelog._engine.batches import OpenBatch
 from oncelog.v1 import batch_pb2
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import checksum, compress
@@ -32,14 +33,15 @@ NO_IDENTITY = Identity(0, 0, 0, float("inf"), float("inf"))
 
 @dataclass(slots=True, eq=False)
 class SealedBatch:
-    """A batch on its way. `body` never changes; the rest is the state of its sending."""
+    """A batch on its way. What is sent never changes; the rest is the state of its sending."""
 
     batch: OpenBatch
     identity: Identity
     base_sequence: int
     last_sequence: int
     prev_sequence: int
-    body: bytes
+    head: bytes  # the fields of the message `Batch` but for the payload's bytes and `id`
+    payload: bytes
     deadline: float
     attempts: int = 0
     attempt_id: int = 0  # 0: no attempt whose answer is awaited
@@ -55,6 +57,10 @@ class SealedBatch:
     # Its records have failed (delivery timeout), but it holds the chain for successors.
     abandoned: bool = False
 
+    @property
+    def size(self) -> int:
+        return len(self.head) + len(self.payload)
+
 
 def seal(
     batch: OpenBatch,
@@ -67,7 +73,8 @@ def seal(
     """Encode, compress and number a batch. `prev_sequence`: the last one before it."""
     payload = batch.payload
     if payload is None:
-        payload = encode_payload(batch.values, batch.timestamps, batch.keys, batch.headers)
+        stamps = batch.timestamps.encode(batch.record_count)
+        payload = encode_payload(batch.values, stamps, batch.keys, batch.headers)
     payload = compress(codec, payload, level)
     count = batch.record_count
     header = batch_pb2.BatchHeader(
@@ -92,12 +99,13 @@ def seal(
             header.prev_sequence = prev_sequence
     if batch.expected_offset >= 0:
         header.expected_offset = batch.expected_offset
-    body = batch_pb2.Batch(header=header, payload=payload).SerializeToString()
+    head = batch_pb2.Batch(header=header).SerializeToString() + _PAYLOAD_TAG
+    head += _varint(len(payload))
     delivery = batch.delivery
     delivery.producer_id = identity.producer_id
     delivery.epoch = identity.epoch
     delivery.base_sequence = base
-    return SealedBatch(batch, identity, base, last, prev_sequence, body, deadline)
+    return SealedBatch(batch, identity, base, last, prev_sequence, head, payload, deadline)
 
 
 def _varint(number: int) -> bytes:
@@ -110,6 +118,7 @@ def _varint(number: int) -> bytes:
 
 
 _BATCHES_TAG = b"\x0a"  # ProduceRequest.batches: field 1, length-delimited
+_PAYLOAD_TAG = b"\x12"  # Batch.payload: field 2, length-delimited
 _ID_TAG = b"\x18"  # Batch.id: field 3, varint
 _TIMEOUT_TAG = b"\x10"  # ProduceRequest.timeout_ms: field 2, varint
 
@@ -117,7 +126,8 @@ _TIMEOUT_TAG = b"\x10"  # ProduceRequest.timeout_ms: field 2, varint
 def request_parts(sealed: SealedBatch, attempt_id: int) -> list[bytes]:
     """Return the bytes of one entry of `ProduceRequest.batches`, to be joined."""
     batch_id = _ID_TAG + _varint(attempt_id)
-    return [_BATCHES_TAG, _varint(len(sealed.body) + len(batch_id)), sealed.body, batch_id]
+    length = _varint(sealed.size + len(batch_id))
+    return [_BATCHES_TAG, length, sealed.head, sealed.payload, batch_id]
 
 
 def request_end(timeout_ms: int) -> bytes:

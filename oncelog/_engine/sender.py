@@ -15,9 +15,10 @@ import time
 from collections import deque
 
 from oncelog import errors
-from oncelog._engine.accumulator import Accumulator, OpenBatch
+from oncelog._engine.accumulator import Accumulator
 from oncelog._engine.backoff import Backoff
-from oncelog._engine.cluster import Cluster
+from oncelog._engine.batches import OpenBatch
+from oncelog._engine.cluster import OLD_NEWS, Cluster
 from oncelog._engine.futures import Delivery
 from oncelog._engine.identities import Identities
 from oncelog._engine.partition import (
@@ -329,6 +330,8 @@ class Sender:
             rounds = rounds + 1 if lacking or self._stale else 1
             await asyncio.sleep(pace.delay(rounds))
             if lacking:
+                if rounds % OLD_NEWS == 0:
+                    self.cluster.ask_another()
                 self._stale |= lacking
                 self._stale_event.set()
 
@@ -373,10 +376,13 @@ class Sender:
                 f"{batch.tp}: not sent within delivery_timeout_ms={self.config.delivery_timeout_ms}"
             )
             error.outcome = "never_sent"
+            gap = gap_after(batch, error)
+            if gap is not None:
+                self.accumulator.refuse(gap)
             batch.delivery.fail(error)
             self.stats.records_failed += batch.record_count
             self._settled(batch)
-            if (gap := gap_after(batch, error)) is not None:
+            if gap is not None:
                 self.fail(gap)
         for partition in list(self._busy.values()):
             partition.expire(now)

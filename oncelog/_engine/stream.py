@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -59,7 +60,8 @@ class ProduceStream:
         self._on_room = on_room
         self._on_result = on_result
         self._on_close = on_close
-        self._outbox: list[bytes] = []
+        # The parts of each batch that waits to be written, and their size.
+        self._outbox: deque[tuple[list[bytes], int]] = deque()
         self._backlog = 0
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"produce {address}")
@@ -72,9 +74,10 @@ class ProduceStream:
         assert self.opened, "nothing is sent into a stream that is not open"
         self.outstanding[attempt_id] = (partition, sealed)
         self.partitions.add(partition)
-        message = b"".join(request_parts(sealed, attempt_id))
-        self._outbox.append(message)
-        self._backlog += len(message)
+        parts = request_parts(sealed, attempt_id)
+        size = sum(map(len, parts))
+        self._outbox.append((parts, size))
+        self._backlog += size
         self._wake.set()
 
     def close(self, why: str) -> None:
@@ -124,19 +127,22 @@ class ProduceStream:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            outbox, self._outbox = self._outbox, []
-            start = 0
-            while start < len(outbox):
-                end, size = start, 0
-                while end < len(outbox) and (
-                    end == start or size + len(outbox[end]) <= _MESSAGE_BYTES
-                ):
-                    size += len(outbox[end])
-                    end += 1
-                await call.write(b"".join([*outbox[start:end], self._end]))
-                start = end
+            while self._outbox:
+                message, size = self._next_message()
+                await call.write(message)
                 self._backlog -= size
                 self._on_room()
+
+    def _next_message(self) -> tuple[bytes, int]:
+        """As many batches, in order, as share a message, and their size."""
+        outbox = self._outbox
+        parts, size = outbox.popleft()
+        while outbox and size + outbox[0][1] <= _MESSAGE_BYTES:
+            more, length = outbox.popleft()
+            parts += more
+            size += length
+        parts.append(self._end)
+        return b"".join(parts), size
 
     async def _read(self, call: Any) -> str:
         while True:

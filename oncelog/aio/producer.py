@@ -113,7 +113,7 @@ class Producer:
         partition: int,
         batch: Any,
         *,
-        sequences: Sequence[int] | None = None,
+        sequences: Sequence[int] | Any | None = None,
         expected_offset: int | None = None,
     ) -> Acknowledgement[BatchMetadata]:
         """Send many records as exactly one batch; see `oncelog.Producer.send_batch`."""
@@ -204,7 +204,7 @@ class Producer:
     async def position(self, topic: str, partition: int) -> int:
         """Return the last sequence of this producer that is stored there; -1: none."""
         await self._know(topic)
-        tp, _ = self._sync._place(self._sync._topic(topic), None, partition)
+        tp = self._sync._tp(topic, partition)
         async with asyncio.timeout(self.config.max_block_ms / 1000):
             return await on_engine(self._sync._sender.position(tp))
 

@@ -1,5 +1,5 @@
 """The `oncelog` command: topics, records, the cluster, producers, groups,
-mirrors.
+mirrors, measurements.
 
 Place in the flow: a thin layer over Admin, Producer and Consumer. The exit code is 0 only
 if the command did what it was asked; errors are one line on stderr.

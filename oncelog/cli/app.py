@@ -8,6 +8,7 @@ import sys
 import click
 
 from oncelog import __version__
+from oncelog.cli.bench import bench
 from oncelog.cli.cluster import cluster
 from oncelog.cli.groups import group
 from oncelog.cli.mirror import mirror
@@ -28,6 +29,7 @@ cli.add_command(cluster)
 cli.add_command(producer)
 cli.add_command(group)
 cli.add_command(mirror)
+cli.add_command(bench)
 topic.add_command(produce)
 topic.add_command(consume)
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from dataclasses import asdict
 from typing import Any
 
 import click
 
+from oncelog.admin import Admin
 from oncelog.cli.options import Bootstrap, common
 from oncelog.cli.output import print_json
-from oncelog.mirror import Mirror
+from oncelog.errors import FencedError, MissingExtraError
+from oncelog.mirror import Mirror, Progress, default_name
+
+# Tasks that another attempt has fenced are tried again.
+_MASTER = "local[*,4]"
 
 
 @click.command()
@@ -23,6 +31,11 @@ from oncelog.mirror import Mirror
 @click.option(
     "--compression", type=click.Choice(["none", "zstd", "lz4"]), default="none", show_default=True
 )
+@click.option(
+    "--engine", type=click.Choice(["client", "spark"]), default="client", show_default=True
+)
+@click.option("--master", help=f"Where Spark runs: {_MASTER}, or what spark-submit says.")
+@click.option("--checkpoint", help="Where Spark keeps notes of its own; it needs none.")
 @common
 def mirror(
     source: str,
@@ -33,27 +46,107 @@ def mirror(
     exit_at_end: bool,
     skip_deleted: bool,
     compression: Any,
+    engine: str,
+    master: str | None,
+    checkpoint: str | None,
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Copy topic SOURCE into topic TARGET, each record once, and go on with what comes.
 
     Started again it goes on where it stopped; started twice, the later one takes over and
-    the earlier one ends with FENCED.
+    the earlier one ends with FENCED. Stop a Spark mirror before you go on with the client.
     """
-    with Mirror(
-        bootstrap,
-        source,
-        target_bootstrap or bootstrap,
-        target,
-        name=name,
-        partitions=partitions or None,
-        compression_type=compression,
-        skip_deleted=skip_deleted,
-    ) as copy:
-        progress = copy.run(exit_at_end=exit_at_end).values()
+    there = target_bootstrap or bootstrap
+    settings = {"name": name, "compression_type": compression, "skip_deleted": skip_deleted}
+    if engine == "spark":
+        if partitions:
+            raise click.UsageError("--partition is not for --engine spark, which copies all")
+        progress = _with_spark(
+            bootstrap, source, there, target, settings, exit_at_end, master, checkpoint
+        )
+    else:
+        if master or checkpoint:
+            raise click.UsageError("--master and --checkpoint are for --engine spark")
+        with Mirror(
+            bootstrap, source, there, target, partitions=partitions or None, **settings
+        ) as copy:
+            progress = list(copy.run(exit_at_end=exit_at_end).values())
     if as_json:
         print_json([asdict(one) for one in progress])
     else:
         count = sum(one.copied for one in progress)
         click.echo(f"copied {count} records from {source} to {target}", err=True)
+
+
+def _with_spark(
+    bootstrap: tuple[str, ...],
+    source: str,
+    there: tuple[str, ...],
+    target: str,
+    settings: dict[str, Any],
+    exit_at_end: bool,
+    master: str | None,
+    checkpoint: str | None,
+) -> list[Progress]:
+    try:
+        from pyspark.errors import StreamingQueryException
+    except ImportError:
+        raise MissingExtraError("--engine spark", "pyspark", "spark") from None
+    from oncelog import spark as oncelog_spark
+
+    session = _session(master)
+    try:
+        query = oncelog_spark.mirror(
+            session,
+            source=source,
+            target=target,
+            bootstrap_servers=bootstrap,
+            target_bootstrap_servers=there,
+            trigger={"availableNow": True} if exit_at_end else None,
+            checkpoint=checkpoint,
+            **settings,
+        )
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        raise _short(str(error)) from None
+    finally:
+        session.stop()
+    with Admin(bootstrap) as admin:
+        name = default_name(admin.describe_cluster().cluster_id, source, target)
+    return _progress(there, target, settings["name"] or name)
+
+
+def _session(master: str | None) -> Any:
+    from pyspark.sql import SparkSession
+
+    from oncelog.spark import ensure_java
+
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("oncelog mirror")
+    # spark-submit hands its settings to the JVM that it started.
+    if master or "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master(master or _MASTER).config("spark.ui.showConsoleProgress", "false")
+    return builder.getOrCreate()
+
+
+def _short(text: str) -> Exception:
+    """The line that matters, of a Java exception around a Python traceback."""
+    lines = re.findall(r"^(?:oncelog\.\S*\.)?(\w+Error: .+)$", text, re.M)
+    line = lines[-1] if lines else text.partition("\n")[0]
+    if line.startswith("FencedError: "):
+        return FencedError(line.removeprefix("FencedError: "))
+    return click.ClickException(line)
+
+
+def _progress(there: tuple[str, ...], target: str, name: str) -> list[Progress]:
+    """How far each partition has come, as the target says."""
+    found = []
+    with Admin(there) as admin:
+        for tp, begun in sorted(admin.describe_group(name).offsets.items()):
+            states = admin.describe_producers(target, tp.partition, begun.producer_id, 1)
+            position = states[0].last_sequence if states else -1
+            copied = max(0, position + 1 - begun.offset)
+            found.append(Progress(tp.partition, begun.offset, copied, position))
+    return found

@@ -7,6 +7,8 @@ here only when used.
 
 from __future__ import annotations
 
+import struct
+from functools import cache, lru_cache
 from typing import Any
 
 from oncelog.errors import InvalidBatchError, InvalidRequestError, MissingExtraError
@@ -33,11 +35,13 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
+@cache
 def headers_type() -> Any:
     pa = import_pyarrow()
     return pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 
+@cache
 def schema(with_place: bool = True) -> Any:
     """key, value[, topic, partition, offset], timestamp, headers: all nullable, for Spark."""
     pa = import_pyarrow()
@@ -64,25 +68,50 @@ def to_arrow(
 ) -> Any:
     """Return a pyarrow.RecordBatch over the payload's own memory, checked in full.
 
-    With a topic the batch also has the columns topic, partition and offset. `skip` leaves
+    Only numbers that do not lie at a multiple of 8, as Arrow asks for, are copied. With a
+    topic the batch also has the columns topic, partition and offset. `skip` leaves
     out the first records, without a copy.
     """
     pa = import_pyarrow()
     _check_ends(decoded)
     try:
         columns = _columns(pa, decoded)
-        if topic is not None:
-            n = len(decoded)
-            columns[2:2] = [
-                pa.repeat(pa.scalar(topic, pa.string()), n),
-                pa.repeat(pa.scalar(partition, pa.int32()), n),
-                pa.arange(base_offset, base_offset + n),
-            ]
-        batch = pa.RecordBatch.from_arrays(columns, schema=schema(topic is not None))
-        batch.validate(full=True)
+        for column in columns:
+            column.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InvalidBatchError(f"damaged columns: {error}") from error
+    if topic is not None:
+        n = len(decoded)
+        columns[2:2] = [
+            _repeated(topic, n),
+            _repeated(partition, n),
+            pa.arange(base_offset, base_offset + n),
+        ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema(topic is not None))
     return batch.slice(skip) if skip else batch
+
+
+def _repeated(value: str | int, count: int) -> Any:
+    """A column that says the same in each row; those of the last batches are kept."""
+    if count > _MOST_KEPT:
+        return _repeat(value, count)
+    return _kept(value, 1 << (count - 1).bit_length()).slice(0, count)
+
+
+def _repeat(value: str | int, count: int) -> Any:
+    # Made of buffers, because `pa.scalar` imports pandas, where that is installed: a second.
+    pa = import_pyarrow()
+    if isinstance(value, str):
+        data = value.encode()
+        ends = pa.py_buffer(struct.pack("<2i", 0, len(data)))
+        one = pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(data)])
+    else:
+        one = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(struct.pack("<i", value))])
+    return pa.repeat(one[0], count)
+
+
+_MOST_KEPT = 16_384
+_kept = lru_cache(maxsize=32)(_repeat)
 
 
 def _columns(pa: Any, decoded: DecodedPayload) -> list[Any]:
@@ -94,15 +123,21 @@ def _columns(pa: Any, decoded: DecodedPayload) -> list[Any]:
     def cut(section: Section | None) -> Any:
         return None if section is None else whole.slice(section.start, section.size)
 
+    def numbers(section: Section) -> Any:
+        buffer = cut(section)
+        return pa.py_buffer(buffer.to_pybytes()) if buffer.address & 7 else buffer
+
     def binary(kind: Any, count: int, validity: Any, offsets: Any, data: Any) -> Any:
-        return pa.Array.from_buffers(kind, count, [cut(validity), cut(offsets), cut(data)])
+        return pa.Array.from_buffers(kind, count, [cut(validity), numbers(offsets), cut(data)])
 
     value = binary(pa.binary(), n, lay.value_validity, lay.value_offsets, lay.values)
     if lay.key_offsets is None:
         key = pa.nulls(n, pa.binary())
     else:
         key = binary(pa.binary(), n, lay.key_validity, lay.key_offsets, lay.keys)
-    timestamp = pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), n, [None, cut(lay.timestamps)])
+    timestamp = pa.Array.from_buffers(
+        pa.timestamp("us", tz="UTC"), n, [None, numbers(lay.timestamps)]
+    )
     if lay.header_offsets is None:
         headers = pa.nulls(n, headers_type())
     else:
@@ -115,7 +150,7 @@ def _columns(pa: Any, decoded: DecodedPayload) -> list[Any]:
             [names, contents], fields=list(headers_type().value_type)
         )
         headers = pa.Array.from_buffers(
-            headers_type(), n, [None, cut(lay.header_offsets)], children=[pairs]
+            headers_type(), n, [None, numbers(lay.header_offsets)], children=[pairs]
         )
     return [key, value, timestamp, headers]
 
@@ -200,6 +235,25 @@ def encode_arrow(batch: Any, default_timestamp_us: int) -> tuple[bytes, int, int
             f"payload of {len(payload)} bytes is over the limit {MAX_PAYLOAD_BYTES}"
         )
     return payload, n, pc.max(stamps).as_py()
+
+
+def rising_ends(array: Any) -> tuple[list[int], bool]:
+    """Return an Arrow array's first and last number, and whether each is above the one before.
+
+    Raises InvalidRequestError if it does not hold integers.
+    """
+    pa = import_pyarrow()
+    import pyarrow.compute as pc
+
+    if not pa.types.is_integer(array.type) or array.null_count:
+        raise InvalidRequestError(
+            f"sequences must be integers, not {array.type} with {array.null_count} nulls",
+            field="sequences",
+        )
+    n = len(array)
+    # `all` of nothing is null: a single number rises.
+    rising = pc.all(pc.greater(array[1:], array[:-1])).as_py() is not False
+    return [array[i].as_py() for i in sorted({0, n - 1})] if n else [], rising
 
 
 def _as_binary(array: Any, name: str, nullable: bool = True) -> Any:
@@ -288,4 +342,4 @@ def _bitmap(booleans: Any) -> Any:
     return booleans.buffers()[1].slice(start, (len(booleans) + 7) // 8)
 
 
-__all__ = ["encode_arrow", "headers_type", "import_pyarrow", "schema", "to_arrow"]
+__all__ = ["encode_arrow", "headers_type", "import_pyarrow", "rising_ends", "schema", "to_arrow"]

@@ -153,20 +153,24 @@ def read_layout(payload: bytes | memoryview) -> Layout:
 
 def encode_payload(
     values: Sequence[bytes | None],
-    timestamps_us: Sequence[int],
+    timestamps_us: Sequence[int] | bytes,
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[Sequence[Header]] | None = None,
 ) -> bytes:
     """Return the payload of these records; all columns must have the same length.
 
-    Raises InvalidBatchError if there is no record, or the payload would be too large.
+    `timestamps_us` may be the column's own bytes: int64, little-endian. Raises
+    InvalidBatchError if there is no record, or the payload would be too large.
     """
     n = len(values)
     if n == 0:
         raise InvalidBatchError("a batch needs at least one record")
-    for name, column in (("timestamps_us", timestamps_us), ("keys", keys), ("headers", headers)):
-        if column is not None and len(column) != n:
-            raise InvalidBatchError(f"{len(column)} {name} for {n} values")
+    stamps = timestamps_us if isinstance(timestamps_us, bytes) else _int64(timestamps_us)
+    columns = (("timestamps_us", len(stamps) // 8), ("keys", keys), ("headers", headers))
+    for name, column in columns:
+        count = column if isinstance(column, int) else n if column is None else len(column)
+        if count != n:
+            raise InvalidBatchError(f"{count} {name} for {n} values")
     flags = h = key_size = header_key_size = header_value_size = 0
     parts: list[bytes] = [b""]  # the preamble, once the lengths are known
     nulls, value_size = _put_binary(parts, values)
@@ -174,10 +178,7 @@ def encode_payload(
     if keys is not None and keys.count(None) != n:
         nulls, key_size = _put_binary(parts, keys)
         flags |= KEYS | (KEY_VALIDITY if nulls else 0)
-    try:
-        _put(parts, struct.pack(f"<{n}q", *timestamps_us))
-    except struct.error as error:
-        raise InvalidBatchError("a timestamp does not fit into int64") from error
+    _put(parts, stamps)
     if headers is not None and any(headers):
         flags |= HEADERS
         _put(parts, _offset_bytes(n, map(len, headers)))
@@ -189,12 +190,20 @@ def encode_payload(
     parts[0] = PREAMBLE.pack(
         MAGIC, flags, n, h, value_size, key_size, header_key_size, header_value_size
     )
+    # The one copy of the records' bytes.
     payload = b"".join(parts)
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise InvalidBatchError(
             f"payload of {len(payload)} bytes is over the limit {MAX_PAYLOAD_BYTES}"
         )
     return payload
+
+
+def _int64(numbers: Sequence[int]) -> bytes:
+    try:
+        return struct.pack(f"<{len(numbers)}q", *numbers)
+    except struct.error as error:
+        raise InvalidBatchError("a timestamp does not fit into int64") from error
 
 
 def _put(parts: list[bytes], data: bytes) -> None:
@@ -204,26 +213,30 @@ def _put(parts: list[bytes], data: bytes) -> None:
 
 def _put_binary(parts: list[bytes], column: Sequence[bytes | None]) -> tuple[bool, int]:
     """Append [validity,] offsets and data; return (has nulls, length of the data)."""
+    nulls = False
     try:
         # Without nulls, the common case, nothing here runs per record in Python.
-        data = b"".join(column)  # type: ignore[arg-type]
-        nulls = False
+        offsets = _offset_bytes(len(column), map(len, column))  # type: ignore[arg-type]
     except TypeError:
         nulls = True
         bits = "".join("0" if item is None else "1" for item in reversed(column))
         _put(parts, int(bits, 2).to_bytes((len(column) + 7) // 8, "little"))
-        filled = [b"" if item is None else item for item in column]
-        data = b"".join(filled)
-        column = filled
-    if len(data) > MAX_PAYLOAD_BYTES:  # also keeps the offsets within int32
-        raise InvalidBatchError(f"{len(data)} bytes are over the limit {MAX_PAYLOAD_BYTES}")
-    _put(parts, _offset_bytes(len(column), map(len, column)))  # type: ignore[arg-type]
-    _put(parts, data)
-    return nulls, len(data)
+        column = [b"" if item is None else item for item in column]
+        offsets = _offset_bytes(len(column), map(len, column))  # type: ignore[arg-type]
+    size = int.from_bytes(offsets[-4:], "little")
+    if size > MAX_PAYLOAD_BYTES:
+        raise InvalidBatchError(f"{size} bytes are over the limit {MAX_PAYLOAD_BYTES}")
+    _put(parts, offsets)
+    parts.extend(column)  # type: ignore[arg-type]
+    parts.append(_PAD[size & 7])
+    return nulls, size
 
 
 def _offset_bytes(count: int, lengths: Iterable[int]) -> bytes:
-    return struct.pack(f"<{count + 1}i", *accumulate(lengths, initial=0))
+    try:
+        return struct.pack(f"<{count + 1}i", *accumulate(lengths, initial=0))
+    except struct.error as error:
+        raise InvalidBatchError(f"2 GiB or more, the limit is {MAX_PAYLOAD_BYTES}") from error
 
 
 # --- decoding ------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.v1 import cluster_pb2, log_pb2
+from oncelog.v1 import log_pb2
 from tests.durability.damage import (
     Damage,
     all_of,
@@ -30,8 +30,6 @@ from tests.durability.workload import RECORDS, Workload, payload_of, problems, s
 from tests.harness.api import batch, verdict
 from tests.harness.local_cluster import QUICK, LocalCluster
 from tests.harness.node_process import HarnessError
-from tests.integration.conftest import MakeCluster
-from tests.integration.waiting import eventually
 
 TOPIC = "damaged"
 VICTIM = 3
@@ -242,36 +240,3 @@ def served_and_refused(cluster: LocalCluster) -> tuple[int, int]:
                 assert theirs == one
                 served += 1
     return served, refused
-
-
-@pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="a leader that finds a damaged entry goes on leading")
-def test_what_a_damaged_leader_cannot_read_can_still_be_read(make_cluster: MakeCluster) -> None:
-    """The two others hold the same entries; whoever leads must be one of them then."""
-    cluster = make_cluster(settings=SETTINGS)
-    cluster.api(1).create_topic(TOPIC, 1, 3)
-    workload = Workload(cluster, {TOPIC: 1}).start()
-    workload.more(20)
-    workload.stop()
-    cluster.wait_level(TOPIC)
-    leader = cluster.leader(TOPIC, 0)
-    assert cluster.nodes[leader].terminate() == 0
-    cut(max((cluster.nodes[leader].spec.data_dir / "db" / "rocksdb").glob("*.blob")))
-    cluster.start_nodes([leader])
-    cluster.wait_level(TOPIC)
-    now = cluster.leader(TOPIC, 0)
-    request = cluster_pb2.TransferLeadershipRequest(topic=TOPIC, partition=0, target_node_id=leader)
-    cluster.api(now).cluster.TransferLeadership(request, timeout=20)
-    end = cluster.high_watermark(cluster.leader(TOPIC, 0), TOPIC, 0)
-    assert end
-
-    def readable() -> bool:
-        api, offset = cluster.api(cluster.leader(TOPIC, 0)), 0
-        while offset < end:
-            records = api.fetch(TOPIC, 0, offset)
-            if records.error:
-                return False
-            offset = records.batches[-1].base_offset + records.batches[-1].header.record_count
-        return True
-
-    eventually(readable, "each record can be read from a leader")

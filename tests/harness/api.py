@@ -199,6 +199,11 @@ class Api:
         info: cluster_pb2.TopicInfo = answer.topics[0]
         return info
 
+    def topics(self, *, patience: float = CALL_PATIENCE) -> list[cluster_pb2.TopicInfo]:
+        """All of them."""
+        request = cluster_pb2.DescribeTopicsRequest()
+        return list(self.cluster.DescribeTopics(request, timeout=patience).topics)
+
     def describe(self) -> cluster_pb2.DescribeClusterResponse:
         answer: cluster_pb2.DescribeClusterResponse = self.cluster.DescribeCluster(
             cluster_pb2.DescribeClusterRequest(), timeout=CALL_PATIENCE

@@ -5,7 +5,10 @@
     ROOT/node1.log, .pid     output, and the process while it runs
 
 With `proxied`, clients reach each node, and nodes reach each other, through one TCP proxy
-(routes `client-2`, `1-3`, ...), where connections can be cut.
+(routes `client-2`, `1-3`, ...), where connections can be cut. With `disks`, each data
+directory is a file system of its own, kept in ROOT/node1.disk, ..., whose power can be cut and
+which can be filled. With `namespaces`, each node has a network namespace of its own, and
+what one sends to another can be lost. Both need root.
 """
 
 from __future__ import annotations
@@ -14,13 +17,17 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import permutations, product
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import grpc
 
 from oncelog.v1 import cluster_pb2, log_pb2
+from tests.harness import disk, network
 from tests.harness.api import Api, Batch, Result, verdict
 from tests.harness.node_process import HarnessError, NodeProcess, NodeSpec
 from tests.harness.ports import LOOPBACK, free_ports
@@ -38,6 +45,8 @@ QUICK: dict[str, str | int] = {
     "preferred_leader_delay_ms": 1000,
 }
 DESCRIPTION = "cluster.json"
+NODE_PORT = 7000  # in a namespace of its own every port is free
+METRICS_PORT = 7100
 
 
 class LocalCluster:
@@ -51,36 +60,60 @@ class LocalCluster:
         settings: Mapping[str, str | int] | None = None,
         proxied: bool = False,
         metrics: bool = False,
+        disks: bool = False,
+        namespaces: bool = False,
         detached: bool = False,
         ports: list[int] | None = None,
         cluster_id: str = "oncelog",
     ) -> None:
-        """`ports`: one for each node, instead of any free ones."""
+        """`ports`: one for each node, instead of any free ones.
+
+        Raises HarnessError if this machine cannot have what is asked for.
+        """
         self.root = root.resolve()
+        if disks and disk.missing():
+            raise HarnessError(disk.missing())
+        if namespaces and network.missing():
+            raise HarnessError(network.missing())
         self._settings = dict(QUICK if settings is None else settings)
         self._cluster_id, self._detached = cluster_id, detached
         ids = range(1, nodes + 1)
-        pairs = [(a, b) for a in ids for b in ids if a != b]
-        listen = ports or free_ports(nodes)
-        self._listen = {node: f"{LOOPBACK}:{port}" for node, port in zip(ids, listen, strict=True)}
-        metrics_ports = free_ports(nodes) if metrics else []
-        self.metrics_addresses = {
-            node: f"{LOOPBACK}:{port}" for node, port in zip(ids, metrics_ports, strict=False)
-        }
+        self._with_disks = disks
+        self.network = network.network_for(self.root, ids) if namespaces else None
+        self._listen = self._addresses(ids, ports or [], NODE_PORT)
+        self.metrics_addresses = self._addresses(ids, [], METRICS_PORT) if metrics else {}
         self.routes: list[RouteSpec] = []
         self._control_port = 0
         if proxied:
-            self._control_port, *rest = free_ports(1 + nodes + len(pairs))
-            names = [(f"client-{node}", node) for node in ids] + [(f"{a}-{b}", b) for a, b in pairs]
-            self.routes = [
-                RouteSpec(name, port, self._listen[node])
-                for (name, node), port in zip(names, rest, strict=True)
-            ]
+            (self._control_port,) = free_ports(1)
+            self.routes = self._routes(ids)
         self._proxy_pid = 0
         self._make(ids)
 
+    def _addresses(self, ids: Sequence[int], ports: list[int], usual: int) -> dict[int, str]:
+        """Where the nodes listen: on loopback, or each in its namespace."""
+        if self.network is not None:
+            return {
+                node: f"{self.network.address(node)}:{port}"
+                for node, port in zip(ids, ports or [usual] * len(ids), strict=True)
+            }
+        chosen = ports or free_ports(len(ids))
+        return {node: f"{LOOPBACK}:{port}" for node, port in zip(ids, chosen, strict=True)}
+
+    def _routes(self, ids: Sequence[int]) -> list[RouteSpec]:
+        pairs = [(a, b) for a in ids for b in ids if a != b]
+        ours = self.network.ours if self.network is not None else LOOPBACK
+        wanted = [(f"client-{node}", ours, node) for node in ids]
+        for a, b in pairs:
+            here = self.network.between(a, b) if self.network is not None else LOOPBACK
+            wanted.append((f"{a}-{b}", here, b))
+        return [
+            RouteSpec(name, f"{here}:{port}", self._listen[node])
+            for (name, here, node), port in zip(wanted, free_ports(len(wanted)), strict=True)
+        ]
+
     def _make(self, ids: Iterable[int]) -> None:
-        via = {route.name: f"{LOOPBACK}:{route.listen}" for route in self.routes}
+        via = {route.name: route.listen for route in self.routes}
         self.addresses = {node: via.get(f"client-{node}", self._listen[node]) for node in ids}
         self.nodes: dict[int, NodeProcess] = {}
         for node in ids:
@@ -95,8 +128,14 @@ class LocalCluster:
                 cluster_id=self._cluster_id,
                 metrics_listen=self.metrics_addresses.get(node, ""),
                 settings=self._settings,
+                within=() if self.network is None else tuple(self.network.command(node)),
             )
             self.nodes[node] = NodeProcess(spec, detached=self._detached)
+        self.disks = {
+            node: disk.Disk(self.root / f"node{node}.disk", process.spec.data_dir)
+            for node, process in self.nodes.items()
+            if self._with_disks
+        }
         self.proxy = Proxy(self._control_port) if self.routes else None
         self._apis: dict[int, Api] = {}
 
@@ -110,6 +149,8 @@ class LocalCluster:
             "settings": self._settings,
             "listen": self._listen,
             "metrics": self.metrics_addresses,
+            "disks": self._with_disks,
+            "network": None if self.network is None else [self.network.name, self.network.base],
             "control_port": self._control_port,
             "proxy_pid": self._proxy_pid,
             "routes": [[route.name, route.listen, route.target] for route in self.routes],
@@ -117,7 +158,7 @@ class LocalCluster:
         (self.root / DESCRIPTION).write_text(json.dumps(text, indent=2) + "\n")
 
     @classmethod
-    def load(cls, root: Path) -> LocalCluster:
+    def load(cls, root: Path) -> Self:
         """The cluster that lies in `root`, its running nodes adopted. Raises HarnessError."""
         try:
             raw = json.loads((root / DESCRIPTION).read_text())
@@ -129,6 +170,9 @@ class LocalCluster:
         self._detached = True
         self._listen = {int(node): address for node, address in raw["listen"].items()}
         self.metrics_addresses = {int(node): at for node, at in raw["metrics"].items()}
+        self._with_disks = raw.get("disks", False)
+        named = raw.get("network")
+        self.network = network.Network(*named, self._listen) if named else None
         self.routes = [RouteSpec(*route) for route in raw["routes"]]
         self._control_port, self._proxy_pid = raw["control_port"], raw["proxy_pid"]
         self._make(self._listen)
@@ -138,7 +182,7 @@ class LocalCluster:
 
     # -- life -----------------------------------------------------------------------------
 
-    def __enter__(self) -> LocalCluster:
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:
@@ -155,13 +199,22 @@ class LocalCluster:
         self.close()
 
     def start(self) -> None:
-        """Starts all nodes that do not run, and waits until all serve."""
+        """Starts all nodes that do not run, and waits until all serve.
+
+        What an earlier run left of namespaces and mounted disks is removed first.
+        """
+        stopped = [node for node, process in self.nodes.items() if not process.running]
+        if self.network is not None and stopped == list(self.nodes):
+            self.network.open()
+        for node in stopped:
+            if node in self.disks:
+                self.disks[node].open()
         if self.proxy is not None and not self._proxy_lives():
             self.root.mkdir(parents=True, exist_ok=True)
             log = self.root / "proxy.log"
             self._proxy_pid = self.proxy.start(self.routes, log, detached=self._detached)
         self.save()
-        self.start_nodes(node for node, process in self.nodes.items() if not process.running)
+        self.start_nodes(stopped)
 
     def start_nodes(self, nodes: Iterable[int], *, wait: bool = True) -> None:
         started = list(nodes)
@@ -172,7 +225,7 @@ class LocalCluster:
             self.wait_joined()
 
     def close(self) -> None:
-        """Kills whatever runs. The files stay."""
+        """Kills whatever runs, unmounts disks, removes namespaces. The files stay."""
         for api in self._apis.values():
             api.close()
         self._apis.clear()
@@ -181,6 +234,10 @@ class LocalCluster:
             self.proxy.close()
             if self._proxy_lives():
                 os.kill(self._proxy_pid, signal.SIGKILL)
+        for one in self.disks.values():
+            one.close()
+        if self.network is not None:
+            self.network.close()
 
     def _proxy_lives(self) -> bool:
         if not self._proxy_pid:
@@ -219,6 +276,46 @@ class LocalCluster:
             if peer != node:
                 self.proxy.ask(op, f"{node}-{peer}")
                 self.proxy.ask(op, f"{peer}-{node}")
+
+    def cut_power(self, nodes: Iterable[int]) -> None:
+        """The power of these nodes is lost, all at once, and is there again; none is started.
+
+        The disks first, as close together as can be: a node may notice and end by itself.
+        """
+        down = list(nodes)
+        cutters = [self.disks[node].cutter() for node in down]
+        for cut in cutters:
+            cut()
+        for node in down:
+            process = self.nodes[node]
+            if process.running:
+                process.signal(signal.SIGKILL)
+            process.wait()
+        for node in down:
+            self.disks[node].restore()
+
+    @contextmanager
+    def split(self, *sides: Iterable[int], one_way: bool = False) -> Iterator[None]:
+        """Inside, nodes of different sides do not reach each other; then waits for all to.
+
+        A node of no side reaches all: a bridge. one_way: only what the first side sends to the
+        others is lost.
+        """
+        assert self.network is not None, "start the cluster with namespaces=True"
+        groups = [list(side) for side in sides]
+        lost = [
+            pair
+            for one, two in permutations(groups, 2)
+            if not one_way or one is groups[0]
+            for pair in product(one, two)
+        ]
+        try:
+            for sender, receiver in lost:
+                self.network.lose(sender, receiver)
+            yield
+        finally:
+            self.network.heal()
+        self.wait_joined()
 
     # -- what is so ---------------------------------------------------------------------------
 
@@ -326,6 +423,39 @@ class LocalCluster:
         raise HarnessError(
             f"replicas of {topic} are not level: leaders {led}, replicas {seen}\n{self.logs()}"
         )
+
+    def wait_caught_up(self, node: int, timeout: float = START_PATIENCE) -> None:
+        """Waits until the node has what leaders have by now, of all that it keeps a replica of."""
+        end = time.monotonic() + timeout
+        asked = next(other for other in self.running if other != node)
+        topics = self.api(asked).topics()
+        wanted = {
+            (topic.name, part.partition): self._led(topic.name, part.partition)
+            for topic in topics
+            for part in topic.partitions
+            if node in part.replicas
+        }
+        late = dict(wanted)
+        while late and time.monotonic() < end:
+            try:
+                for topic in self.api(node).topics():
+                    for part in topic.partitions:
+                        place = (topic.name, part.partition)
+                        if part.high_watermark >= late.get(place, 0):
+                            late.pop(place, None)
+            except grpc.RpcError:
+                pass  # it is being started
+            if late:
+                time.sleep(LOOK_AGAIN)
+        if late:
+            raise HarnessError(f"node {node} has not caught up with {late}\n{self.logs()}")
+
+    def _led(self, topic: str, partition: int) -> int:
+        """The high watermark of whoever leads."""
+        while True:
+            mark = self.high_watermark(self.leader(topic, partition), topic, partition)
+            if mark is not None:
+                return mark
 
     def describe_topic(self, topic: str) -> cluster_pb2.TopicInfo:
         """As the first running node sees it."""

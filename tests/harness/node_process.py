@@ -1,8 +1,7 @@
 """One node as a process: started, killed, paused and waited for by its pid.
 
-A `NodeSpec` is all that a start needs. It can be written to a file and read back, and a
-running node can be adopted by its pid, so that `scripts/cluster` and `scripts/chaos` find
-the nodes that an earlier command started.
+A `NodeSpec` is all that a start needs. A running node can be adopted by its pid, so that
+`scripts/cluster` and `scripts/chaos` find the nodes that an earlier command started.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXIT_PATIENCE = 30.0  # seconds that a process may take to end
@@ -33,6 +31,7 @@ class NodeSpec:
 
     `settings` are further settings by their names in the configuration file.
     `module` is what runs: tests of durability put hooks around the node.
+    `within` stands before the command: what runs it in a network namespace.
     """
 
     node_id: int
@@ -45,6 +44,7 @@ class NodeSpec:
     metrics_listen: str = ""
     settings: Mapping[str, str | int] = field(default_factory=dict)
     module: str = "cluster"
+    within: tuple[str, ...] = ()
 
     def environment(self) -> dict[str, str]:
         """The variables that make `python -m cluster` this node, and nothing of the caller's."""
@@ -61,16 +61,6 @@ class NodeSpec:
         }
         own.update({f"ONCELOG_{name.upper()}": str(value) for name, value in given.items()})
         return own
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "data_dir": str(self.data_dir), "log_file": str(self.log_file)}
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> NodeSpec:
-        values = dict(raw)
-        values["nodes"] = {int(node): address for node, address in raw["nodes"].items()}
-        values["data_dir"], values["log_file"] = Path(raw["data_dir"]), Path(raw["log_file"])
-        return cls(**values)
 
 
 class NodeProcess:
@@ -116,7 +106,7 @@ class NodeProcess:
         self.spec.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.spec.log_file.open("ab") as output:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", self.spec.module],
+                [*self.spec.within, sys.executable, "-m", self.spec.module],
                 cwd=ROOT,
                 env=self.spec.environment(),
                 stdin=subprocess.DEVNULL,

@@ -1,12 +1,14 @@
 """A TCP proxy whose connections can be cut, refused and frozen, as a process of its own.
 
-    python -m tests.harness.proxy CONTROL_PORT ROUTE=LISTEN_PORT=HOST:PORT ...
+    python -m tests.harness.proxy CONTROL_PORT ROUTE=HERE:PORT=HOST:PORT ...
 
-Each route has a name, such as `client-2` or `1-3`. A line of JSON to the control port,
+Each route has a name, such as `client-2` or `1-3`, and an address of ours, HERE, at which
+it listens and from which it connects. A line of JSON to the control port,
 {"op": ..., "route": ...}, is answered by a line of JSON. What can be asked for:
 
     reset   connections are reset now; new ones are let through
     cut     connections are reset now; new ones are reset as well, until heal
+    limit   a connection is reset once "bytes" went up through it, until heal
     freeze  nothing is passed on any more ("direction": "up" to the node, "down" from it,
             "both"); connections stay open and what is under way waits for heal
     heal    everything is as at the start
@@ -42,22 +44,27 @@ DIRECTIONS = {"up": ("up",), "down": ("down",), "both": ("up", "down")}
 class Route:
     """One listening port, and the connections that go through it."""
 
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
+    def __init__(self, here: str, target: tuple[str, int]) -> None:
+        self._here, self._target = here, target
         self._open: set[asyncio.StreamWriter] = set()
         self._refusing = False
         self._flowing = {"up": asyncio.Event(), "down": asyncio.Event()}
+        self._most: int | None = None
         self.accepted = 0
         self.heal()
 
     def heal(self) -> None:
         self._refusing = False
+        self._most = None
         for event in self._flowing.values():
             event.set()
 
     def freeze(self, direction: str) -> None:
         for way in DIRECTIONS[direction]:
             self._flowing[way].clear()
+
+    def limit(self, most: int) -> None:
+        self._most = most
 
     def reset(self) -> None:
         for writer in list(self._open):
@@ -77,7 +84,9 @@ class Route:
             _reset(writer)
             return
         try:
-            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            far_reader, far_writer = await asyncio.open_connection(
+                *self._target, local_addr=(self._here, 0)
+            )
         except OSError:
             _reset(writer)
             return
@@ -101,6 +110,7 @@ class Route:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
     ) -> None:
         flowing = self._flowing[way]
+        passed = 0
         with contextlib.suppress(OSError):
             while True:
                 await flowing.wait()
@@ -108,6 +118,9 @@ class Route:
                 if not data:
                     return
                 await flowing.wait()
+                passed += len(data)
+                if way == "up" and self._most is not None and passed > self._most:
+                    return
                 writer.write(data)
                 await writer.drain()
 
@@ -126,6 +139,8 @@ def _obey(routes: Mapping[str, Route], request: Mapping[str, Any]) -> dict[str, 
             route.reset()
         case "cut":
             route.cut()
+        case "limit":
+            route.limit(int(request["bytes"]))
         case "freeze":
             route.freeze(request.get("direction", "both"))
         case "heal":
@@ -137,13 +152,18 @@ def _obey(routes: Mapping[str, Route], request: Mapping[str, Any]) -> dict[str, 
     return route.status()
 
 
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
 async def _run(control_port: int, wanted: list[str]) -> None:
     routes: dict[str, Route] = {}
     for text in wanted:
-        name, port, address = text.split("=")
-        host, _, target_port = address.rpartition(":")
-        routes[name] = Route((host, int(target_port)))
-        await asyncio.start_server(routes[name].serve, LOOPBACK, int(port))
+        name, *addresses = text.split("=")
+        (here, port), target = (_host_and_port(address) for address in addresses)
+        routes[name] = Route(here, target)
+        await asyncio.start_server(routes[name].serve, here, port)
 
     async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -165,10 +185,10 @@ async def _run(control_port: int, wanted: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec:
-    """`listen` is the port that stands for `target` ("host:port")."""
+    """`listen` stands for `target`; both are "host:port"."""
 
     name: str
-    listen: int
+    listen: str
     target: str
 
 
@@ -197,7 +217,7 @@ class Proxy:
             raise HarnessError("the proxy did not start")
         return self._process.pid
 
-    def ask(self, op: str, route: str, **more: str) -> dict[str, Any]:
+    def ask(self, op: str, route: str, **more: str | int) -> dict[str, Any]:
         """Sends one request. Raises HarnessError if the proxy refuses or is gone."""
         request = json.dumps({"op": op, "route": route, **more}).encode() + b"\n"
         try:

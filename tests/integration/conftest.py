@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from oncelog import Admin, Producer
 from tests.harness.local_cluster import QUICK, LocalCluster
 
 # Leaders stay where their first election put them: a test may look once and rely on it.
@@ -38,6 +39,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         _running.append(made)
         yield made
         _running.remove(made)
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: LocalCluster) -> Iterator[Admin]:
+    with Admin(cluster.bootstrap) as one:
+        yield one
+
+
+@pytest.fixture
+def producer(cluster: LocalCluster) -> Iterator[Producer]:
+    with Producer(cluster.bootstrap, linger_ms=0) as one:
+        yield one
 
 
 @pytest.fixture

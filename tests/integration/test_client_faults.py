@@ -19,7 +19,6 @@ from oncelog import (
     Consumer,
     DeliveryTimeoutError,
     Producer,
-    Record,
     Resolution,
     TopicPartition,
     UndeliveredRecordsError,
@@ -27,6 +26,7 @@ from oncelog import (
 from oncelog._engine.stream import ProduceStream
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY, MakeCluster
+from tests.integration.records import read_all
 from tests.integration.waiting import eventually
 
 PATIENCE = 60.0
@@ -40,18 +40,6 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     root = tmp_path_factory.mktemp("proxied")
     with LocalCluster(root, settings=STEADY, proxied=True) as cluster:
         yield cluster
-
-
-def read_all(cluster: LocalCluster, topic: str) -> list[Record]:
-    with Consumer(
-        topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
-    ) as consumer:
-        ends = consumer.end_offsets(consumer.assignment())
-        found: list[Record] = []
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for records in consumer.getmany(1000).values():
-                found += records
-        return found
 
 
 def stored_count(cluster: LocalCluster, topic: str, not_at: int) -> int:

@@ -195,6 +195,7 @@ def test_metrics_count_what_happened(cluster: LocalCluster, topic: str) -> None:
     assert figures["oncelog_producer_leases_total"] >= 1
     assert figures["oncelog_commit_latency_seconds_count"] >= 2
     assert figures["oncelog_fsync_latency_seconds_count"] >= 1
+    assert figures["oncelog_storage_disk_bytes"] > 0
     for node in cluster.nodes:
         lag = f'oncelog_follower_lag_entries{{node="{node}",{where}}}'
         assert (lag in figures) == (node != leader)

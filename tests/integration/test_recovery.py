@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.v1 import cluster_pb2
-from tests.harness.api import Batch, batch, verdict
+from oncelog.v1 import cluster_pb2, log_pb2
+from tests.harness.api import CALL_PATIENCE, Batch, batch, verdict
 from tests.harness.local_cluster import QUICK, LocalCluster
 from tests.harness.replicas import compare
-from tests.integration.conftest import MakeCluster
+from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 
 KIB = 1024
@@ -172,6 +172,28 @@ def test_writes_need_a_majority(make_cluster: MakeCluster, topic: str, survivors
     cluster.start_nodes(others[: 3 - survivors])
     assert verdict(cluster.produce(one)) in ("DUPLICATE", "APPENDED")
     assert_holds(cluster, topic, [*sent, one])
+
+
+def test_a_stream_waits_no_longer_than_it_was_asked_to(
+    make_cluster: MakeCluster, topic: str
+) -> None:
+    """Its leader leads on, but nobody confirms; the node's own patience is far longer."""
+    patient = {"election_timeout_ms": 5000, "request_timeout_ms": 600_000}
+    cluster = make_cluster(settings={**STEADY, **patient})
+    cluster.api(1).create_topic(topic, 1, 3)
+    pid = cluster.api(1).lease().producer_id
+    fill(cluster, topic, 1, pid, 0, 2)
+    leader = cluster.leader(topic, 0)
+    others = [node for node in cluster.nodes if node != leader]
+    one = batch(topic, 0, pid, 4, b"late")
+    for node in others:
+        cluster.pause(node)
+    request = log_pb2.ProduceRequest(batches=[one], timeout_ms=200)
+    answers = cluster.api(leader).log.ProduceStream(iter([request]), timeout=CALL_PATIENCE)
+    assert verdict(next(answers).results[0]) == "TIMEOUT"
+    for node in others:
+        cluster.resume(node)
+    assert verdict(cluster.produce(one)) == "DUPLICATE"
 
 
 # -- waiting ------------------------------------------------------------------------------------

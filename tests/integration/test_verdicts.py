@@ -189,6 +189,7 @@ def test_the_wrong_node_names_the_leader(cluster: LocalCluster, topic: str) -> N
 def test_a_node_without_a_replica_names_the_leader(cluster: LocalCluster, topic: str) -> None:
     info = cluster.api(1).create_topic(topic, 1, 1)
     (replica,) = info.partitions[0].replicas
+    assert cluster.leader(topic, 0) == replica  # it answers from now on
     for node in cluster.nodes:
         (result,) = cluster.api(node).produce(batch(topic, 0, 0, 0, b"x"))
         if node == replica:

@@ -10,9 +10,9 @@ from tests.harness.local_cluster import LOOK_AGAIN
 PATIENCE = 20.0
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Looks until the condition holds; fails with `what` after PATIENCE seconds."""
-    end = time.monotonic() + PATIENCE
+def eventually(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    """Looks until the condition holds; fails with `what` after `patience` seconds."""
+    end = time.monotonic() + patience
     while not condition():
-        assert time.monotonic() < end, f"not so after {PATIENCE} s: {what}"
+        assert time.monotonic() < end, f"not so after {patience} s: {what}"
         time.sleep(LOOK_AGAIN)

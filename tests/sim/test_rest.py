@@ -10,6 +10,7 @@ import pytest
 
 from cluster.consensus.message import Append, Beat, BeatReply
 from cluster.producers import Kind
+from storage.errors import CorruptionError
 from tests.sim.stage import GID, Stage
 
 ROUNDS = 2.0  # seconds: some heartbeats of the simulated nodes
@@ -181,3 +182,23 @@ def test_a_handover_wakes_the_group() -> None:
     (reply,) = stage.produce(3)
     assert reply.kind is Kind.APPENDED
     stage.finish()
+
+
+def test_a_leader_that_stops_for_damage_while_at_rest_is_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader met a damaged entry; the node lives on, and must not speak for the replica."""
+    stage = resting()
+    node = stage.node(1)
+    monkeypatch.setattr(node, "_look", lambda: None)  # where no disk is damaged, none may stop
+    node.partitions[GID].unreadable(CorruptionError("a damaged entry"))
+    assert not stage.group(1).is_leader
+    heard = Heard(stage)
+    stage.free = True
+    for other in (2, 3):
+        stage.group(other).core.election_deadline = stage.node(other).clock() + 1.0
+        stage.node(other).driver.touch(GID)
+    stage.run(20.0)
+    spoken_for = [m for sender, _, m in heard.messages if sender == 1 and isinstance(m, Beat)]
+    assert all(GID not in beat.groups for beat in spoken_for)
+    assert any(stage.group(other).is_ready for other in (2, 3))

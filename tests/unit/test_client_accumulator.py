@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from oncelog import errors
-from oncelog._engine.accumulator import Accumulator, OpenBatch
+from oncelog._engine.accumulator import Accumulator
+from oncelog._engine.batches import OpenBatch
 from oncelog._engine.futures import RecordFuture
 from oncelog.types import TopicPartition
 from oncelog.wire.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
@@ -39,7 +40,7 @@ class Rig:
 
     def append(self, size: int = 0, tp: TopicPartition = A, **more: Any) -> RecordFuture:
         return self.accumulator.append(
-            tp, bytes(size), more.get("key"), more.get("headers", ()), 7, more.get("sequence"),
+            self.accumulator.lane(tp), bytes(size), more.get("key"), more.get("headers", ()), 7, more.get("sequence"),
             more.get("expected", -1), None, 100_000, more.get("sticky", False),
         )  # fmt: skip
 
@@ -260,7 +261,7 @@ def test_what_can_never_fit_is_refused_at_once() -> None:
 def test_an_encoded_batch_keeps_its_place_in_the_order() -> None:
     rig = Rig()
     rig.append(1)
-    rig.accumulator.append_payload(A, b"x" * 50, 3, 77, None, 6, 1000)
+    rig.accumulator.append_payload(rig.accumulator.lane(A), b"x" * 50, 3, 77, None, 6, 1000)
     rig.append(2)
     first, second = rig.take(), rig.take()
     assert first.payload is None

@@ -12,6 +12,7 @@ from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, log_pb2
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import checksum
+from oncelog.wire.fetched import FetchedRecords, read_fetch_response
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 LIMIT = 400
@@ -25,8 +26,12 @@ def stored(base: int, count: int, crc: int | None = None) -> batch_pb2.StoredBat
     return batch_pb2.StoredBatch(header=header, payload=payload, base_offset=base)
 
 
-def answer(*batches: batch_pb2.StoredBatch, **fields: int) -> log_pb2.PartitionRecords:
-    return log_pb2.PartitionRecords(batches=batches, high_watermark=1000, **fields)  # type: ignore[arg-type]
+def answer(*batches: batch_pb2.StoredBatch, **fields: int) -> FetchedRecords:
+    records = log_pb2.PartitionRecords(batches=batches, high_watermark=1000, **fields)  # type: ignore[arg-type]
+    (fetched,) = read_fetch_response(
+        log_pb2.FetchResponse(partitions=[records]).SerializeToString()
+    )
+    return fetched
 
 
 class Rig:

@@ -27,14 +27,15 @@ LOCK = threading.RLock()
 def delivery(count: int = 3) -> Delivery:
     one = Delivery(TP, LOCK)
     one.count = count
-    one.timestamps = [1_000_000 * i for i in range(count)]
+    for i in range(count):
+        one.timestamps.add(i, 1_000_000 * i)
     one.producer_id, one.epoch, one.base_sequence = 7, 2, 100
     return one
 
 
 def test_metadata_of_each_record():
     one = delivery()
-    futures = [RecordFuture(one, i) for i in range(3)]
+    futures = [RecordFuture.of(one, i) for i in range(3)]
     assert not any(f.done() for f in futures)
     assert all(f.running() for f in futures)
     one.succeed(50, False)
@@ -49,9 +50,9 @@ def test_given_sequences_and_a_lost_offset():
     one = delivery()
     one.sequences = [5, 9, 12]
     one.succeed(-1, True)
-    metadata = RecordFuture(one, 1).result()
+    metadata = RecordFuture.of(one, 1).result()
     assert (metadata.offset, metadata.sequence, metadata.duplicate) == (-1, 9, True)
-    batch = BatchFuture(one, -1).result()
+    batch = BatchFuture.of(one, -1).result()
     assert (batch.base_offset, batch.base_sequence, batch.last_sequence) == (-1, 100, 12)
 
 
@@ -59,13 +60,13 @@ def test_without_a_producer_id_there_is_no_sequence():
     one = delivery()
     one.producer_id = 0
     one.succeed(5, False)
-    assert RecordFuture(one, 1).result().sequence == -1
-    assert BatchFuture(one, -1).result().last_sequence == -1
+    assert RecordFuture.of(one, 1).result().sequence == -1
+    assert BatchFuture.of(one, -1).result().last_sequence == -1
 
 
 def test_waiting_and_timing_out():
     one = delivery()
-    future = RecordFuture(one, 0)
+    future = RecordFuture.of(one, 0)
     with pytest.raises(TimeoutError):
         future.result(0.01)
     thread = threading.Timer(0.05, one.succeed, (9, False))
@@ -76,7 +77,7 @@ def test_waiting_and_timing_out():
 
 def test_wait_and_as_completed():
     early, late = delivery(), delivery()
-    futures = [RecordFuture(early, 0), RecordFuture(late, 0), RecordFuture(late, 1)]
+    futures = [RecordFuture.of(early, 0), RecordFuture.of(late, 0), RecordFuture.of(late, 1)]
     early.succeed(0, False)
     done, rest = wait(futures, timeout=0.01, return_when=FIRST_COMPLETED)
     assert (done, rest) == ({futures[0]}, set(futures[1:]))
@@ -90,7 +91,7 @@ def test_wait_and_as_completed():
 
 def test_wait_for_the_first_exception():
     good, bad = delivery(), delivery()
-    futures = [RecordFuture(good, 0), RecordFuture(bad, 0)]
+    futures = [RecordFuture.of(good, 0), RecordFuture.of(bad, 0)]
     thread = threading.Timer(0.05, bad.fail, (errors.InvalidBatchError("no"),))
     thread.start()
     done, _ = wait(futures, timeout=10, return_when=FIRST_EXCEPTION)
@@ -101,7 +102,7 @@ def test_wait_for_the_first_exception():
 
 def test_many_threads_waiting_for_overlapping_sets_do_not_deadlock():
     deliveries = [delivery() for _ in range(20)]
-    futures = [RecordFuture(d, i) for d in deliveries for i in range(3)]
+    futures = [RecordFuture.of(d, i) for d in deliveries for i in range(3)]
     found: list[int] = []
 
     def waiting(start: int) -> None:
@@ -122,7 +123,7 @@ def test_asyncio_can_await_them():
     one = delivery()
 
     async def main() -> int:
-        future = asyncio.wrap_future(RecordFuture(one, 2))
+        future = asyncio.wrap_future(RecordFuture.of(one, 2))
         asyncio.get_running_loop().run_in_executor(None, one.succeed, 10, False)
         return (await asyncio.wait_for(future, 10)).offset
 
@@ -131,7 +132,7 @@ def test_asyncio_can_await_them():
 
 def test_cancel_after_send_does_nothing():
     one = delivery()
-    future = RecordFuture(one, 0)
+    future = RecordFuture.of(one, 0)
     assert not future.cancel()
     assert not future.cancelled()
     one.succeed(1, False)
@@ -140,7 +141,7 @@ def test_cancel_after_send_does_nothing():
 
 def test_done_callbacks_before_and_after():
     one = delivery()
-    future = RecordFuture(one, 0)
+    future = RecordFuture.of(one, 0)
     seen: list[tuple[str, int]] = []
 
     def bad(_: object) -> None:
@@ -156,7 +157,7 @@ def test_done_callbacks_before_and_after():
 
 def test_failures():
     one = delivery()
-    future = RecordFuture(one, 1)
+    future = RecordFuture.of(one, 1)
     error = errors.FencedError("gone", current_epoch=3)
     one.fail(error)
     with pytest.raises(errors.FencedError) as first:
@@ -172,10 +173,10 @@ def test_what_nobody_looked_at_is_counted():
     one.callbacks = [(4, lambda metadata, error: None)]
     one.fail(errors.InvalidBatchError("no"))
     assert one.unhandled == 4, "a callback was told about one"
-    RecordFuture(one, 0).exception()
-    RecordFuture(one, 0).exception()
+    RecordFuture.of(one, 0).exception()
+    RecordFuture.of(one, 0).exception()
     assert one.unhandled == 3
-    BatchFuture(one, -1).exception()
+    BatchFuture.of(one, -1).exception()
     assert one.unhandled == 0
     good = delivery()
     good.succeed(0, False)
@@ -199,7 +200,7 @@ def test_callbacks_get_metadata_or_error():
 
 
 def test_only_the_producer_settles():
-    future = RecordFuture(delivery(), 0)
+    future = RecordFuture.of(delivery(), 0)
     for call in (
         future.set_running_or_notify_cancel,
         lambda: future.set_result(1),
@@ -214,8 +215,8 @@ def test_a_wait_that_would_wait_for_itself_is_refused():
     engine_threads.add(threading.get_ident())
     try:
         with pytest.raises(RuntimeError, match="wait for itself"):
-            RecordFuture(one, 0).result()
+            RecordFuture.of(one, 0).result()
         one.succeed(0, False)
-        assert RecordFuture(one, 0).result().offset == 0
+        assert RecordFuture.of(one, 0).result().offset == 0
     finally:
         engine_threads.discard(threading.get_ident())

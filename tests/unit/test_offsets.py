@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster import offsets
 from cluster.offsets import CommitResult, OffsetsTable, OffsetState, partition_of
 from cluster.v1 import offsets_pb2 as pb
 
@@ -97,11 +98,11 @@ def test_a_producers_position_never_goes_back(steps):
             continue
         key = ("t", fields["partition"])
         state = table.group(group)
-        before = None if state is None else state.offsets.get(key)
+        before = None if state is None else state.get(key)
         result = commit(table, group, number, **fields)
         assert commit(copy, group, number, **fields) == result
         state = table.group(group)
-        after = None if state is None else state.offsets.get(key)
+        after = None if state is None else state.get(key)
         if result.error or result.duplicate:
             assert after == before
         else:
@@ -118,6 +119,25 @@ def test_a_producers_position_never_goes_back(steps):
             loaded._limits = copy._limits
             copy = loaded
         assert table.dump() == copy.dump()
+
+
+def test_a_snapshot_only_joins_what_commits_have_made(monkeypatch):
+    """It is written between two rounds of a node's loop, so it must not encode each offset."""
+    table = OffsetsTable()
+    for partition in (5, 0, 300, 2):
+        for group in ("b", "a" * 200):
+            commit(table, group, partition=partition, offset=7, metadata="m" * partition)
+    monkeypatch.setattr(offsets, "_record", None)
+    monkeypatch.setattr(offsets, "_stored", None)
+    monkeypatch.setattr(pb, "OffsetRecord", None)
+    state = table.dump()
+    monkeypatch.undo()
+    snapshot = pb.OffsetsSnapshot.FromString(state)
+    assert snapshot.SerializeToString(deterministic=True) == state
+    assert [group.group for group in snapshot.groups] == ["a" * 200, "b"]
+    for record in snapshot.groups:
+        assert [one.partition for one in record.offsets] == [0, 2, 5, 300]
+        assert [len(one.metadata) for one in record.offsets] == [0, 2, 5, 300]
 
 
 @pytest.mark.parametrize("after", ["", "a", "b", "zz"])

@@ -54,6 +54,12 @@ def test_dead_nodes_are_taken_last_and_never_preferred():
     assert all(nodes[-1] == 2 for nodes in placed)
 
 
+def test_leaderships_are_passed_on_to_who_has_none():
+    """Chosen one by one, node 5 led three of these and node 8 none; they share no partition."""
+    placed = place(18, 2, range(1, 13), range(1, 13), [])
+    assert spread(Counter(p[0] for p in placed), range(1, 13)) == 1
+
+
 @pytest.mark.parametrize(
     ("partitions", "replicas", "text"),
     [

@@ -1,0 +1,84 @@
+"""What the client programs of the peers share.
+
+    python -m bench.clients.MODULE WORKLOAD '{"addresses": [...], "topic": ..., ...}'
+
+WORKLOAD is produce, latency or consume; the JSON object holds the fields of `Asked`. A
+program prints one JSON object of figures, named as those of `oncelog bench`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.figures import Figures, percentiles
+
+VALUES = 64  # values that take turns
+TICK_S = 0.001  # a load at a given rate sends what is due this often
+DRAIN_S = 30.0  # how long the last acknowledgements may take
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """addresses: "host:port" of the nodes. window: unacknowledged messages at most.
+
+    rate: records/s, 0 as fast as it goes. records: how many to write or to read, 0 as many
+    as the time allows. settings: the client's own, by its own names.
+    """
+
+    addresses: list[str]
+    topic: str
+    seconds: float
+    size: int = 0
+    partitions: int = 1
+    rate: float = 0.0
+    records: int = 0
+    window: int = 1000
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def values(self) -> list[bytes]:
+        return [os.urandom(self.size) for _ in range(VALUES)]
+
+
+def command(module: str, workload: str, asked: Mapping[str, Any]) -> list[str]:
+    return ["-m", f"bench.clients.{module}", workload, json.dumps(asked)]
+
+
+class Clock:
+    """Wall and processor time of this process since the start."""
+
+    def __init__(self) -> None:
+        self.started, self._cpu = time.monotonic(), time.process_time()
+
+    def figures(self, records: int, size: int) -> Figures:
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        return {
+            "seconds": seconds,
+            "records": records,
+            "records_per_s": records / seconds,
+            "mb_per_s": records * size / seconds / 1e6,
+            "client_cores": (time.process_time() - self._cpu) / seconds,
+        }
+
+
+def main(workloads: Mapping[str, Callable[[Asked], Figures | Awaitable[Figures]]]) -> None:
+    """The whole program: parse, run, print."""
+    _, name, text = sys.argv
+    asked = Asked(**json.loads(text))
+    found = workloads[name](asked)
+    if not isinstance(found, dict):
+        found = asyncio.run(_await(found))
+    print(json.dumps(found))
+
+
+async def _await(figures: Awaitable[Figures]) -> Figures:
+    return await figures
+
+
+__all__ = ["DRAIN_S", "TICK_S", "Asked", "Clock", "Figures", "command", "main", "percentiles"]

@@ -1,0 +1,272 @@
+"""RabbitMQ's Python client under load: pika, quorum queues, publisher confirms.
+
+SelectConnection, since the blocking one waits for each confirm. One partition is one queue.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pika  # type: ignore[import-untyped]
+
+from bench.clients.common import DRAIN_S, TICK_S, VALUES, Asked, Clock, Figures, main, percentiles
+
+STRIDE = 100  # messages published before the connection gets its turn
+PREFETCH, ACK_EVERY = 2000, 500
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+QUORUM = {"x-queue-type": "quorum", "x-quorum-initial-group-size": 3}
+
+
+def parameters(asked: Asked) -> pika.ConnectionParameters:
+    host, port = asked.addresses[0].split(":")
+    return pika.ConnectionParameters(host, int(port), heartbeat=0)
+
+
+def queues(asked: Asked) -> list[str]:
+    return [f"{asked.topic}.{n}" for n in range(asked.partitions)]
+
+
+def create(asked: Asked) -> Figures:
+    with pika.BlockingConnection(parameters(asked)) as connection:
+        channel = connection.channel()
+        for queue in queues(asked):
+            channel.queue_declare(queue, durable=True, arguments=QUORUM)
+    return {}
+
+
+class Session:
+    """A connection with one channel; runs until `finish`."""
+
+    def __init__(self, asked: Asked, begin: Callable[[], None]) -> None:
+        self.asked = asked
+        self._begin = begin
+        self._failure = ""
+        self.connection: Any = pika.SelectConnection(
+            parameters(asked),
+            on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),
+            on_open_error_callback=lambda _, error: self.finish(repr(error)),
+            on_close_callback=lambda _, reason: self.connection.ioloop.stop(),
+        )
+        self.channel: Any = None
+
+    def _opened(self, channel: Any) -> None:
+        self.channel = channel
+        channel.add_on_close_callback(lambda _, reason: self._closed(reason))
+        self._begin()
+
+    def _closed(self, reason: BaseException) -> None:
+        if not isinstance(reason, pika.exceptions.ChannelClosedByClient):
+            self.finish(repr(reason))
+
+    def run(self, patience: float) -> None:
+        self.connection.ioloop.call_later(patience, lambda: self.finish("not done in time"))
+        self.connection.ioloop.start()
+        if self._failure:
+            raise SystemExit(self._failure)
+
+    def finish(self, failure: str = "") -> None:
+        self._failure = self._failure or failure
+        self.connection.ioloop.stop()
+
+
+class Publisher:
+    """Messages under way and their confirms. Subclasses say what to publish, and when."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.values = asked.values()
+        self.times: list[float] = []
+        self._tag = self._confirmed = 0
+        # Unconfirmed delivery tags in the order of their publishing -> when the message
+        # was due, 0.0: nobody asks.
+        self._open: dict[int, float] = {}
+        self._stopped = False
+        self._queues = queues(asked)
+        self._session = Session(asked, self._begin)
+        self.clock = Clock()
+
+    def run(self) -> Figures:
+        self._session.run(self.asked.seconds * 5 + DRAIN_S)
+        return self._figures
+
+    def _begin(self) -> None:
+        self._session.channel.confirm_delivery(self._confirm, callback=lambda _: self._start())
+
+    def _start(self) -> None:
+        self.clock = Clock()
+        self.begin()
+
+    def begin(self) -> None:
+        raise NotImplementedError
+
+    def on_confirm(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def room(self) -> int:
+        return self.asked.window - len(self._open)
+
+    @property
+    def over(self) -> bool:
+        """Whether enough has been sent."""
+        enough = self.asked.records and self._tag >= self.asked.records
+        return bool(enough) or time.monotonic() >= self.clock.started + self.asked.seconds
+
+    def publish(self, due: float = 0.0) -> None:
+        self._tag += 1
+        self._open[self._tag] = due
+        queue = self._queues[self._tag % len(self._queues)]
+        value = self.values[self._tag % VALUES]
+        self._session.channel.basic_publish("", queue, value, PERSISTENT)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._session.connection.ioloop.call_later(seconds, action)
+
+    def stop(self) -> None:
+        """Nothing more is sent; ends when all is confirmed."""
+        self._stopped = True
+        if not self._open:
+            self._finish()
+
+    def _finish(self) -> None:
+        found = self.clock.figures(self._confirmed, self.asked.size)
+        self._figures = found | percentiles(self.times)
+        self._session.finish()
+
+    def _confirm(self, frame: Any) -> None:
+        method = frame.method
+        if isinstance(method, pika.spec.Basic.Nack):
+            self._session.finish("a message was refused")
+            return
+        tag = method.delivery_tag
+        settled = [tag]
+        if method.multiple:
+            settled = list(itertools.takewhile(lambda one: one <= tag, self._open))
+        now = time.monotonic()
+        for one in settled:
+            due = self._open.pop(one)
+            if due:
+                self.times.append((now - due) * 1e3)
+        self._confirmed += len(settled)
+        if not self._stopped:
+            self.on_confirm()
+        elif not self._open:
+            self._finish()
+
+
+class Flood(Publisher):
+    """As many as the window takes."""
+
+    def begin(self) -> None:
+        self._waiting = False
+        self._pump()
+
+    def on_confirm(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self._pump()
+
+    def _pump(self) -> None:
+        if self.over:
+            self.stop()
+            return
+        for _ in range(min(STRIDE, self.room)):
+            self.publish()
+        if self.room:
+            self.later(0, self._pump)  # after the connection has had its turn
+        else:
+            self._waiting = True
+
+
+class Singly(Publisher):
+    """One message under way at a time."""
+
+    def begin(self) -> None:
+        self.publish(time.monotonic())
+
+    def on_confirm(self) -> None:
+        if self.over:
+            self.stop()
+        else:
+            self.publish(time.monotonic())
+
+
+class Steady(Publisher):
+    """As `oncelog bench latency --rate`: the latency of one message in each tick."""
+
+    def begin(self) -> None:
+        self._ticks = self._sent = 0
+        self._tick()
+
+    def on_confirm(self) -> None:
+        return
+
+    def _tick(self) -> None:
+        while True:
+            due = self.clock.started + (self._ticks + 1) * TICK_S
+            wait = due - time.monotonic()
+            if wait > 0:
+                self.later(wait, self._tick)
+                return
+            self._ticks += 1
+            if self._ticks * TICK_S > self.asked.seconds:
+                self.stop()
+                return
+            target = int(self.asked.rate * self._ticks * TICK_S)
+            for number in range(self._sent, target):
+                self.publish(due if number == target - 1 else 0.0)
+            self._sent = target
+
+
+def produce(asked: Asked) -> Figures:
+    return Flood(asked).run()
+
+
+def latency(asked: Asked) -> Figures:
+    if not asked.rate:
+        return Singly(asked).run()
+    return Steady(asked).run() | {"asked_records_per_s": asked.rate}
+
+
+class Reader:
+    """Takes `records` messages from all queues."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._count = self._size = 0
+        self._session = Session(asked, self._begin)
+        self._clock = Clock()
+
+    def run(self) -> Figures:
+        self._session.run(self._asked.seconds * 5 + DRAIN_S)
+        return self._figures
+
+    def _begin(self) -> None:
+        channel = self._session.channel
+        channel.basic_qos(prefetch_count=PREFETCH)
+        for queue in queues(self._asked):
+            channel.basic_consume(queue, self._take)
+
+    def _take(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if not self._count:
+            self._clock = Clock()
+        self._count += 1
+        self._size += len(body)
+        if self._count == self._asked.records:
+            channel.basic_ack(method.delivery_tag, multiple=True)
+            self._figures = self._clock.figures(self._count, 0)
+            self._figures["mb_per_s"] = self._size / self._figures["seconds"] / 1e6
+            self._session.finish()
+        elif self._count % ACK_EVERY == 0:
+            channel.basic_ack(method.delivery_tag, multiple=True)
+
+
+def consume(asked: Asked) -> Figures:
+    return Reader(asked).run()
+
+
+if __name__ == "__main__":
+    main({"create": create, "produce": produce, "latency": latency, "consume": consume})

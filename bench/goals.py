@@ -1,0 +1,208 @@
+"""The goals, and what of them the results reach.
+
+Each goal is a ratio or a figure of one or two measurements. One that could not be computed,
+because something was not measured, says so instead of passing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bench.plan import (
+    HALF,
+    MIB,
+    PRODUCE_CASES,
+    SINGLE,
+    bytes_case,
+    many_case,
+    partitions_case,
+    pids_case,
+    produce_case,
+    restart_case,
+)
+from bench.results import Results, Row
+
+OWN = "Oncelog"
+DURABLE = (
+    "Kafka, flush.messages=1",
+    "NATS JetStream, sync_interval: always",
+    "RabbitMQ quorum queues",
+)
+# "Equal" and "no slower" within what two equal runs differ by.
+EQUAL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`measure` gives the value, or None if it was not measured; `most`: a value is met at
+    or below the target, else at or above it."""
+
+    text: str
+    target: float
+    unit: str
+    measure: Callable[[Results], float | None]
+    most: bool = False
+
+    def met(self, value: float) -> bool:
+        return value <= self.target if self.most else value >= self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    goal: Goal
+    value: float | None
+
+    @property
+    def word(self) -> str:
+        if self.value is None:
+            return "not measured"
+        return "met" if self.goal.met(self.value) else "NOT met"
+
+
+def _best(rows: Iterable[Row], name: str) -> float:
+    return max((row.figures.get(name, 0.0) for row in rows), default=0.0)
+
+
+def _own(
+    section: str, case: str, name: str, client: str = "python"
+) -> Callable[[Results], float | None]:
+    def measure(results: Results) -> float | None:
+        rows = results.find(section, case, system=OWN, client=client)
+        values = [row.figures[name] for row in rows if name in row.figures]
+        return float(values[-1]) if values else None
+
+    return measure
+
+
+def _against(
+    section: str, case: str, name: str, systems: Iterable[str], only_python: bool = False
+) -> Callable[[Results], float | None]:
+    """Oncelog's figure as a multiple of the best of those systems, with any of their clients."""
+    names = tuple(systems)
+
+    def measure(results: Results) -> float | None:
+        own = _best(results.find(section, case, system=OWN), name)
+        theirs = _best(
+            (
+                row
+                for row in results.find(section, case)
+                if row.system in names and (not only_python or row.client.startswith("python"))
+            ),
+            name,
+        )
+        return own / theirs if own and theirs else None
+
+    return measure
+
+
+def _share_of_limit(results: Results) -> float | None:
+    own = _best(results.find("consume", system=OWN), "mb_per_s")
+    limit = _best(results.find("limits"), "give_1MiB_mb_per_s")
+    return own / limit if own and limit else None
+
+
+def _best_batch(results: Results) -> float | None:
+    rows = [row for row in results.find("client") if row.case.startswith("send_batch")]
+    return _best(rows, "records_per_s") / 1e6 or None
+
+
+def _millions(results: Results) -> float | None:
+    value = _own("client", "send, 100 B", "records_per_s")(results)
+    return None if value is None else value / 1e6
+
+
+def _produce_goals() -> list[Goal]:
+    found = []
+    for size, count in PRODUCE_CASES:
+        case = produce_case(size, count)
+        produce = ("produce", case, "records_per_s")
+        kafka = _against(*produce, ["Kafka"], only_python=True)
+        nats = _against(*produce, ["NATS JetStream"])
+        synced = _against(*produce, DURABLE)
+        found += [
+            Goal(f"produce {case}: Kafka as shipped, Python client", 1.5, "x", kafka),
+            Goal(f"produce {case}: NATS JetStream as shipped", 5.0, "x", nats),
+            Goal(f"produce {case}: best peer that syncs, any client", 1.5, "x", synced),
+        ]
+    mib = ("bytes", bytes_case(MIB), "mb_per_s")
+    nats = _against(*mib, ["NATS JetStream"])
+    return [
+        *found,
+        Goal("bytes, 1 MiB batches", 150.0, "MB/s", _own(*mib)),
+        Goal("bytes, 1 MiB batches: NATS JetStream as shipped", 1.0, "x", nats),
+        Goal("client alone: send() of 100 B", 1.0, "M records/s", _millions),
+        Goal("client alone: send_batch of 100 B", 10.0, "M records/s", _best_batch),
+        Goal("consume: share of the gRPC stream", 0.8, "x", _share_of_limit),
+    ]
+
+
+def _latency_goals() -> list[Goal]:
+    p50, p99 = _own("latency", SINGLE, "p50_x_floor"), _own("latency", SINGLE, "p99_x_floor")
+    half = _own("latency", HALF, "p99_ms")
+    client = _own("producers", many_case(1), "batches_per_s")
+    plain = _own("producers", many_case(1), "batches_per_s", "raw gRPC")
+    on_off = _own("idempotence", "", "on_to_off")
+    return [
+        Goal("one record at a time: p50 against the floor", 2.0, "x", p50, most=True),
+        Goal("one record at a time: p99 against the floor", 5.0, "x", p99, most=True),
+        Goal("at half of the maximum: p99", 25.0, "ms", half, most=True),
+        Goal("64 small producers, Python client", 5000.0, "batches/s", client),
+        Goal("64 small producers, plain gRPC", 5000.0, "batches/s", plain),
+        Goal("idempotence on against off", 0.97, "x", on_off),
+    ]
+
+
+def _cluster_goals() -> list[Goal]:
+    def many(what: str, name: str) -> Callable[[Results], float | None]:
+        return _own("partitions", partitions_case(1000, what), name, "")
+
+    def large(what: str, name: str) -> Callable[[Results], float | None]:
+        return _own("restart", restart_case(10_000, what), name, "")
+
+    def pids(name: str) -> Callable[[Results], float | None]:
+        return _own("pids", pids_case(1_000_000), name, "")
+
+    p50, p99 = (_own("failover", "", name, "") for name in ("p50_s", "p99_s"))
+    serving, memory = (
+        large("a node restarted", name) for name in ("serving_s", "node_mb_after_restart")
+    )
+    decay, written = large("filled", "decay"), large("filled", "written_per_byte")
+    each, price = pids("counted_bytes_per_producer"), pids("large_to_small")
+    return [
+        Goal("failover: p50", 1.0, "s", p50, most=True),
+        Goal("failover: p99", 2.0, "s", p99, most=True),
+        Goal("1,000 partitions, idle: of a core, busiest node", 0.10, "x",
+             many("idle", "idle_share"), most=True),
+        Goal("1,000 partitions: start", 20.0, "s", many("start", "start_s"), most=True),
+        Goal("1,000 partitions: produce over 100 of them against 6", EQUAL, "x",
+             many("load", "hundred_to_six")),
+        Goal("10 GB: a killed node serves again", 5.0, "s", serving, most=True),
+        Goal("10 GB: memory of that node", 300.0, "MB", memory, most=True),
+        Goal("10 GB: speed at the end against the start", EQUAL, "x", decay),
+        Goal("10 GB: written to disk for each byte accepted", 2.2, "x", written, most=True),
+        Goal("1,000,000 producer ids: memory of each", 128.0, "bytes", each, most=True),
+        Goal("1,000,000 producer ids: price of a batch against 10", 1.05, "x", price, most=True),
+    ]  # fmt: skip
+
+
+GOALS = (*_produce_goals(), *_latency_goals(), *_cluster_goals())
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    return [Verdict(goal, goal.measure(results)) for goal in GOALS]
+
+
+def rows(results: Results) -> list[list[str]]:
+    found = []
+    for verdict in verdicts(results):
+        goal = verdict.goal
+        bound = "<=" if goal.most else ">="
+        value = "-" if verdict.value is None else f"{verdict.value:.3g} {goal.unit}".strip()
+        found.append(
+            [goal.text, f"{bound} {goal.target:g} {goal.unit}".strip(), value, verdict.word]
+        )
+    return found
+
+
+HEADINGS = ["goal", "target", "measured", ""]

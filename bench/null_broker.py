@@ -1,0 +1,104 @@
+"""A broker that keeps nothing and acknowledges everything: `python -m bench.null_broker`.
+
+What a client reaches against it is the client's own limit. It prints its address and
+serves until it is ended. Any topic exists, with one partition, or as many as its name
+ends in ("t-6").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+
+from bench.echo import UNLIMITED
+from oncelog.v1 import (
+    cluster_pb2,
+    cluster_pb2_grpc,
+    log_pb2,
+    log_pb2_grpc,
+    producer_pb2,
+    producer_pb2_grpc,
+)
+
+NODE = 1
+LIFETIME_MS = 24 * 3600 * 1000
+
+
+class Metadata(cluster_pb2_grpc.ClusterServiceServicer):
+    def __init__(self) -> None:
+        self.address = ""
+
+    async def DescribeTopics(
+        self, request: cluster_pb2.DescribeTopicsRequest, context: Any
+    ) -> cluster_pb2.DescribeTopicsResponse:
+        node = cluster_pb2.NodeInfo(node_id=NODE, address=self.address, alive=True)
+        return cluster_pb2.DescribeTopicsResponse(
+            topics=[_topic(name) for name in request.names], nodes=[node]
+        )
+
+
+def _topic(name: str) -> cluster_pb2.TopicInfo:
+    count = name.rpartition("-")[2]
+    partitions = [
+        cluster_pb2.PartitionInfo(
+            partition=number, group_id=number + 1, leader_id=NODE, term=1, replicas=[NODE]
+        )
+        for number in range(int(count) if count.isdigit() else 1)
+    ]
+    config = cluster_pb2.TopicConfig(max_batch_bytes=64 * 1024 * 1024)
+    return cluster_pb2.TopicInfo(name=name, topic_id=1, partitions=partitions, config=config)
+
+
+class Producers(producer_pb2_grpc.ProducerServiceServicer):
+    def __init__(self) -> None:
+        self._last = 0
+
+    async def LeaseProducer(
+        self, request: producer_pb2.LeaseProducerRequest, context: Any
+    ) -> producer_pb2.LeaseProducerResponse:
+        self._last += 1
+        return producer_pb2.LeaseProducerResponse(
+            producer_id=self._last,
+            expire_ms=int(time.time() * 1000) + LIFETIME_MS,
+            lifetime_ms=LIFETIME_MS,
+        )
+
+
+class Log(log_pb2_grpc.LogServiceServicer):
+    def __init__(self) -> None:
+        self._next: defaultdict[tuple[str, int], int] = defaultdict(int)
+
+    async def ProduceStream(
+        self, requests: AsyncIterator[log_pb2.ProduceRequest], context: Any
+    ) -> AsyncIterator[log_pb2.ProduceResponse]:
+        async for request in requests:
+            response = log_pb2.ProduceResponse()
+            for batch in request.batches:
+                where = (batch.header.topic, batch.header.partition)
+                offset = self._next[where]
+                self._next[where] = offset + batch.header.record_count
+                response.results.add(
+                    id=batch.id, verdict=log_pb2.VERDICT_APPENDED, base_offset=offset
+                )
+            yield response
+
+
+async def serve() -> None:
+    server = grpc.aio.server(options=UNLIMITED)
+    metadata = Metadata()
+    cluster_pb2_grpc.add_ClusterServiceServicer_to_server(metadata, server)
+    producer_pb2_grpc.add_ProducerServiceServicer_to_server(Producers(), server)
+    log_pb2_grpc.add_LogServiceServicer_to_server(Log(), server)
+    metadata.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    print(metadata.address, flush=True)
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

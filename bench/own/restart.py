@@ -1,0 +1,82 @@
+"""Much data: does the speed hold, what is written to disk for it, how fast is a restart."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+from bench.figures import Figures
+from bench.processes import BenchError, resident_mb, usage
+from bench.systems.oncelog import IN_FLIGHT, RECORD_IN_BATCH, Oncelog, settings_words
+
+SLICES = 10
+TOPIC, PARTITIONS = "data", 6
+LEVEL_S = 120.0
+
+
+def fill(oncelog: Oncelog, total_mb: int) -> tuple[Figures, list[float]]:
+    """(figures, MB/s of each tenth of the data).
+
+    decay: speed of the last three tenths against the first three. written_per_byte: bytes
+    that the node with the most writes sent to disk, for each byte accepted.
+    """
+    cluster, pids = oncelog.running, oncelog.pids()
+    oncelog.create(TOPIC, PARTITIONS)
+    before = {pid: usage([pid]).written_bytes for pid in pids}
+    speeds, accepted, most_mb = [], 0.0, 0.0
+    for _ in range(SLICES):
+        found = oncelog.bench(
+            "produce", TOPIC,
+            "--record-size", RECORD_IN_BATCH,
+            "--batch-bytes", 1024 * 1024,
+            "--total-mb", total_mb // SLICES,
+            *settings_words(IN_FLIGHT),
+            seconds=60,
+        )  # fmt: skip
+        speeds.append(found["mb_per_s"])
+        accepted += found["records"] * RECORD_IN_BATCH
+        most_mb = max(most_mb, *(resident_mb(pid) for pid in pids))
+    cluster.wait_level(TOPIC)
+    written = max(usage([pid]).written_bytes - before[pid] for pid in pids)
+    return {
+        "accepted_mb": accepted / 1e6,
+        "first_mb_per_s": statistics.mean(speeds[:3]),
+        "last_mb_per_s": statistics.mean(speeds[-3:]),
+        "decay": statistics.mean(speeds[-3:]) / statistics.mean(speeds[:3]),
+        "written_per_byte": written / accepted,
+        "node_mb_while_writing": most_mb,
+    }, speeds
+
+
+def restart(oncelog: Oncelog) -> Figures:
+    """A node killed and started.
+
+    serving_s: until it serves; level_s: until it has all that the others have.
+    """
+    cluster = oncelog.running
+    node = max(cluster.nodes)
+    cluster.kill([node])
+    started = time.monotonic()
+    cluster.start_nodes([node], wait=False)
+    cluster.wait_serving([node], LEVEL_S)
+    found: Figures = {"serving_s": time.monotonic() - started}
+    _until(lambda: cluster.wait_level(TOPIC), LEVEL_S)
+    found["level_s"] = time.monotonic() - started
+    found["node_mb_after_restart"] = resident_mb(cluster.nodes[node].pid)
+    return found
+
+
+def _until(action: Callable[[], None], patience: float) -> None:
+    """The harness waits 20 s for replicas to be level; a large log may take longer."""
+    from tests.harness.node_process import HarnessError
+
+    end = time.monotonic() + patience
+    while True:
+        try:
+            action()
+        except HarnessError as error:
+            if time.monotonic() > end:
+                raise BenchError(f"not level after {patience:g} s: {error}") from None
+        else:
+            return

@@ -1,0 +1,110 @@
+"""Measurements as JSON lines: one line for each, with the limits of its own run beside it.
+
+A file collects several runs: a later measurement of the same thing takes the place of the
+earlier one, so that `--only` can repeat a part. What failed is a line too, with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+#: The case of a row that says why a system has no more rows in a section.
+ALL_CASES = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement of one system, or why there is none.
+
+    case: what was done ("100 B, 6 partitions"). figures: names with their units in them
+    (mb_per_s, p99_ms). detail: whatever else is worth keeping, such as settings.
+    """
+
+    section: str
+    system: str
+    case: str
+    client: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+    run: str = ""
+    at: str = ""
+    load: float = 0.0  # the machine's one-minute load average
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.section, self.system, self.client, self.case)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, line: str) -> Row:
+        return cls(**json.loads(line))
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+class Results:
+    """The rows of a file, in the order in which each was first measured."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._rows: dict[tuple[str, str, str, str], Row] = {}
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                if line.strip():
+                    self._put(Row.from_json(line))
+
+    def _put(self, row: Row) -> None:
+        # What made a section fail as a whole is history once the section is measured.
+        if not row.error:
+            self._rows.pop((row.section, row.system, "", ALL_CASES), None)
+        self._rows[row.key] = row
+
+    def add(self, row: Row) -> None:
+        """Keeps the row and appends it to the file at once: a run may be cut short."""
+        self._put(row)
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(row.to_json() + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(list(self._rows.values()))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def section(self, name: str) -> list[Row]:
+        return [row for row in self if row.section == name]
+
+    def find(
+        self, section: str, case: str = "", *, system: str = "", client: str = ""
+    ) -> list[Row]:
+        """Rows without an error; an empty argument matches all."""
+        return [
+            row
+            for row in self.section(section)
+            if not row.error
+            and case in ("", row.case)
+            and system in ("", row.system)
+            and client in ("", row.client)
+        ]
+
+    def figure(self, section: str, case: str, name: str, *, system: str, client: str = "") -> float:
+        """0.0 if it was not measured."""
+        rows = self.find(section, case, system=system, client=client)
+        return float(rows[-1].figures.get(name, 0.0)) if rows else 0.0
+
+
+__all__ = ["ALL_CASES", "Results", "Row", "now"]

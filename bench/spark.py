@@ -1,0 +1,211 @@
+"""Reading topics with Spark, against an Arrow data source that holds its data in memory.
+
+    python -m bench.spark [--rounds N] [--mib N] [--nodes N] [--json FILE]
+
+The hop from a Python worker to the JVM limits any Python data source, so the figure that
+counts is the share of it that reading from real nodes leaves. Both sources yield the same
+columns in batches of the same size, to the same sink (Spark's `noop`, which takes every
+column of every row), in turn, in one session. The nodes run on the same machine and share
+its cores with Spark.
+
+Needs the extra `spark`. Also prints what a Consumer alone reads, without Spark, and the
+most memory that a Python worker held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from oncelog import Admin, Consumer, Producer, Record, TopicConfig
+from oncelog.spark import ensure_java
+from oncelog.spark.schema import ddl
+from tests.harness.local_cluster import LocalCluster
+
+MIB = 1024 * 1024
+PARTITIONS = 2
+SIZES = (100, 1000)
+STORED_BATCH_BYTES = MIB
+NAME = "arrow_in_memory"
+
+
+class ArrowInMemory(DataSource):
+    """Yields one batch again and again: what the hop to the JVM allows."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return ddl(include_headers=False)
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return ArrowInMemoryReader({name: int(self.options[name]) for name in ("rows", "size")})
+
+
+class ArrowInMemoryReader(DataSourceReader):
+    def __init__(self, options: dict[str, int]) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        size, left = self._options["size"], self._options["rows"] // PARTITIONS
+        batch = arrow_batch(size, partition.value)
+        while left > 0:
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+
+
+def rows_per_batch(size: int) -> int:
+    return STORED_BATCH_BYTES // (size + 16)
+
+
+def arrow_batch(size: int, partition: int) -> Any:
+    """As many rows as a stored batch of the topic has, with the same columns."""
+    import pyarrow as pa
+
+    from oncelog.wire.arrow import schema
+
+    n = rows_per_batch(size)
+    columns = [
+        pa.nulls(n, pa.binary()),
+        pa.array([bytes(size)] * n, pa.binary()),
+        pa.array(["bench"] * n, pa.string()),
+        pa.array([partition] * n, pa.int32()),
+        pa.array(range(n), pa.int64()),
+        pa.array([1_700_000_000_000_000] * n, pa.timestamp("us", tz="UTC")),
+    ]
+    fields = [field for field in schema() if field.name != "headers"]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def fill(bootstrap: str, topic: str, size: int, rows: int) -> None:
+    with Admin(bootstrap) as admin:
+        admin.create_topic(topic, PARTITIONS, 1, TopicConfig(max_batch_bytes=4 * MIB))
+    with Producer(bootstrap, buffer_memory=64 * MIB) as producer:
+        for partition in range(PARTITIONS):
+            left = rows // PARTITIONS
+            some = [Record(bytes(size))] * rows_per_batch(size)
+            while left > 0:
+                producer.send_batch(topic, partition, some[:left])
+                left -= len(some)
+        producer.flush()
+
+
+def timed(frame: Any) -> float:
+    start = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - start
+
+
+def consumer_alone(bootstrap: str, topic: str, rows: int) -> float:
+    """Seconds to read all as Arrow batches in one process."""
+    with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        start, seen = time.perf_counter(), 0
+        for batch in consumer.batches(60_000):
+            seen += batch.num_rows
+            if seen >= rows:
+                return time.perf_counter() - start
+    raise RuntimeError(f"{topic} has {seen} records, not {rows}")
+
+
+def worker_peaks_mb() -> list[float]:
+    """The most memory each of Spark's Python workers has held so far (VmHWM)."""
+    peaks = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            status = (folder / "status").read_text()
+        except OSError:
+            continue  # it has ended
+        facts = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        ours = f"PYSPARK_BENCH={os.getpid()}".encode()
+        if b"pyspark.daemon" in words and ours in (folder / "environ").read_bytes().split(b"\0"):
+            peaks.append(int(facts["VmHWM"].split()[0]) / 1024)
+    return sorted(peaks)
+
+
+def measure(spark: Any, bootstrap: str, size: int, rows: int, rounds: int) -> dict[str, Any]:
+    topic = f"bench-{size}"
+    fill(bootstrap, topic, size, rows)
+    ours = (
+        spark.read.format("oncelog")
+        .option("bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .load()
+    )
+    memory = spark.read.format(NAME).option("rows", rows).option("size", size).load()
+    alone = consumer_alone(bootstrap, topic, rows)
+    for frame in (ours, memory):  # what is compiled and started once
+        timed(frame)
+    times: dict[str, list[float]] = {"oncelog": [], "memory": []}
+    for number in range(rounds):
+        # Each goes first in turn: neither always has the warmer machine.
+        for name, frame in sorted({"oncelog": ours, "memory": memory}.items(), reverse=number % 2):
+            times[name].append(timed(frame))
+    rates = {name: rows / statistics.median(each) for name, each in times.items()}
+    ratios = [m / o for o, m in zip(times["oncelog"], times["memory"], strict=True)]
+    return {
+        "value_bytes": size,
+        "rows": rows,
+        "oncelog_rows_per_s": round(rates["oncelog"]),
+        "memory_rows_per_s": round(rates["memory"]),
+        "share": round(statistics.median(ratios), 3),
+        "share_range": [round(min(ratios), 3), round(max(ratios), 3)],
+        "consumer_alone_rows_per_s": round(rows / alone),
+        "worker_peak_mb": round(max(worker_peaks_mb(), default=0.0)),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Spark's rate with topics and with memory")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--mib", type=int, default=400, help="of values, for each size")
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="append the results to this file")
+    given = parser.parse_args()
+    ensure_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_BENCH"] = str(os.getpid())  # Spark's workers inherit it
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(f"local[{PARTITIONS}]").appName("bench")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(ArrowInMemory)
+    with tempfile.TemporaryDirectory() as directory:
+        with LocalCluster(Path(directory), given.nodes, settings={}) as cluster:
+            for size in SIZES:
+                rows = given.mib * MIB // size
+                result = measure(spark, cluster.bootstrap, size, rows, given.rounds)
+                line = json.dumps(result)
+                print(line, flush=True)
+                if given.json is not None:
+                    with given.json.open("a") as file:
+                        file.write(line + "\n")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

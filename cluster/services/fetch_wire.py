@@ -1,0 +1,67 @@
+"""The answer to a fetch as bytes: each payload is copied once, into the answer.
+
+    PartitionRecords, [(StoredBatch without payload, payload)] --> bytes of a FetchResponse
+
+protobuf would copy a payload into a bytes object, into the message and into its
+serialization. The wire format needs no more than a tag and a length before each part
+(protobuf.dev, "Encoding"), and what is small is still written by protobuf.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from oncelog.v1 import batch_pb2, log_pb2
+
+_LENGTH_DELIMITED = 2
+
+
+def _tag(message: type[log_pb2.FetchResponse | log_pb2.PartitionRecords | batch_pb2.StoredBatch],
+         name: str) -> bytes:  # fmt: skip
+    return _varint(message.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED)
+
+
+def _varint(number: int) -> bytes:
+    assert number >= 0
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_PARTITIONS = _tag(log_pb2.FetchResponse, "partitions")
+_BATCHES = _tag(log_pb2.PartitionRecords, "batches")
+_PAYLOAD = _tag(batch_pb2.StoredBatch, "payload")
+
+
+@dataclass(slots=True)
+class Section:
+    """What is said of one partition. `records` has no batches; they stand beside it."""
+
+    records: log_pb2.PartitionRecords
+    batches: list[tuple[batch_pb2.StoredBatch, memoryview]] = field(default_factory=list)
+
+    def next_offset(self, offset: int) -> int:
+        """Where to read on after these batches; `offset` if there are none."""
+        if not self.batches:
+            return offset
+        last = self.batches[-1][0]
+        return last.base_offset + last.header.record_count
+
+    def parts(self) -> list[bytes | memoryview]:
+        head = self.records.SerializeToString()
+        size, parts = len(head), list[bytes | memoryview]((head,))
+        for stored, payload in self.batches:
+            inner = stored.SerializeToString()
+            before = _PAYLOAD + _varint(len(payload))
+            outer = _BATCHES + _varint(len(inner) + len(before) + len(payload))
+            parts += (outer, inner, before, payload)
+            size += len(outer) + len(inner) + len(before) + len(payload)
+        return [_PARTITIONS + _varint(size), *parts]
+
+
+def encode(sections: list[Section]) -> bytes:
+    """A serialized FetchResponse."""
+    return b"".join(part for section in sections for part in section.parts())

@@ -1,0 +1,147 @@
+"""A batch while it fills, with the columns that its payload will have; what else waits.
+
+Place in the flow: `accumulator` and `Producer.send` put records in, `sealing` makes the
+payload of them. Nothing here locks; whoever adds records holds the accumulator's lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from oncelog._engine.futures import Delivery
+from oncelog.errors import InvalidRequestError
+from oncelog.types import Header, TopicPartition
+from oncelog.wire.batch import BATCH_OVERHEAD
+
+
+class Lane:
+    """What waits in one partition."""
+
+    __slots__ = ("closed", "counted", "last_given", "open", "tp")
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.open: OpenBatch | None = None
+        # Filled under the lock, emptied by the engine's thread alone.
+        self.closed: deque[OpenBatch] = deque()
+        # Who numbers the records: the producer, or the application, up to `last_given`.
+        self.counted = False
+        self.last_given: int | None = None
+
+    def check_sequences(self, first: int | None, last: int | None) -> None:
+        """Take note of who numbers the next records. Raises InvalidRequestError."""
+        if first is None or last is None:
+            if self.last_given is not None:
+                raise InvalidRequestError(
+                    f"sequence is missing: {self.tp} has application-controlled sequences",
+                    field="sequence",
+                )
+            self.counted = True
+            return
+        if self.counted:
+            raise InvalidRequestError(
+                f"sequence={first}: {self.tp} already has sequences that the producer counts",
+                field="sequence",
+            )
+        before = -1 if self.last_given is None else self.last_given
+        if first <= before:
+            raise InvalidRequestError(
+                f"sequence={first} is not above the last one of {self.tp}, {before}",
+                field="sequence",
+                limit=f"> {before}",
+            )
+        self.last_given = last
+
+
+class OpenBatch:
+    """Records of one partition that will be one batch."""
+
+    __slots__ = (
+        "cap",
+        "closed",
+        "created",
+        "delivery",
+        "due",
+        "expected_offset",
+        "headers",
+        "keys",
+        "lane",
+        "limit",
+        "max_timestamp_us",
+        "payload",
+        "plain",
+        "record_count",
+        "reserved",
+        "sequences",
+        "size",
+        "tick_at",
+        "timestamps",
+        "tp",
+        "values",
+    )
+
+    def __init__(
+        self, lane: Lane, delivery: Delivery, created: float, reserved: int, cap: int
+    ) -> None:
+        self.lane = lane
+        self.tp = lane.tp
+        self.delivery = delivery
+        self.created = created
+        self.values: list[bytes | None] = []
+        self.plain = True  # a record is its value: there are no keys and no headers
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Sequence[Header]] | None = None
+        self.timestamps = delivery.timestamps
+        # From this time on (seconds since the Unix epoch) `tick` is due.
+        self.tick_at = 0.0
+        self.sequences: list[int] | None = None
+        self.expected_offset = -1
+        self.size = BATCH_OVERHEAD
+        self.cap = cap  # never larger than this with more than one record
+        self.reserved = reserved
+        self.limit = min(reserved, cap)  # above it, ask again
+        self.due = False
+        self.closed = False
+        # Set for a batch that came encoded.
+        self.payload: bytes | None = None
+        self.record_count = 0
+        self.max_timestamp_us = 0
+
+    def tick(self, now: float) -> None:
+        """The next record is the first of its millisecond."""
+        timestamp_us = int(now * 1e6)
+        self.timestamps.add(len(self.values), timestamp_us)
+        self.tick_at = (timestamp_us // 1000 + 1) / 1000
+
+    def stamp(self, timestamp_us: int) -> None:
+        """The next record has a timestamp of its own."""
+        self.timestamps.add(len(self.values), timestamp_us)
+        self.tick_at = 0.0
+
+    def add_columns(self, key: bytes | None, headers: Sequence[Header]) -> None:
+        """Put the next record's key and headers in, before its value."""
+        index = len(self.values)
+        self.plain = False
+        if self.keys is not None:
+            self.keys.append(key)
+        elif key is not None:
+            self.keys = [None] * index
+            self.keys.append(key)
+        if self.headers is not None:
+            self.headers.append(headers)
+        elif headers:
+            self.headers = [()] * index
+            self.headers.append(headers)
+
+    def close(self) -> None:
+        assert not self.closed, "a batch is closed once"
+        self.closed = True
+        if self.payload is None:
+            self.record_count = len(self.values)
+            self.max_timestamp_us = self.timestamps.highest
+        self.delivery.count = self.record_count
+        self.delivery.sequences = self.sequences
+
+
+__all__ = ["Lane", "OpenBatch"]

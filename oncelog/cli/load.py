@@ -1,0 +1,311 @@
+"""Loads on a running cluster, and what they measure: the engine room of `oncelog bench`.
+
+Place in the flow: `cli/bench` parses and prints, this module sends and reads through the
+public Producer and Consumer. Every load returns a flat dict of figures, so that a program
+can read it as JSON. Records are random bytes; a rate counts what was acknowledged, from
+the first send to the last acknowledgement.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oncelog import Consumer, OncelogError, Producer, RecordMetadata
+from oncelog.config import ProducerConfig, settings_from_dotted
+from oncelog.errors import RequestTimeoutError
+
+Figures = dict[str, float]
+
+# Records that are sent between two looks at the clock.
+_STRIDE = 256
+# Values that take turns, so that no two neighbours are the same object.
+_VALUES = 64
+# A load at a given rate sends what is due this often, seconds.
+_TICK_S = 0.001
+# How long the last acknowledgements may take once nothing more is sent, seconds.
+_DRAIN_S = 60.0
+
+
+def producer(bootstrap: Sequence[str], settings: Mapping[str, object]) -> Producer:
+    """A producer with these settings, by Kafka's dotted names or ours. Raises ConfigError."""
+    _, keywords = settings_from_dotted(
+        ProducerConfig, {"bootstrap.servers": ",".join(bootstrap), **settings}
+    )
+    return Producer(bootstrap, **keywords)
+
+
+def percentiles(times_ms: Sequence[float]) -> Figures:
+    """p50, p99, p99.9, mean and max; nearest rank, so each is a time that was seen."""
+    if not times_ms:
+        return {}
+    ordered = sorted(times_ms)
+
+    def rank(share: float) -> float:
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+    return {
+        "p50_ms": rank(0.50),
+        "p99_ms": rank(0.99),
+        "p999_ms": rank(0.999),
+        "mean_ms": sum(ordered) / len(ordered),
+        "max_ms": ordered[-1],
+        "samples": len(ordered),
+    }
+
+
+class _Clock:
+    """Wall and processor time of this process since the start."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.monotonic(), time.process_time()
+
+    def figures(self, records: int, size: int) -> Figures:
+        seconds = max(time.monotonic() - self._wall, 1e-9)
+        return {
+            "seconds": seconds,
+            "records": records,
+            "records_per_s": records / seconds,
+            "mb_per_s": records * size / seconds / 1e6,
+            "client_cores": (time.process_time() - self._cpu) / seconds,
+        }
+
+
+def produce(client: Producer, topic: str, *, size: int, seconds: float, spread: int = 0) -> Figures:
+    """Single records of `size` bytes through `send`, as fast as it takes them.
+
+    spread: send to this many partitions in turn, instead of where the partitioner says.
+    """
+    values = [os.urandom(size) for _ in range(_VALUES)]
+    client.send(topic, values[0]).result(_DRAIN_S)
+    before = _batches_acked([client])
+    clock, send = _Clock(), client.send
+    sent, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        if spread:
+            for number in range(sent, sent + _STRIDE):
+                send(topic, values[number % _VALUES], partition=number % spread)
+        else:
+            for number in range(_STRIDE):
+                send(topic, values[number % _VALUES])
+        sent += _STRIDE
+    client.flush(_DRAIN_S)
+    figures = clock.figures(sent, size)
+    return figures | _batch_figures(_batches_acked([client]) - before, figures)
+
+
+def _batches_acked(clients: Sequence[Producer]) -> float:
+    return sum(client.metrics()["batches_acked"] for client in clients)
+
+
+def _batch_figures(batches: float, figures: Figures) -> Figures:
+    return {"batches": batches, "batches_per_s": batches / figures["seconds"]}
+
+
+def produce_batches(
+    client: Producer,
+    topic: str,
+    *,
+    size: int,
+    batch_bytes: int,
+    seconds: float = 0.0,
+    total_bytes: int = 0,
+    arrow: bool = False,
+) -> Figures:
+    """Whole batches through `send_batch`, over all partitions in turn.
+
+    Each holds about `batch_bytes` in records of `size` bytes, as a list or an Arrow batch.
+    Ends after `seconds` or, if that is given, after `total_bytes`.
+    """
+    count = max(1, batch_bytes // (size + 16))  # 16 bytes of offset and timestamp
+    batch: Any = [os.urandom(size) for _ in range(count)]
+    if arrow:
+        import pyarrow as pa
+
+        batch = pa.RecordBatch.from_arrays([pa.array(batch, pa.binary())], ["value"])
+    partitions = client.partitions_for(topic)
+    client.send_batch(topic, 0, batch).result(_DRAIN_S)
+    before, clock = _batches_acked([client]), _Clock()
+    sent, until = 0, time.monotonic() + seconds
+    while sent * count * size < total_bytes if total_bytes else time.monotonic() < until:
+        client.send_batch(topic, sent % partitions, batch)
+        sent += 1
+    client.flush(_DRAIN_S)
+    figures = clock.figures(sent * count, size)
+    return figures | _batch_figures(_batches_acked([client]) - before, figures)
+
+
+def many_producers(
+    bootstrap: Sequence[str],
+    settings: Mapping[str, object],
+    topic: str,
+    *,
+    size: int,
+    seconds: float,
+    producers: int,
+    depth: int,
+) -> Figures:
+    """`producers` producers at once, each with `depth` single-record batches under way.
+
+    Each acknowledgement sends the next record, so that every batch holds one record, if
+    `linger_ms` is 0. The latencies are those of the batches.
+    """
+    value = os.urandom(size)
+    times: list[float] = []
+    errors: list[OncelogError] = []
+    lock = threading.Lock()  # all callbacks run on one thread, the first sends do not
+    idle = threading.Event()
+    open_records = 0
+    until = 0.0
+
+    def again(client: Producer) -> None:
+        nonlocal open_records
+        started = time.monotonic()
+
+        def delivered(metadata: RecordMetadata | None, error: OncelogError | None) -> None:
+            nonlocal open_records
+            now = time.monotonic()
+            times.append((now - started) * 1e3)
+            if error is not None:
+                errors.append(error)
+            if now < until and error is None:
+                again(client)
+            with lock:
+                open_records -= 1
+                if not open_records:
+                    idle.set()
+
+        with lock:
+            open_records += 1
+        client.send(topic, value, partition=None, on_delivery=delivered)
+
+    clients = [producer(bootstrap, settings) for _ in range(producers)]
+    try:
+        for client in clients:
+            client.send(topic, value).result(_DRAIN_S)
+        before = _batches_acked(clients)
+        clock = _Clock()
+        until = time.monotonic() + seconds
+        for client in clients:
+            for _ in range(depth):
+                again(client)
+        if not idle.wait(seconds + _DRAIN_S):
+            raise RequestTimeoutError(f"{open_records} records are not settled")
+        figures = clock.figures(len(times) - len(errors), size)
+        figures |= _batch_figures(_batches_acked(clients) - before, figures)
+    finally:
+        for client in clients:
+            client.close(0)
+    if errors:
+        raise errors[0]
+    return figures | percentiles(times)
+
+
+def latency(client: Producer, topic: str, *, size: int, seconds: float) -> Figures:
+    """One record at a time: each is sent when the one before it is acknowledged."""
+    value = os.urandom(size)
+    times: list[float] = []
+    client.send(topic, value).result(_DRAIN_S)
+    clock, until = _Clock(), time.monotonic() + seconds
+    while time.monotonic() < until:
+        started = time.perf_counter()
+        client.send(topic, value).result(_DRAIN_S)
+        times.append((time.perf_counter() - started) * 1e3)
+    return clock.figures(len(times), size) | percentiles(times)
+
+
+def latency_at_rate(
+    client: Producer, topic: str, *, size: int, seconds: float, rate: float
+) -> Figures:
+    """Records at a steady rate; latency of one in each tick, from when it was due.
+
+    A tick that comes late counts from the time it should have come, so that a stall is
+    seen by all records that it delays, not only by one.
+    """
+    values = [os.urandom(size) for _ in range(_VALUES)]
+    times: list[float] = []
+    client.send(topic, values[0]).result(_DRAIN_S)
+    clock, send = _Clock(), client.send
+    begin = time.monotonic()
+    sent = 0
+    for tick in range(1, int(seconds / _TICK_S) + 1):
+        due = begin + tick * _TICK_S
+        wait = due - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)  # no event: a load generator keeps time
+        target = int(rate * tick * _TICK_S)
+        for number in range(sent, target - 1):
+            send(topic, values[number % _VALUES])
+        if target > sent:
+            send(topic, values[0], on_delivery=_Sample(due, times))
+        sent = target
+    client.flush(_DRAIN_S)
+    return clock.figures(sent, size) | percentiles(times) | {"asked_records_per_s": rate}
+
+
+class _Sample:
+    """Notes when one record was acknowledged; called on the client's thread."""
+
+    __slots__ = ("_due", "_times")
+
+    def __init__(self, due: float, times: list[float]) -> None:
+        self._due, self._times = due, times
+
+    def __call__(self, metadata: RecordMetadata | None, error: OncelogError | None) -> None:
+        if error is None:
+            self._times.append((time.monotonic() - self._due) * 1e3)
+
+
+def consume(bootstrap: Sequence[str], topic: str, *, seconds: float, records: bool) -> Figures:
+    """All that the topic holds now, from its start, at most for `seconds`.
+
+    As Arrow batches over the received memory, or, with `records`, as Record objects. The
+    first of them is read before the clock starts: it waits for connections and imports.
+    """
+    take = _take_records if records else _take_batch
+    with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        tps = consumer.assignment()
+        begins = consumer.beginning_offsets(tps)
+        ends = consumer.end_offsets(tps)
+        left = sum(ends.values()) - sum(begins.values()) - take(consumer)[0]
+        count = size = 0
+        clock, until = _Clock(), time.monotonic() + seconds
+        while count < left and time.monotonic() < until:
+            some, length = take(consumer)
+            count, size = count + some, size + length
+        figures = clock.figures(count, 0)
+    figures["mb_per_s"] = size / figures["seconds"] / 1e6
+    return figures
+
+
+def _take_records(consumer: Consumer) -> tuple[int, int]:
+    lists = consumer.getmany(1000).values()
+    return (
+        sum(len(one) for one in lists),
+        sum(len(record.value or b"") for one in lists for record in one),
+    )
+
+
+def _take_batch(consumer: Consumer) -> tuple[int, int]:
+    import pyarrow.compute as pc
+
+    for batch in consumer.batches(timeout_ms=1000):
+        length = pc.sum(pc.binary_length(batch.column("value"))).as_py() or 0
+        return batch.num_rows, length
+    return 0, 0
+
+
+__all__ = [
+    "Figures",
+    "consume",
+    "latency",
+    "latency_at_rate",
+    "many_producers",
+    "percentiles",
+    "produce",
+    "produce_batches",
+    "producer",
+]

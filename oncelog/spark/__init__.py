@@ -1,0 +1,13 @@
+"""Spark reads and copies topics: `spark.read.format("oncelog")`, mirror, audit.
+
+    from oncelog.spark import ensure_java
+
+Needs the extra `spark`. Importing this package imports neither PySpark nor Arrow.
+"""
+
+from oncelog.spark.auditing import AuditReport, audit
+from oncelog.spark.java import ensure_java
+from oncelog.spark.mirroring import mirror
+from oncelog.spark.progress import lag
+
+__all__ = ["AuditReport", "audit", "ensure_java", "lag", "mirror"]

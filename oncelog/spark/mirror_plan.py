@@ -1,0 +1,142 @@
+"""What a transformation may do to a mirror's rows, judged from Spark's plan before the start.
+
+Place in the flow: `mirror` applies the user's function to the source's DataFrame and has the
+result judged here, before anything is changed in the target.
+
+A mirror's tasks are one for each source partition, and each sends its rows in their order.
+So the analysed plan between the source and the result may hold nothing but operators that
+keep each row in its task and in its place: the list below is all that is known to do so, and
+whatever is not on it is refused, shuffles, limits and joins among it. `partition` and
+`offset` must be the very columns of the source, which is seen by their expression ids.
+After `mapInArrow` and `mapInPandas` the columns are new ones; there the writer checks the
+rows themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from oncelog.errors import ConfigError
+from oncelog.spark.mirror_writer import COLUMNS
+from oncelog.spark.schema import COLUMNS as SOURCE_COLUMNS
+from oncelog.spark.schema import HEADERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SOURCE = "StreamingRelationV2"
+# One row in, one row out.
+_ROW_BY_ROW = frozenset({"Project", "SubqueryAlias", "View", "ResolvedHint"})
+_DROPS_ROWS = frozenset({"Filter", "TypedFilter"})
+_RUNS_CODE = frozenset({"MapInArrow", "MapInPandas"})
+_WHY = {
+    "Aggregate": "groupBy, agg and distinct move rows between tasks",
+    "Deduplicate": "dropDuplicates moves rows between tasks",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark moves rows between tasks",
+    "Generate": "explode makes several records of one, and they would share its sequence",
+    "GlobalLimit": "limit moves rows between tasks",
+    "Join": "a join moves rows between tasks, or makes several records of one",
+    "Repartition": "repartition and coalesce move rows between tasks",
+    "RepartitionByExpression": "repartition by columns moves rows between tasks",
+    "RebalancePartitions": "a rebalance moves rows between tasks",
+    "Sort": "orderBy and sort change the order of rows",
+    "Union": "union brings rows of other tasks",
+    "Window": "window functions move rows between tasks",
+}
+_TYPES = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "timestamp": (SOURCE_COLUMNS["timestamp"],),
+    "headers": (HEADERS["headers"],),
+    "partition": (SOURCE_COLUMNS["partition"],),
+    "offset": (SOURCE_COLUMNS["offset"],),
+}
+
+
+def check_transformed(source: DataFrame, result: object) -> bool:
+    """Judge what a transformation made of the source; tell whether it keeps every row.
+
+    Raises ConfigError that names the operator or the column.
+    """
+    from pyspark.sql import DataFrame
+
+    if not isinstance(result, DataFrame):
+        raise _refused(f"it returned {type(result).__name__}, not a DataFrame")
+    names = _check_operators(_analysed(source), _analysed(result))
+    _check_columns(source, result, bool(names & _RUNS_CODE))
+    return not names & (_DROPS_ROWS | _RUNS_CODE)
+
+
+def _analysed(frame: DataFrame) -> Any:
+    try:
+        return frame._jdf.queryExecution().analyzed()
+    except AttributeError:
+        raise ConfigError(
+            "spark: the plan of this session cannot be looked at (Spark Connect): start the "
+            "mirror in a classic session",
+            "spark",
+        ) from None
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    children = plan.children()
+    for i in range(children.size()):
+        yield from _nodes(children.apply(i))
+
+
+def _check_operators(source: Any, result: Any) -> set[str]:
+    names: set[str] = set()
+    for node in _nodes(result):
+        name = node.nodeName()
+        if not node.subqueries().isEmpty():
+            raise _refused(f"{name}: a subquery reads other rows than those of its task")
+        if name == _SOURCE:
+            if not node.sameResult(source):
+                raise _refused("it reads another stream than the one that it was given")
+        elif name not in _ROW_BY_ROW | _DROPS_ROWS | _RUNS_CODE:
+            why = _WHY.get(name, "it is not known to keep each row in its task and place")
+            raise _refused(
+                f"{name}: {why}. A mirror has one task for each source partition, which sends "
+                "its rows in their order: select, withColumn, filter, mapInArrow and mapInPandas "
+                "keep to that. For anything else write to a topic with another query"
+            )
+        names.add(name)
+    if _SOURCE not in names:
+        raise _refused("it reads no stream: return what becomes of the DataFrame that was given")
+    return names
+
+
+def _check_columns(source: DataFrame, result: DataFrame, runs_code: bool) -> None:
+    found = result.schema.fieldNames()
+    given = set(source.schema.fieldNames())
+    for name in COLUMNS:
+        if found.count(name) != 1:
+            what = "is missing" if name not in found else f"is there {found.count(name)} times"
+            raise _refused(f"the column {name} {what} in what it returned")
+        kind = result.schema[name].dataType.simpleString()
+        if kind not in _TYPES[name]:
+            raise _refused(f"the column {name} is {kind}, and must be {' or '.join(_TYPES[name])}")
+    if extra := [name for name in found if name not in given]:
+        raise _refused(f"a record has no place for the column {extra[0]}: drop it")
+    before, after = _expression_ids(source), _expression_ids(result)
+    for name in ("partition", "offset"):
+        if not runs_code and before[name] != after[name]:
+            raise _refused(
+                f"the column {name} was changed: it says where a record comes from, and is what "
+                "makes it recognisable"
+            )
+
+
+def _expression_ids(frame: DataFrame) -> dict[str, int]:
+    output = _analysed(frame).output()
+    attributes = [output.apply(i) for i in range(output.size())]
+    return {one.name(): one.exprId().id() for one in attributes}
+
+
+def _refused(why: str) -> ConfigError:
+    return ConfigError(f"transform: {why}", "transform")
+
+
+__all__ = ["check_transformed"]

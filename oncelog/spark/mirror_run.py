@@ -1,0 +1,313 @@
+"""One run of a mirror: who copies, what the target already holds, and whose turn it is.
+
+Place in the flow: the driver `claim`s the target when a mirror starts; the reader asks for
+the `Claim` when it plans a micro-batch, each task before it writes. Nothing here needs
+Spark.
+
+All that a run knows of its progress lies in the target cluster:
+
+- the last stored sequence of one named producer for each partition is the source offset of
+  the last record that was copied. The names are those of `oncelog.mirror`;
+- the offsets of a group, which has the mirror's name, say which run came last. `claim`
+  writes the run's id there, together with what each producer had stored at that moment. A
+  run that finds another id has been replaced, and ends.
+
+The order in `claim` is: open each producer, which shuts out all tasks of earlier runs that
+write now; then write the run's id, which keeps those from opening it again that do not
+write yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+
+from oncelog.admin import Admin
+from oncelog.config import CompressionType
+from oncelog.consumer import Consumer
+from oncelog.errors import (
+    ConfigError,
+    FencedError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog.producer import Producer
+from oncelog.spark.offsets import Offsets
+from oncelog.spark.options import SourceOptions
+from oncelog.spark.planning import Planner
+from oncelog.types import OffsetCommit, TopicPartition
+
+CLIENT_ID = "oncelog-spark-mirror"
+OPTION = "mirror"  # of the data source: the settings as JSON
+# Offsets in one commit, and producers that are opened at the same time.
+_COMMITS = 500
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """What every process of a run knows. `run` is the run's own id."""
+
+    run: str
+    name: str
+    source_bootstrap: tuple[str, ...]
+    source_topic: str
+    source_id: str  # of the topic, as `offsets.Place` has it
+    target_bootstrap: tuple[str, ...]
+    target_topic: str
+    target_topic_id: int
+    partitions: int
+    max_batch_bytes: int
+    compression_type: CompressionType = "none"
+    skip_deleted: bool = False
+    max_offsets_per_trigger: int | None = None
+    # Nothing is filtered out or skipped: each task can prove that no record is missing.
+    keeps_all: bool = False
+
+    def to_option(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_option(cls, text: str) -> MirrorSettings:
+        values = json.loads(text)
+        for name in ("source_bootstrap", "target_bootstrap"):
+            values[name] = tuple(values[name])
+        return cls(**values)
+
+    def source_options(self) -> dict[str, str]:
+        """What the source half is read with, by the names of `format("oncelog")`."""
+        options = {
+            "bootstrap.servers": ",".join(self.source_bootstrap),
+            "subscribe": self.source_topic,
+            "includeHeaders": "true",
+            "failOnDataLoss": str(not self.skip_deleted).lower(),
+        }
+        if self.max_offsets_per_trigger is not None:
+            options["maxOffsetsPerTrigger"] = str(self.max_offsets_per_trigger)
+        return options
+
+    def producer_name(self, partition: int) -> str:
+        return f"{self.name}/{partition}"
+
+    def target(self, partition: int) -> TopicPartition:
+        return TopicPartition(self.target_topic, partition)
+
+    def admin(self) -> Admin:
+        """A client of the target cluster."""
+        return Admin(self.target_bootstrap, client_id=CLIENT_ID)
+
+    def producer(self, partition: int) -> Producer:
+        """A producer under the partition's name: its first use fences all before it."""
+        return Producer(
+            self.target_bootstrap,
+            client_id=CLIENT_ID,
+            producer_name=self.producer_name(partition),
+            compression_type=self.compression_type,
+            linger_ms=0,
+            buffer_memory=max(16 * 1024 * 1024, 4 * self.max_batch_bytes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the target holds of a partition: where the run began, and by which producer."""
+
+    begin: int  # source offset; all before it is copied, or was not to be
+    producer_id: int
+
+
+# --- starting a run ------------------------------------------------------------------
+
+
+def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Claim]:
+    """Shut out all earlier runs; find out how far they came; return where to go on.
+
+    `starting`: the source offsets at which partitions begin that this mirror has stored
+    nothing of; default the beginning. Raises ConfigError, OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError.
+    """
+    sources = [TopicPartition(settings.source_topic, p) for p in range(settings.partitions)]
+    targets = [settings.target(p) for p in range(settings.partitions)]
+    with Planner(SourceOptions.parse(settings.source_options())) as planner:
+        if starting:
+            _check_starting(planner, {sources[p]: begin for p, begin in starting.items()})
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            opened = list(pool.map(lambda p: _open(settings, p), range(settings.partitions)))
+        starts = planner.earliest(sources)
+        # Asked for last: an earlier run may have copied what came in the meantime.
+        ends = planner.latest(sources, {sources[p]: one.last + 1 for p, one in enumerate(opened)})
+    with Consumer(bootstrap_servers=settings.target_bootstrap, client_id=CLIENT_ID) as consumer:
+        filled = consumer.end_offsets(targets)
+    claims: dict[int, Claim] = {}
+    for p, one in enumerate(opened):
+        if one.last >= 0:
+            begin = _go_on(settings, sources[p], one.last, starts[sources[p]], ends[sources[p]])
+        elif p in starting:
+            begin = starting[p]
+        elif filled[targets[p]]:
+            raise ConfigError(
+                f"target: {targets[p]} has {filled[targets[p]]} records, and none of them is "
+                f"known to be of the mirror {settings.name!r}. Either somebody else wrote them, "
+                "or the mirror stood still so long that its producer names expired. Say with "
+                "starting_offsets at which source offset to begin",
+                "target",
+                "starting_offsets",
+            )
+        else:
+            begin = starts[sources[p]]
+        claims[p] = Claim(begin, one.producer_id)
+    with settings.admin() as admin:
+        _check_same_source(admin, settings, any(one.last >= 0 for one in opened))
+        _commit(admin, settings, claims, opened)
+    return claims
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    producer_id: int
+    epoch: int
+    last: int  # source offset of the last record that is stored; -1: none
+
+
+def _open(settings: MirrorSettings, partition: int) -> _Opened:
+    with settings.producer(partition) as producer:
+        last = producer.position(settings.target_topic, partition)
+        assert producer.producer_id is not None and producer.epoch is not None
+        return _Opened(producer.producer_id, producer.epoch, last)
+
+
+def _go_on(settings: MirrorSettings, tp: TopicPartition, last: int, start: int, end: int) -> int:
+    begin = last + 1
+    if begin > end:
+        raise ConfigError(
+            f"source: {tp} ends at offset {end}, but {settings.target_topic!r} has a copy of its "
+            f"offset {last}: this is not the topic that the mirror {settings.name!r} copied",
+            "source",
+        )
+    if begin < start:
+        if not settings.skip_deleted:
+            raise OffsetOutOfRangeError(
+                f"{tp}: retention deleted the offsets {begin} to {start - 1} before they were "
+                "known to be copied; skip_deleted=True goes on without them",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=begin,
+                log_start_offset=start,
+            )
+        return start
+    return begin
+
+
+def _check_starting(planner: Planner, starting: Offsets) -> None:
+    starts, ends = planner.earliest(starting), planner.latest(starting, starting)
+    for tp, begin in starting.items():
+        if not starts[tp] <= begin <= ends[tp]:
+            raise ConfigError(
+                f"starting_offsets: {tp} has the offsets {starts[tp]} to {ends[tp]}, not {begin}",
+                "starting_offsets",
+            )
+
+
+def _check_same_source(admin: Admin, settings: MirrorSettings, copied: bool) -> None:
+    """A topic that was deleted and made again counts its offsets anew."""
+    before = _committed(admin, settings).get(0)
+    if not copied or before is None:
+        return
+    if before[1].get("source_id") != settings.source_id:
+        raise ConfigError(
+            f"source: topic {settings.source_topic!r} was deleted and made again since the mirror "
+            f"{settings.name!r} copied it: its offsets are others; use another target or name",
+            "source",
+        )
+
+
+def _commit(
+    admin: Admin, settings: MirrorSettings, claims: Mapping[int, Claim], opened: list[_Opened]
+) -> None:
+    metadata = json.dumps({"run": settings.run, "source_id": settings.source_id})
+    commits = {
+        settings.target(p): OffsetCommit(
+            one.begin, metadata, opened[p].producer_id, opened[p].epoch, 0
+        )
+        for p, one in claims.items()
+    }
+    places = list(commits)
+    for first in range(0, len(places), _COMMITS):
+        some = places[first : first + _COMMITS]
+        admin.commit_offsets(settings.name, {tp: commits[tp] for tp in some})
+
+
+# --- during a run --------------------------------------------------------------------
+
+
+def claims(admin: Admin, settings: MirrorSettings) -> dict[int, Claim]:
+    """Return what this run has claimed; raises FencedError if another run came after it."""
+    found: dict[int, Claim] = {}
+    for partition, (one, metadata) in _committed(admin, settings).items():
+        if metadata.get("run") != settings.run:
+            raise FencedError(
+                f"the mirror {settings.name!r} was started again elsewhere: that run goes on, "
+                "this one ends"
+            )
+        found[partition] = one
+    if len(found) != settings.partitions:
+        raise FencedError(
+            f"the target does not know this run any more: the group {settings.name!r} or the "
+            f"topic {settings.target_topic!r} was deleted"
+        )
+    return found
+
+
+def _committed(
+    admin: Admin, settings: MirrorSettings
+) -> dict[int, tuple[Claim, dict[str, object]]]:
+    offsets = admin.describe_group(settings.name).offsets
+    return {
+        tp.partition: (Claim(one.offset, one.producer_id), _parsed(one.metadata))
+        for tp, one in offsets.items()
+        if tp.topic == settings.target_topic
+    }
+
+
+def _parsed(metadata: str) -> dict[str, object]:
+    try:
+        parsed = json.loads(metadata)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def last_stored(admin: Admin, settings: MirrorSettings, partition: int, producer_id: int) -> int:
+    """Return the source offset of the last record that is copied, as the target says; -1: none."""
+    states = admin.describe_producers(settings.target_topic, partition, producer_id, 1)
+    return states[0].last_sequence if states else -1
+
+
+def check_target(admin: Admin, settings: MirrorSettings) -> None:
+    """Raises UnknownTopicOrPartitionError if the target is not the topic that was claimed."""
+    topic = admin.describe_topic(settings.target_topic)
+    if topic.topic_id != settings.target_topic_id:
+        raise UnknownTopicOrPartitionError(
+            f"target {settings.target_topic!r} was deleted and made again during the copy",
+            topic=settings.target_topic,
+        )
+
+
+def keep_names(admin: Admin, settings: MirrorSettings) -> None:
+    """Lease each name anew: a name that nobody leases for long is forgotten with its progress."""
+    for partition in range(settings.partitions):
+        admin.lease_producer(settings.producer_name(partition))
+
+
+__all__ = [
+    "OPTION",
+    "Claim",
+    "MirrorSettings",
+    "check_target",
+    "claim",
+    "claims",
+    "keep_names",
+    "last_stored",
+]

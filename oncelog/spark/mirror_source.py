@@ -1,0 +1,163 @@
+"""The two ends of a mirror's query as Spark sees them: `format("oncelog-mirror")`.
+
+Place in the flow: `mirror` registers it for the session and uses it on both sides of the
+query; it is not meant for other queries. The reader is that of `format("oncelog")` with
+another idea of where to begin; the writer hands each task's rows to `mirror_writer`.
+
+Spark's checkpoint says how far a query has come, and is not believed here: it may be lost,
+be older than what another run has copied since, or belong to another target. The first
+micro-batch of a run begins behind the last record that the target holds, whatever the
+checkpoint says; each later one where the one before it ended, which has been written by
+then. If a filter dropped what was read last, those records are read, and dropped, again.
+
+There is one task for each partition, also where it has nothing to read: so a task's number
+is that of its partition, and the writer can tell when rows are not where they belong.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from oncelog.admin import Admin
+from oncelog.spark.mirror_run import OPTION, MirrorSettings, claims, keep_names
+from oncelog.spark.mirror_writer import PartitionCopy
+from oncelog.spark.offsets import Offsets, Place, Range
+from oncelog.spark.options import SourceOptions
+from oncelog.spark.planning import TopicGoneError
+from oncelog.spark.schema import ddl
+from oncelog.spark.streaming import OncelogStreamReader
+from oncelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+# A name is forgotten after a week without a lease, by a cluster's default.
+_KEEP_NAMES_S = 12 * 3600.0
+
+
+class MirrorDataSource(DataSource):
+    """Made with one option: the settings of a run."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._settings = MirrorSettings.from_option(options[OPTION])
+
+    @classmethod
+    def name(cls) -> str:
+        return "oncelog-mirror"
+
+    def schema(self) -> str:
+        return ddl(include_headers=True)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return MirrorStreamReader(self._settings, schema)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        return MirrorStreamWriter(self._settings)
+
+
+class MirrorStreamReader(OncelogStreamReader):
+    """Begins where the target's copy ends."""
+
+    def __init__(self, settings: MirrorSettings, schema: StructType) -> None:
+        super().__init__(SourceOptions.parse(settings.source_options()), schema)
+        self._settings = settings
+        self._admin: Admin | None = None
+        self._names_kept = time.monotonic()
+        self._begin_at: Offsets | None = None  # all before it is copied
+        self._planned_to: Offsets | None = None  # the end of the micro-batch that was planned last
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return Place(self._claimed(), self._ids()).to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        self._keep_names()
+        place = Place.from_json(start)
+        claimed = self._claimed()
+        ahead = {tp: max(at, claimed.get(tp, at)) for tp, at in place.offsets.items()}
+        return super().latestOffset(Place(ahead, place.ids).to_json(), limit)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """One for each partition of the topic, in their order; empty ones read nothing."""
+        self._ids()
+        # Asked for each time: a run that was replaced must not go on.
+        claimed = self._claimed()
+        begin = claimed if self._begin_at is None else self._begin_at
+        first, last = Place.from_json(start).offsets, Place.from_json(end).offsets
+        if first == self._planned_to:
+            # Spark plans a micro-batch when all before it are written.
+            begin = {tp: max(at, first[tp]) for tp, at in begin.items()}
+        self._begin_at, self._planned_to = begin, last
+        ranges = [Range(tp, at, last[tp]) for tp, at in sorted(begin.items())]
+        return [InputPartition(tuple(one) if one.size > 0 else None) for one in ranges]
+
+    def _ids(self) -> dict[str, str]:
+        """Raises TopicGoneError if the source is another topic by now."""
+        topic, known = self._settings.source_topic, self._settings.source_id
+        now = self._ready().look(known={topic: known}).ids
+        if now.get(topic) != known:
+            raise TopicGoneError(
+                f"source {topic!r} was deleted while it was copied; if there is one of that name, "
+                "its offsets are others"
+            )
+        return now
+
+    def _claimed(self) -> Offsets:
+        found = claims(self._target_client(), self._settings)
+        topic = self._settings.source_topic
+        return {TopicPartition(topic, p): one.begin for p, one in found.items()}
+
+    def _keep_names(self) -> None:
+        if time.monotonic() - self._names_kept > _KEEP_NAMES_S:
+            self._claimed()
+            keep_names(self._target_client(), self._settings)
+            self._names_kept = time.monotonic()
+
+    def _target_client(self) -> Admin:
+        if self._admin is None:
+            self._admin = self._settings.admin()
+        return self._admin
+
+    def stop(self) -> None:
+        super().stop()
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+
+class MirrorStreamWriter(DataSourceStreamArrowWriter):
+    """Each task writes and waits for its acknowledgements: nothing is left to commit."""
+
+    def __init__(self, settings: MirrorSettings) -> None:
+        self._settings = settings
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "Spark calls this in a task"
+        copy = PartitionCopy(self._settings, context.partitionId())
+        try:
+            for batch in iterator:
+                copy.take(batch)
+            copy.finish()
+        except BaseException:
+            copy.give_up()
+            raise
+        return WriterCommitMessage()
+
+
+__all__ = ["MirrorDataSource"]

@@ -1,0 +1,183 @@
+"""One attempt of a task of a mirror: the rows of one source partition go into the target.
+
+Place in the flow: Spark's Python worker -> `mirror_source` hands over each Arrow batch ->
+here -> producer. Nothing here needs Spark, and nothing is done record by record.
+
+What makes a record appear once, whatever becomes of the attempt:
+
+- a record's sequence is its source offset, and what the target has is skipped. A replayed
+  micro-batch, or a task that is tried again, writes what is missing and nothing else;
+- the attempt that has something to write opens the partition's named producer, which raises
+  the epoch: an earlier attempt that still lives, stopped and let go, is FENCED from then on;
+- before that it only looks. An attempt that wakes up when all of its rows are stored, by its
+  successor or by the micro-batches after it, finds that and disturbs nobody;
+- `prev_sequence` chains each batch to the last one that is stored, so no part can be missing
+  between two of them, filtered or not;
+- it first asks whether its run still is the one that counts, and, once the producer is open,
+  whether the topic is still the one that was claimed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from oncelog.errors import InvalidRequestError, OutOfOrderError, ProducerExpiredError
+from oncelog.producer import Producer
+from oncelog.spark.mirror_run import MirrorSettings, check_target, claims, last_stored
+from oncelog.types import BatchMetadata
+
+# Of a record; `offset` and `partition` say where it comes from.
+RECORD_COLUMNS = ("key", "value", "timestamp", "headers")
+COLUMNS = (*RECORD_COLUMNS, "partition", "offset")
+# Bytes of a batch of the copy, by Arrow's count, which is above the payload's.
+_BATCH_BYTES = 1024 * 1024
+_SLACK = 256  # what a payload has and Arrow does not count
+
+
+class PartitionCopy:
+    """Used by one thread. `take` each batch, then `finish`; or `give_up`."""
+
+    def __init__(self, settings: MirrorSettings, partition: int) -> None:
+        """`partition` is the task's number, which must be the number of its rows' partition."""
+        self._settings = settings
+        self._partition = partition
+        self._last_row = -1  # source offset of the last row that came
+        self._stored = -1  # source offset of the last record known to be stored
+        self._producer: Producer | None = None
+        self._pending: deque[Future[BatchMetadata]] = deque()
+        self.copied = 0  # records acknowledged, without those that were there
+
+    def take(self, batch: Any) -> None:
+        """Copy the rows of a pyarrow.RecordBatch with the columns COLUMNS.
+
+        Raises InvalidRequestError, before anything of the batch is sent, if its rows are
+        not those of this task; FencedError if another attempt or run has taken over.
+        """
+        if not batch.num_rows:
+            return
+        self._check_rows(batch)
+        batch = self._without_stored(batch)
+        if batch.num_rows and self._producer is None:
+            batch = self._open(batch)
+        if not batch.num_rows:
+            return
+        assert self._producer is not None
+        if self._settings.keeps_all:
+            self._check_next(batch)
+        offsets = batch.column("offset")
+        self._stored = offsets[-1].as_py()
+        for start, stop in self._pieces(batch.select(list(RECORD_COLUMNS))):
+            self._pending.append(
+                self._producer.send_batch(
+                    self._settings.target_topic,
+                    self._partition,
+                    batch.slice(start, stop - start).select(list(RECORD_COLUMNS)),
+                    sequences=offsets.slice(start, stop - start),
+                )
+            )
+        while self._pending and self._pending[0].done():
+            self._take_acknowledged()
+
+    def finish(self) -> None:
+        """Wait until all is stored; raises what kept it from that."""
+        while self._pending:
+            self._take_acknowledged()
+        if self._producer is not None:
+            self._producer.close()
+
+    def give_up(self) -> None:
+        """Free everything, without waiting."""
+        if self._producer is not None:
+            for future in self._pending:
+                future.add_done_callback(lambda done: done.exception())  # nobody else looks
+            self._producer.close(0)
+
+    def _take_acknowledged(self) -> None:
+        stored = self._pending.popleft().result()
+        if not stored.duplicate:
+            self.copied += stored.record_count
+
+    # --- what the target has -----------------------------------------------------------
+
+    def _open(self, batch: Any) -> Any:
+        """Become the one that writes, if there is something to write; return that."""
+        settings, partition = self._settings, self._partition
+        with settings.admin() as admin:
+            claimed = claims(admin, settings)[partition]
+            self._stored = max(
+                claimed.begin - 1, last_stored(admin, settings, partition, claimed.producer_id)
+            )
+            batch = self._without_stored(batch)
+            if not batch.num_rows:
+                return batch
+            self._producer = settings.producer(partition)
+            stored = self._producer.position(settings.target_topic, partition)
+            if self._producer.producer_id != claimed.producer_id:
+                raise ProducerExpiredError(
+                    f"the producer name {settings.producer_name(partition)!r} expired during "
+                    "the run: the target does not know any more what it holds"
+                )
+            # In this order: if the topic is the right one now, it was when it was opened.
+            check_target(admin, settings)
+            self._stored = max(claimed.begin - 1, stored)
+        return self._without_stored(batch)
+
+    def _without_stored(self, batch: Any) -> Any:
+        import pyarrow.compute as pc
+
+        there = pc.sum(pc.less_equal(batch.column("offset"), self._stored)).as_py()
+        return batch.slice(there)
+
+    # --- the rows ----------------------------------------------------------------------
+
+    def _check_rows(self, batch: Any) -> None:
+        """Rows of a task are of one partition, their offsets rise. A shuffle breaks that."""
+        import pyarrow.compute as pc
+
+        partition, offset = batch.column("partition"), batch.column("offset")
+        if partition.null_count or offset.null_count:
+            raise InvalidRequestError("mirror: a row without partition or offset", field="offset")
+        low, high = pc.min_max(partition).values()
+        if not low.as_py() == high.as_py() == self._partition:
+            raise InvalidRequestError(
+                f"mirror: task {self._partition} got rows of the partitions {low} to {high}: "
+                "rows must stay in the task of their partition",
+                field="partition",
+            )
+        rises = pc.all(pc.greater(offset[1:], offset[:-1])).as_py() in (True, None)
+        if not rises or offset[0].as_py() <= self._last_row:
+            raise InvalidRequestError(
+                f"mirror: partition {partition[0]}: the offsets of its rows do not rise: "
+                "a row must stay in its place, and be there once",
+                field="offset",
+            )
+        self._last_row = offset[-1].as_py()
+
+    def _check_next(self, batch: Any) -> None:
+        """Without a filter the next record is the one with the next offset."""
+        offset = batch.column("offset")
+        first, last = offset[0].as_py(), offset[-1].as_py()
+        if first != self._stored + 1 or last - first + 1 != len(offset):
+            raise OutOfOrderError(
+                f"mirror: partition {self._partition}: after source offset {self._stored} come "
+                f"{len(offset)} records from {first} to {last}, and no filter explains it",
+                last_sequence=self._stored,
+            )
+
+    def _pieces(self, batch: Any) -> Iterator[tuple[int, int]]:
+        """Cut into batches of the copy: rows start..stop. A record that is too large goes alone."""
+        limit = min(_BATCH_BYTES, self._settings.max_batch_bytes - _SLACK)
+        todo = [(0, batch.num_rows)]
+        while todo:
+            start, stop = todo.pop()
+            if stop - start == 1 or batch.slice(start, stop - start).nbytes <= limit:
+                yield start, stop
+                continue
+            middle = (start + stop) // 2
+            todo += [(middle, stop), (start, middle)]
+
+
+__all__ = ["COLUMNS", "RECORD_COLUMNS", "PartitionCopy"]

@@ -1,0 +1,225 @@
+"""Copies a topic into another one with Spark, within a cluster or across, each record once.
+
+    query = oncelog.spark.mirror(spark, source="orders", target="orders-eu",
+                                 bootstrap_servers="a:7001", target_bootstrap_servers="b:7001",
+                                 transform=lambda df: df.filter("value is not null"))
+
+Place in the flow: checks everything that can be checked, then takes the target over from
+earlier runs (`mirror_run`), then starts a streaming query with both ends in `mirror_source`.
+docs/spark.md says what is guaranteed. `oncelog.mirror` does the same without Spark and
+without transformations; both use the same producer names, so one goes on where the other
+stopped.
+"""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oncelog.admin import Admin
+from oncelog.config import CompressionType, ProducerConfig, check_name, parse_bootstrap
+from oncelog.errors import ConfigError, TopicAlreadyExistsError
+from oncelog.mirror import default_name
+from oncelog.spark.mirror_plan import check_transformed
+from oncelog.spark.mirror_run import CLIENT_ID, OPTION, MirrorSettings, claim
+from oncelog.spark.mirror_writer import COLUMNS
+from oncelog.spark.options import SourceOptions
+from oncelog.spark.planning import Planner
+from oncelog.types import TopicInfo
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+_TRIGGERS = ("processingTime", "availableNow", "once")
+_BATCH_BYTES = 1024 * 1024  # where a topic names no limit of its own
+
+
+def mirror(
+    spark: SparkSession,
+    *,
+    source: str,
+    target: str,
+    bootstrap_servers: str | Sequence[str],
+    target_bootstrap_servers: str | Sequence[str] | None = None,
+    transform: Callable[[DataFrame], DataFrame] | None = None,
+    name: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    checkpoint: str | None = None,
+    starting_offsets: Mapping[int, int] | None = None,
+    max_offsets_per_trigger: int | None = None,
+    compression_type: CompressionType = "none",
+    skip_deleted: bool = False,
+) -> StreamingQuery:
+    """Start copying topic `source` into topic `target`; return the running query.
+
+    `target_bootstrap_servers`: the target's cluster, default the same. The target topic is
+    made if it does not exist; it has as many partitions as the source.
+    `transform`: gets the source's DataFrame (key, value, topic, partition, offset, timestamp,
+    headers) and returns what to copy of it: rows may be dropped and key, value, timestamp and
+    headers changed; rows may not be moved, multiplied or reordered.
+    `name`: the beginning of the producers' names and the group that marks the run, default
+    made of the source cluster's id and both topics. Of two runs with one name the later goes
+    on, and the earlier one's query fails with FENCED.
+    `trigger`: arguments of Spark's `DataStreamWriter.trigger`; {"availableNow": True} copies
+    what is there now and ends.
+    `checkpoint`: where Spark keeps its own notes. A mirror needs none: where to go on is what
+    the target holds.
+    `starting_offsets`: source offsets to begin at, by partition, where this mirror has stored
+    nothing yet; default the beginning. Needed if the target already has other records.
+    `skip_deleted`: go on behind what retention deleted before it was copied.
+
+    Raises, before the target is touched: ConfigError with the name of the argument,
+    UnknownTopicOrPartitionError, OffsetOutOfRangeError, BrokerUnavailableError.
+    """
+    settings = MirrorSettings(
+        run=secrets.token_hex(8),
+        name="" if name is None else name,
+        source_bootstrap=_servers("bootstrap_servers", bootstrap_servers),
+        source_topic=_topic("source", source),
+        source_id="",
+        target_bootstrap=_servers(
+            "target_bootstrap_servers", target_bootstrap_servers or bootstrap_servers
+        ),
+        target_topic=_topic("target", target),
+        target_topic_id=0,
+        partitions=0,
+        max_batch_bytes=0,
+        compression_type=compression_type,
+        skip_deleted=skip_deleted,
+        max_offsets_per_trigger=max_offsets_per_trigger,
+    )
+    settings = _with_topics(settings, named=name is not None)
+    starting = _starting(starting_offsets or {}, settings)
+    query, keeps_all = _query(spark, settings, transform)
+    settings = replace(settings, keeps_all=keeps_all and not skip_deleted)
+    query = query.option(OPTION, settings.to_option())
+    if trigger is not None:
+        query = _triggered(query, trigger)
+    query = query.option("checkpointLocation", checkpoint or _passing_checkpoint())
+    claim(settings, starting)
+    return query.start()
+
+
+# --- the query -----------------------------------------------------------------------
+
+
+def _query(
+    spark: SparkSession,
+    settings: MirrorSettings,
+    transform: Callable[[DataFrame], DataFrame] | None,
+) -> tuple[DataStreamWriter, bool]:
+    """Build it; tell whether it keeps every record."""
+    from oncelog.spark.mirror_source import MirrorDataSource
+
+    spark.dataSource.register(MirrorDataSource)
+    what = MirrorDataSource.name()
+    frame = spark.readStream.format(what).option(OPTION, settings.to_option()).load()
+    keeps_all = True
+    result = frame
+    if transform is not None:
+        result = transform(frame)
+        keeps_all = check_transformed(frame, result)
+    return result.select(*COLUMNS).writeStream.format(what), keeps_all
+
+
+def _triggered(query: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:
+    if len(trigger) != 1 or trigger.keys() - set(_TRIGGERS):
+        raise ConfigError(
+            f"trigger must have one of {', '.join(_TRIGGERS)}, got {dict(trigger)!r}", "trigger"
+        )
+    from pyspark.errors import PySparkException
+
+    try:
+        return query.trigger(**trigger)
+    except PySparkException as error:
+        raise ConfigError(f"trigger: {error}", "trigger") from None
+
+
+def _passing_checkpoint() -> str:
+    """A folder on the driver that goes when the program ends: Spark insists on one."""
+    path = Path(tempfile.mkdtemp(prefix="oncelog-mirror-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path.as_uri()
+
+
+# --- arguments -----------------------------------------------------------------------
+
+
+def _servers(argument: str, servers: str | Sequence[str]) -> tuple[str, ...]:
+    try:
+        return parse_bootstrap(servers)
+    except ConfigError as error:
+        message = error.message.replace("bootstrap_servers", argument, 1)
+        raise ConfigError(message, argument) from None
+
+
+def _topic(argument: str, topic: str) -> str:
+    if not isinstance(topic, str) or not topic or "," in topic:
+        raise ConfigError(f"{argument} must be the name of one topic, got {topic!r}", argument)
+    return topic
+
+
+def _starting(given: Mapping[int, int], settings: MirrorSettings) -> dict[int, int]:
+    for partition, offset in given.items():
+        good = isinstance(partition, int) and 0 <= partition < settings.partitions
+        if not good or not isinstance(offset, int) or offset < 0:
+            raise ConfigError(
+                f"starting_offsets must be source offsets by partition, from 0 to "
+                f"{settings.partitions - 1}, got {partition!r}: {offset!r}",
+                "starting_offsets",
+            )
+    return dict(given)
+
+
+def _with_topics(settings: MirrorSettings, *, named: bool) -> MirrorSettings:
+    """Look at the source, make the target if it is not there, and fill in what they say."""
+    source, target = settings.source_topic, settings.target_topic
+    options = SourceOptions.parse(settings.source_options())
+    options.for_stream()
+    with Planner(options) as planner:
+        place = planner.look()
+    count = len(place.offsets)
+    with Admin(settings.source_bootstrap, client_id=CLIENT_ID) as admin:
+        cluster_id = admin.describe_cluster().cluster_id
+    name = settings.name if named else default_name(cluster_id, source, target)
+    check_name("name", f"{name}/{count - 1}")
+    # Refuses wrong settings of a producer before anything is made.
+    ProducerConfig.from_settings(
+        settings.target_bootstrap,
+        {"compression_type": settings.compression_type, "client_id": CLIENT_ID},
+    )
+    with Admin(settings.target_bootstrap, client_id=CLIENT_ID) as admin:
+        same = admin.describe_cluster().cluster_id == cluster_id
+        if same and source == target:
+            raise ConfigError(f"target: {target!r} is the source topic itself", "target")
+        there = _made(admin, target, count)
+    if there.partition_count != count:
+        raise ConfigError(
+            f"target: topic {target!r} has {there.partition_count} partitions, the source {count}",
+            "target",
+        )
+    return replace(
+        settings,
+        name=name,
+        source_id=place.ids[source],
+        target_topic_id=there.topic_id,
+        partitions=count,
+        max_batch_bytes=there.config.max_batch_bytes or _BATCH_BYTES,
+    )
+
+
+def _made(admin: Admin, topic: str, partitions: int) -> TopicInfo:
+    try:
+        return admin.create_topic(topic, partitions)
+    except TopicAlreadyExistsError:
+        return admin.describe_topic(topic)
+
+
+__all__ = ["mirror"]

@@ -1,0 +1,186 @@
+"""Offsets as Spark sees them: their JSON, shares of a trigger's limit, splits. Pure.
+
+Place in the flow: `options` reads what the user wrote with it, `streaming` writes what
+goes into the checkpoint and the query's progress, both readers plan their tasks with it.
+
+The JSON is that of Spark's Kafka connector: {"orders": {"0": 23, "1": 42}}. What we write
+has one more key, which no topic can be called by: {"@id": {"orders": "7-1760000000000"}}
+says which topic of that name it was. Without it a topic that was deleted and made again
+would be read on at the old one's offsets, and nobody would notice the skipped records. The
+key "@new" marks a beginning that has to be written down first (see `streaming`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from oncelog.config import MAX_INT64
+from oncelog.errors import ConfigError
+from oncelog.types import TopicPartition
+
+Offsets = dict[TopicPartition, int]
+LATEST, EARLIEST = -1, -2  # Kafka's numbers in JSON
+IDS = "@id"
+NEW = "@new"
+
+
+class Range(NamedTuple):
+    """The records of one partition from `start` to before `end`."""
+
+    tp: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stream stands: the next offset of each partition, and the topics' ids."""
+
+    offsets: Offsets
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark keeps; equal places give equal text, whatever their order."""
+        result: dict[str, Any] = {IDS: dict(sorted(self.ids.items()))}
+        for tp, offset in sorted(self.offsets.items()):
+            result.setdefault(tp.topic, {})[str(tp.partition)] = offset
+        return result
+
+    @classmethod
+    def from_json(cls, parsed: Mapping[str, Any]) -> Place:
+        """Read what `to_json` wrote."""
+        offsets = {
+            TopicPartition(topic, int(partition)): offset
+            for topic, each in parsed.items()
+            if topic not in (IDS, NEW)
+            for partition, offset in each.items()
+        }
+        return cls(offsets, dict(parsed.get(IDS, {})))
+
+
+# --- what the user wrote ---------------------------------------------------------------
+
+
+def parse_place(option: str, text: str, lowest: int) -> Place:
+    """`{"topic": {"partition": number}}` -> numbers, none of them below `lowest`.
+
+    Raises ConfigError that names the option.
+    """
+    parsed = parse_object(option, text, '{"orders": {"0": 23, "1": 42}}')
+    ids: dict[str, str] = {}
+    offsets: Offsets = {}
+    for topic, each in parsed.items():
+        if not isinstance(each, dict):
+            raise ConfigError(
+                f'{option}: the value of {topic!r} must be {{"partition": number}}, got {each!r}',
+                option,
+            )
+        if topic == NEW:
+            continue
+        if topic == IDS:
+            ids = {name: str(one) for name, one in each.items()}
+            continue
+        for key, number in each.items():
+            partition = parse_partition(option, topic, key)
+            offsets[partition] = _number(option, str(partition), number, lowest)
+    return Place(offsets, ids)
+
+
+def parse_object(option: str, text: str, example: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"{option} is no JSON ({error}), got {text!r}; such as {example}", option
+        ) from None
+    if not isinstance(parsed, dict) or not parsed:
+        raise ConfigError(f"{option} must be JSON such as {example}, got {text!r}", option)
+    return parsed
+
+
+def parse_partition(option: str, topic: str, partition: object) -> TopicPartition:
+    number = partition if isinstance(partition, int | str) else ""
+    if isinstance(number, bool) or not str(number).isascii() or not str(number).isdigit():
+        raise ConfigError(
+            f"{option}: {partition!r} is no partition number of {topic!r}: 0, 1, ...", option
+        )
+    return TopicPartition(topic, int(number))
+
+
+def _number(option: str, what: str, number: object, lowest: int) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or not lowest <= number <= MAX_INT64:
+        raise ConfigError(
+            f"{option}: {what} must be an integer from {lowest} to {MAX_INT64}, got {number!r}",
+            option,
+        )
+    return number
+
+
+# --- planning --------------------------------------------------------------------------
+
+
+def admit(start: Offsets, end: Offsets, limit: int) -> Offsets:
+    """Return how far a trigger may go: about `limit` records behind `start`, at most `end`.
+
+    Each partition gets a share in proportion to its backlog, and at least one record, so
+    that a small one never starves; only that can exceed the limit.
+    """
+    backlog = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
+    total = sum(backlog.values())
+    if total <= limit:
+        return dict(end)
+    shares = {tp: max(1, limit * size // total) for tp, size in backlog.items()}
+    # What rounding down left over goes to the largest remainders of those not lifted to 1.
+    left = max(0, limit - sum(shares.values()))
+    whole = [tp for tp, size in backlog.items() if limit * size >= total]
+    for tp in sorted(whole, key=lambda tp: (-(limit * backlog[tp] % total), tp))[:left]:
+        shares[tp] += 1
+    return {tp: start[tp] + shares[tp] if tp in shares else at for tp, at in end.items()}
+
+
+def split(ranges: Iterable[Range], at_least: int) -> list[Range]:
+    """Cut ranges so that there are at least so many, where the records suffice.
+
+    The next cut always goes into the range whose pieces are largest. Empty ranges go.
+    """
+    whole = [one for one in ranges if one.size > 0]
+    pieces = [1] * len(whole)
+    heap = [(-float(one.size), i) for i, one in enumerate(whole)]
+    heapq.heapify(heap)
+    for _ in range(at_least - len(whole)):
+        if not heap or heap[0][0] >= -1:
+            break
+        i = heap[0][1]
+        pieces[i] += 1
+        heapq.heapreplace(heap, (-whole[i].size / pieces[i], i))
+    return [part for one, count in zip(whole, pieces, strict=True) for part in _cut(one, count)]
+
+
+def _cut(one: Range, count: int) -> list[Range]:
+    edges = [one.start + one.size * i // count for i in range(count + 1)]
+    return [Range(one.tp, a, b) for a, b in pairwise(edges)]
+
+
+__all__ = [
+    "EARLIEST",
+    "IDS",
+    "LATEST",
+    "NEW",
+    "Offsets",
+    "Place",
+    "Range",
+    "admit",
+    "parse_object",
+    "parse_partition",
+    "parse_place",
+    "split",
+]

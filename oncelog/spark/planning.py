@@ -1,0 +1,315 @@
+"""The driver's look at the cluster: which partitions there are, and where they begin and end.
+
+Place in the flow: both readers ask it, in Spark's planner processes, what to read: a batch
+query once, a stream at each trigger. Records are read elsewhere (`reading`).
+
+It rides out elections and restarts for `pollTimeoutMs`. What can not be read any more is
+either an error or, with failOnDataLoss=false, skipped and said in the driver's log.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from oncelog._engine.backoff import Backoff
+from oncelog._engine.cluster import UNKNOWN_TOPIC_GRACE_S
+from oncelog.admin import Admin
+from oncelog.consumer import Consumer
+from oncelog.errors import (
+    ConfigError,
+    FatalError,
+    OffsetOutOfRangeError,
+    RetriableError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog.spark.offsets import EARLIEST, LATEST, Offsets, Place, Range, split
+from oncelog.spark.options import Bound, SourceOptions
+from oncelog.types import TopicInfo, TopicPartition
+
+T = TypeVar("T")
+
+# Not below "oncelog", which a library keeps silent: in Spark's processes nobody sets up
+# logging, and what is skipped must be seen.
+log = logging.getLogger("pyspark_oncelog")
+CLIENT_ID = "oncelog-spark"
+# A deposed leader steps down within two election timeouts.
+_DEPOSED_S = 5.0
+_ASK_AGAIN_S = 0.1
+
+
+class TopicGoneError(FatalError):
+    """A topic that a query reads was deleted, or deleted and made again."""
+
+    reason = "TOPIC_GONE"
+
+
+def gone(topic: str) -> TopicGoneError:
+    return TopicGoneError(f"topic {topic!r} was deleted while the query read it")
+
+
+class Planner:
+    """Two clients, made when they are first needed. One per reader; not thread safe."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._admin: Admin | None = None
+        self._consumer: Consumer | None = None
+        self._patience_s = options.poll_timeout_ms / 1000
+
+    # --- topics and partitions -------------------------------------------------------
+
+    def look(self, known: Mapping[str, str] | None = None) -> Place:
+        """Return the selected partitions, with offsets 0, and their topics' ids.
+
+        Raises ConfigError if a named topic or partition does not exist, TopicGoneError if
+        it is one of the topics `known`.
+        """
+        chosen = self.options.selection
+        if chosen.pattern:
+            topics = [t for t in self._describe((), {}) if chosen.matches(t.name)]
+            if not topics:
+                raise ConfigError(
+                    f"subscribePattern: no topic matches {chosen.pattern!r}", "subscribePattern"
+                )
+        else:
+            names = chosen.topics or tuple(dict.fromkeys(tp.topic for tp in chosen.partitions))
+            topics = self._describe(names, known or {})
+        counts = {topic.name: topic.partition_count for topic in topics}
+        for tp in chosen.partitions:
+            if tp.partition >= counts[tp.topic]:
+                raise ConfigError(
+                    f"assign: topic {tp.topic!r} has the partitions 0 to "
+                    f"{counts[tp.topic] - 1}, not {tp.partition}",
+                    "assign",
+                )
+        tps = chosen.partitions or tuple(
+            TopicPartition(name, number)
+            for name, count in counts.items()
+            for number in range(count)
+        )
+        return Place(dict.fromkeys(tps, 0), {topic.name: _id(topic) for topic in topics})
+
+    def _describe(self, names: Sequence[str], known: Mapping[str, str]) -> list[TopicInfo]:
+        def ask() -> list[TopicInfo]:
+            if self._admin is None:
+                self._admin = Admin(
+                    self.options.bootstrap_servers,
+                    client_id=CLIENT_ID,
+                    request_timeout_ms=self.options.request_timeout_ms,
+                )
+            return self._admin.describe_topics(names)
+
+        try:
+            return self._patiently(ask)
+        except UnknownTopicOrPartitionError as error:
+            if error.topic in known:
+                raise gone(error.topic) from None
+            option = self.options.selection.option
+            raise ConfigError(f"{option}: {error.message}", option) from None
+
+    # --- offsets ---------------------------------------------------------------------
+
+    def earliest(self, tps: Iterable[TopicPartition]) -> Offsets:
+        wanted = list(tps)
+        return self._list(lambda consumer: consumer.beginning_offsets(wanted))
+
+    def latest(self, tps: Iterable[TopicPartition], at_least: Offsets | None = None) -> Offsets:
+        """Return the high watermarks.
+
+        A leader that was deposed and does not know it yet answers with an old one. So where
+        `at_least` says that there was more, it is asked again for a few seconds.
+        """
+        wanted = list(tps)
+        floors = at_least or {}
+        start = time.monotonic()
+        while True:
+            found = self._list(lambda consumer: consumer.end_offsets(wanted))
+            old = any(found[tp] < floors.get(tp, 0) for tp in wanted)
+            if not old or time.monotonic() - start > min(_DEPOSED_S, self._patience_s):
+                return found
+            time.sleep(_ASK_AGAIN_S)  # no event: a node does not say that it was deposed
+
+    def _at_times(self, times_ms: Offsets) -> Offsets:
+        asked = {(tp.topic, tp.partition): ms for tp, ms in times_ms.items()}
+        return self._list(lambda consumer: consumer.offsets_for_times(asked))
+
+    def _list(self, question: Callable[[Consumer], Offsets]) -> Offsets:
+        try:
+            return self._patiently(lambda: question(self._offsets()))
+        except UnknownTopicOrPartitionError as error:
+            # A moment ago it was there.
+            raise gone(error.topic) from None
+
+    def _offsets(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = Consumer(
+                bootstrap_servers=self.options.bootstrap_servers,
+                client_id=CLIENT_ID,
+                request_timeout_ms=self.options.request_timeout_ms,
+                auto_offset_reset="none",
+            )
+        return self._consumer
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask until there is an answer; the last error when the time is over.
+
+        A topic that one node does not know may have been made a moment ago through
+        another one.
+        """
+        start = time.monotonic()
+        backoff = Backoff(0.05, 1.0)
+        failures = 0
+        while True:
+            try:
+                return ask()
+            except RetriableError as error:
+                unknown = isinstance(error, UnknownTopicOrPartitionError)
+                limit = min(self._patience_s, UNKNOWN_TOPIC_GRACE_S if unknown else 1e9)
+                failures += 1
+                pause = backoff.delay(failures)
+                if time.monotonic() - start + pause > limit:
+                    raise
+            time.sleep(pause)  # no event: a node does not say when it is there again
+
+    # --- where to begin and to end ---------------------------------------------------
+
+    def starting(self, place: Place, earliest: Offsets, default: int) -> Offsets:
+        """Return the offsets to begin at, as the options say; `default`: without an option.
+
+        They may be below the log's start: `kept` decides about that.
+        """
+        bound = self.options.starting or Bound("startingOffsets", everywhere=default)
+        asked = self._asked(bound, place)
+        if not bound.by_time:
+            latest = self._ends(bound, asked)
+            words = {EARLIEST: earliest, LATEST: latest}
+            return {tp: words.get(at, asked)[tp] for tp, at in asked.items()}
+        found = self._at_times(asked)
+        missing = sorted(tp for tp in found if found[tp] < 0)
+        if missing and self.options.unmatched_time == "error":
+            names = ", ".join(f"{tp} ({asked[tp]} ms)" for tp in missing)
+            raise ConfigError(
+                f"{bound.option}: no record at or after this time in {names}; "
+                "startingOffsetsByTimestampStrategy=latest starts those at their end",
+                bound.option,
+            )
+        return found | self.latest(missing)
+
+    def ending(self, place: Place) -> Offsets:
+        """Return the offsets to end before, as the options say."""
+        bound = self.options.ending or Bound("endingOffsets", everywhere=LATEST)
+        asked = self._asked(bound, place)
+        found = self._at_times(asked) if bound.by_time else asked
+        latest = self._ends(bound, found)
+        return {tp: at if at >= 0 else latest[tp] for tp, at in found.items()}
+
+    def _ends(self, bound: Bound, asked: Offsets) -> Offsets:
+        """The ends of all partitions. Raises ConfigError if an offset is past one."""
+        latest = self.latest(asked, at_least=asked)
+        for tp, at in asked.items():
+            if at > latest[tp]:
+                raise ConfigError(
+                    f"{bound.option}: offset {at} of {tp} is past its end, {latest[tp]}",
+                    bound.option,
+                )
+        return latest
+
+    def _asked(self, bound: Bound, place: Place) -> Offsets:
+        """The numbers of all partitions. Raises ConfigError if they do not fit the topics."""
+        if bound.each is None:
+            assert bound.everywhere is not None
+            return dict.fromkeys(place.offsets, bound.everywhere)
+        for topic, known in bound.each.ids.items():
+            if place.ids.get(topic, known) != known:
+                raise ConfigError(
+                    f"{bound.option}: these are offsets of another topic {topic!r}, which was "
+                    "deleted or is in another cluster",
+                    bound.option,
+                )
+        missing = [str(tp) for tp in sorted(place.offsets.keys() - bound.each.offsets.keys())]
+        unknown = [str(tp) for tp in sorted(bound.each.offsets.keys() - place.offsets.keys())]
+        if missing or unknown:
+            what = [f"misses {', '.join(missing)}"] if missing else []
+            what += [f"names {', '.join(unknown)}, not selected or not there"] if unknown else []
+            raise ConfigError(
+                f"{bound.option} {' and '.join(what)}: it must name all partitions of "
+                f"{self.options.selection.option} and no other",
+                bound.option,
+            )
+        return bound.each.offsets
+
+    # --- batch -----------------------------------------------------------------------
+
+    def batch(self) -> list[Range]:
+        """Return a batch query's ranges, at least minPartitions if the records suffice."""
+        place = self.look()
+        earliest = self.earliest(place.offsets)
+        starts, ends = self.starting(place, earliest, EARLIEST), self.ending(place)
+        for tp, at in sorted(starts.items()):
+            if ends[tp] < at:
+                ending, starting = self.options.ending, self.options.starting
+                names = [one.option for one in (ending, starting) if one is not None]
+                raise ConfigError(
+                    f"{' and '.join(names)}: {tp} would end at {ends[tp]}, before its start {at}",
+                    *names,
+                )
+        starts = self.kept(starts, earliest, "startingOffsets")
+        ranges = [Range(tp, at, ends[tp]) for tp, at in sorted(starts.items())]
+        return split(ranges, self.options.min_partitions)
+
+    # --- loss ------------------------------------------------------------------------
+
+    def kept(self, starts: Offsets, earliest: Offsets, what: str) -> Offsets:
+        """Return the offsets, those below the log's start moved up to it if that may be."""
+        for tp, at in starts.items():
+            if at < earliest[tp]:
+                self.lost(
+                    OffsetOutOfRangeError(
+                        f"{what}: {tp} begins at offset {earliest[tp]}: {at} to "
+                        f"{earliest[tp] - 1} are deleted by retention",
+                        topic=tp.topic,
+                        partition=tp.partition,
+                        offset=at,
+                        log_start_offset=earliest[tp],
+                    )
+                )
+        return {tp: max(at, earliest[tp]) for tp, at in starts.items()}
+
+    def lost(self, error: FatalError) -> None:
+        """Raise it, or, with failOnDataLoss=false, say it in the log."""
+        if self.options.fail_on_data_loss:
+            raise type(error)(
+                f"{error.message} (failOnDataLoss=false goes on without)", **error.details
+            )
+        log.warning("failOnDataLoss=false: %s", error.message)
+
+    # --- life ------------------------------------------------------------------------
+
+    def close(self) -> None:
+        for client in (self._admin, self._consumer):
+            if client is not None:
+                client.close()
+        self._admin = self._consumer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _id(topic: TopicInfo) -> str:
+    """What no other topic has: numbers count up in a cluster, clusters differ in time."""
+    return f"{topic.topic_id}-{topic.created_ms}"
+
+
+__all__ = ["CLIENT_ID", "Planner", "TopicGoneError", "gone", "log"]

@@ -1,0 +1,40 @@
+"""How far a streaming query is behind, from its own progress reports.
+
+Place in the flow: the stream reader puts both where a trigger ended and where each partition
+ends into Spark's progress; this takes the difference. Spark's Python API has no place for
+metrics of a source, which is where the Kafka connector reports its lag.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from oncelog.spark.offsets import IDS, Offsets, Place
+
+
+def lag(progress: Any) -> Offsets:
+    """Return, by partition, how many records the query had not read when it reported.
+
+    `progress`: a StreamingQueryProgress, as of `query.lastProgress`. Sources that are not
+    Oncelog's are left out; so is everything before the first trigger has ended.
+    """
+    behind: Offsets = {}
+    for source in progress.sources:
+        end, latest = _place(source.endOffset), _place(source.latestOffset)
+        if end is None or latest is None:
+            continue
+        for tp, at in latest.offsets.items():
+            behind[tp] = behind.get(tp, 0) + max(0, at - end.offsets.get(tp, 0))
+    return behind
+
+
+def _place(text: str | None) -> Place | None:
+    try:
+        parsed = json.loads(text or "")
+    except ValueError:
+        return None
+    return Place.from_json(parsed) if isinstance(parsed, dict) and IDS in parsed else None
+
+
+__all__ = ["lag"]

@@ -1,0 +1,195 @@
+"""A range of offsets as Arrow batches, in Spark's Python workers.
+
+Place in the flow: node -> `Consumer.batches()`, one Arrow batch over each stored batch's own
+memory -> cut to the range, small ones joined, large ones split -> Spark, which copies them
+to the JVM. No record is touched in Python.
+
+A consumer is made when a task begins to read, never earlier: workers are forked. It then
+stays with its process for the next task, as Spark's workers do; connecting again would
+cost more than a small micro-batch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from oncelog.consumer import Consumer
+from oncelog.errors import (
+    OffsetOutOfRangeError,
+    RequestTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog.spark.offsets import Range
+from oncelog.spark.options import SourceOptions
+from oncelog.spark.planning import CLIENT_ID, TopicGoneError, log
+
+# What is handed to Spark at once: below, the cost of each batch shows; above, memory does.
+JOIN_BYTES = 1024 * 1024
+SPLIT_BYTES = 4 * 1024 * 1024
+# What a consumer asks for at once, and holds besides.
+FETCH_BYTES = 4 * 1024 * 1024
+_ASK_AGAIN_S = 0.1
+
+
+def read_range(options: SourceOptions, one: Range, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield the range's records as pyarrow.RecordBatches with these columns.
+
+    Raises OffsetOutOfRangeError if retention has deleted some (failOnDataLoss=false skips
+    them and logs it), RequestTimeoutError if none came for pollTimeoutMs, TopicGoneError,
+    CorruptLogError.
+    """
+    consumer = _take(options)
+    finished = False
+    try:
+        batches = _stored(options, consumer, one)
+        yield from join(batch.select(columns) for batch in batches)
+        finished = True
+    finally:
+        if finished:
+            _give_back(options, consumer)
+        else:
+            consumer.close()
+
+
+# --- consumers that wait for the next task ---------------------------------------------
+
+_Kind = tuple[int, tuple[str, ...], int]
+_idle: dict[_Kind, list[Consumer]] = {}
+
+
+def _kind(options: SourceOptions) -> _Kind:
+    return os.getpid(), options.bootstrap_servers, options.request_timeout_ms
+
+
+def _take(options: SourceOptions) -> Consumer:
+    idle = _idle.get(_kind(options))
+    if idle:
+        return idle.pop()
+    return Consumer(
+        bootstrap_servers=options.bootstrap_servers,
+        client_id=CLIENT_ID,
+        request_timeout_ms=options.request_timeout_ms,
+        # The planner has decided where to begin; anywhere else would be wrong.
+        auto_offset_reset="none",
+        max_partition_fetch_bytes=FETCH_BYTES,
+        fetch_max_bytes=FETCH_BYTES,
+    )
+
+
+def _give_back(options: SourceOptions, consumer: Consumer) -> None:
+    consumer.assign([])  # what was fetched ahead is dropped
+    _idle.setdefault(_kind(options), []).append(consumer)
+
+
+@atexit.register
+def _close_idle() -> None:
+    """A worker of Spark ends without this; a process that reads by itself ends in order."""
+    for kind in [one for one in _idle if one[0] == os.getpid()]:
+        for consumer in _idle.pop(kind):
+            consumer.close()
+
+
+# --- reading ---------------------------------------------------------------------------
+
+
+def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[Any]:
+    """Yield one Arrow batch for each stored batch, the first and last cut to the range."""
+    at = one.start
+    patience_s = options.poll_timeout_ms / 1000
+    heard = time.monotonic()
+    while True:
+        try:
+            consumer.assign([one.tp])
+            consumer.seek(one.tp, at)
+            for batch in consumer.batches(options.poll_timeout_ms):
+                # Offsets have no holes, which the consumer checks.
+                batch = batch.slice(0, one.end - at)
+                at += batch.num_rows
+                yield batch
+                if at >= one.end:
+                    return
+                heard = time.monotonic()
+            raise _nothing_comes(one, at, options)
+        except UnknownTopicOrPartitionError as error:
+            raise TopicGoneError(f"{one.tp} was deleted while it was read") from error
+        except OffsetOutOfRangeError as error:
+            if error.offset <= error.high_watermark:
+                at = _past_the_loss(options, one, error)
+                if at >= one.end:
+                    return
+            elif time.monotonic() - heard > patience_s:
+                raise _nothing_comes(one, at, options) from error
+            else:
+                # The planner saw these records: a deposed leader does not know of them.
+                time.sleep(_ASK_AGAIN_S)  # no event: a node does not say that it was deposed
+
+
+def _nothing_comes(one: Range, at: int, options: SourceOptions) -> RequestTimeoutError:
+    return RequestTimeoutError(
+        f"{one.tp}: no record at offset {at} for pollTimeoutMs={options.poll_timeout_ms}, of "
+        f"the range {one.start} to {one.end - 1}"
+    )
+
+
+def _past_the_loss(options: SourceOptions, one: Range, error: OffsetOutOfRangeError) -> int:
+    """The first offset that is there; raises if skipping is not allowed."""
+    text = (
+        f"{one.tp} begins at offset {error.log_start_offset} now: {error.offset} to "
+        f"{min(error.log_start_offset, one.end) - 1} were deleted by retention before they "
+        "were read"
+    )
+    if options.fail_on_data_loss:
+        raise OffsetOutOfRangeError(
+            f"{text} (failOnDataLoss=false goes on without)", **error.details
+        ) from None
+    log.warning("failOnDataLoss=false: %s", text)
+    return error.log_start_offset
+
+
+# --- sizes -----------------------------------------------------------------------------
+
+
+def join(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yield the same rows in batches of about JOIN_BYTES to SPLIT_BYTES.
+
+    Joining copies, which costs less than what each small batch costs in Spark.
+    """
+    waiting: list[Any] = []
+    size = 0
+    for batch in batches:
+        own = batch.nbytes
+        if waiting and size + own > SPLIT_BYTES:
+            yield _one(waiting)
+            waiting, size = [], 0
+        if own > SPLIT_BYTES:
+            yield from _slices(batch, own)
+            continue
+        waiting.append(batch)
+        size += own
+        if size >= JOIN_BYTES:
+            yield _one(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    import pyarrow
+
+    return pyarrow.concat_batches(batches)
+
+
+def _slices(batch: Any, size: int) -> Iterator[Any]:
+    """Equal numbers of rows; a single record is never cut."""
+    rows = max(1, batch.num_rows * SPLIT_BYTES // size)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+__all__ = ["JOIN_BYTES", "SPLIT_BYTES", "join", "read_range"]

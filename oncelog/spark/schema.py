@@ -1,0 +1,62 @@
+"""The columns of a topic in Spark, and which of them a query asked for.
+
+Place in the flow: `source` tells Spark the columns; the readers give the names that are
+wanted to `reading`, which picks them out of each Arrow batch. Spark's Python API prunes no
+columns itself, but `.schema("value binary")` before `.load()` does: fewer bytes then cross
+from Python to the JVM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+}
+HEADERS = {"headers": "array<struct<key:string,value:binary>>"}
+
+
+def ddl(include_headers: bool) -> str:
+    """Return the schema as Spark's DDL text."""
+    columns = {**COLUMNS, **HEADERS} if include_headers else COLUMNS
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def wanted_columns(schema: StructType, include_headers: bool) -> tuple[str, ...]:
+    """Return the names of a schema's columns, in its order.
+
+    Raises ConfigError if a column is not ours, of another type, or may not be null.
+    """
+    allowed = {**COLUMNS, **HEADERS}
+    problems: list[str] = []
+    for one in schema.fields:
+        kind = one.dataType.simpleString()
+        if one.name not in allowed:
+            problems.append(f"there is no column {one.name}")
+        elif kind != allowed[one.name]:
+            problems.append(f"{one.name} is {allowed[one.name]}, not {kind}")
+        elif not one.nullable:
+            problems.append(f"{one.name} may be null")
+        elif one.name in HEADERS and not include_headers:
+            problems.append("the column headers needs includeHeaders=true")
+    names = schema.fieldNames()
+    problems += [f"{name} is there twice" for name in sorted(set(names)) if names.count(name) > 1]
+    if problems or not names:
+        raise ConfigError(
+            f"schema: {'; '.join(problems) or 'it has no column'}. It may have any of: {ddl(True)}",
+            "schema",
+        )
+    return tuple(names)
+
+
+__all__ = ["ddl", "wanted_columns"]

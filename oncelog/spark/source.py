@@ -1,0 +1,88 @@
+"""The data source as Spark sees it: its name, its columns, its readers.
+
+Place in the flow: Spark's planner finds `OncelogDataSource` through `pyspark_oncelog`, in a
+process of its own, for every session that uses any Python data source; so this module
+imports only what it needs to say its name. `.load()` makes one and asks for the columns, an
+action asks for a reader, and each task calls the reader's `read`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from oncelog.errors import NotSupportedError
+from oncelog.spark.offsets import Range
+from oncelog.spark.options import SourceOptions
+from oncelog.spark.schema import ddl, wanted_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+
+class OncelogDataSource(DataSource):
+    """`format("oncelog")`: topics as a table or a stream. docs/spark.md has the options.
+
+    Every method that Spark calls raises ConfigError for a wrong option; Spark makes an
+    AnalysisException of it.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._parsed = SourceOptions.parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "oncelog"
+
+    def schema(self) -> str:
+        return ddl(self._parsed.include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        self._parsed.for_batch()
+        return OncelogReader(self._parsed, wanted_columns(schema, self._parsed.include_headers))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        try:
+            from oncelog.spark.streaming import OncelogStreamReader
+        except ImportError as error:
+            raise NotSupportedError(
+                f"streaming from Oncelog needs PySpark 4.2 or later ({error})"
+            ) from None
+        return OncelogStreamReader(self._parsed, schema)
+
+
+class OncelogReader(DataSourceReader):
+    """A batch query: plans ranges on the driver, reads each of them in a task."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        from oncelog.spark.planning import Planner
+
+        with Planner(self._options) as planner:
+            return [InputPartition(tuple(one)) for one in planner.batch()]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(self._options, partition, self._columns)
+
+
+def read_partition(
+    options: SourceOptions, partition: InputPartition, columns: tuple[str, ...]
+) -> Iterator[Any]:
+    """Read what a plan's partition stands for; Spark makes one of None where there is none."""
+    if partition.value is None:
+        return iter(())
+    from oncelog.spark.reading import read_range
+
+    return read_range(options, Range(*partition.value), columns)
+
+
+__all__ = ["OncelogDataSource"]

@@ -1,0 +1,154 @@
+"""A stream: how far each trigger reads, and what the query's progress shows.
+
+Place in the flow: Spark keeps one reader for the life of a query, in a process of its own on
+the driver. At each trigger it asks how far to go (`latestOffset`), writes the answer to the
+checkpoint, and asks for the tasks of that stretch (`partitions`). After a restart it asks
+for the tasks of a stretch from the checkpoint again; they are the same records.
+
+Needs PySpark 4.2: earlier ones ask without saying where the stream stands, so that no
+trigger could be limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from oncelog.spark.offsets import LATEST, NEW, Offsets, Place, Range, admit, split
+from oncelog.spark.options import SourceOptions
+from oncelog.spark.planning import Planner, TopicGoneError, gone
+from oncelog.spark.schema import wanted_columns
+from oncelog.spark.source import read_partition
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads from where the options, and later the checkpoint, say.
+
+    Nothing is checked in the constructor: Spark 4.3 hides an error that is raised there
+    behind one of its own.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._planner: Planner | None = None
+        self._target: Place | None = None  # Trigger.AvailableNow: where to stop
+        self._seen: Place | None = None  # the ends, when they were last asked for
+
+    # --- how far to read -------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query without a checkpoint begins.
+
+        Spark writes down where a micro-batch ends, but not where the first one begins: it
+        asks here again after a restart. Where the answer would be another one (latest), the
+        first micro-batch is an empty one that ends where it begins. Without it, records that
+        come before the query's first micro-batch is done would be skipped by a restart.
+        """
+        planner = self._ready()
+        now = planner.look()
+        earliest = planner.earliest(now.offsets)
+        starts = planner.starting(now, earliest, LATEST)
+        begin = Place(planner.kept(starts, earliest, "startingOffsets"), now.ids).to_json()
+        return {**begin, NEW: {}} if self._options.start_moves else begin
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """How far this trigger goes, from `start` on."""
+        planner = self._ready()
+        place = Place.from_json(start)
+        if NEW in start:
+            return place.to_json()
+        now = planner.look(known=place.ids)
+        for tp in sorted(place.offsets.keys() - now.offsets.keys()):
+            planner.lost(
+                TopicGoneError(
+                    f"{tp} was read until offset {place.offsets[tp]} and is not there, or not "
+                    "selected, any more"
+                )
+            )
+        begin = self._begin(planner, place, now)
+        latest = planner.latest(now.offsets)
+        # An end before the beginning is that of a leader that was deposed: no news yet.
+        ends = {tp: max(at, latest[tp]) for tp, at in begin.items()}
+        self._seen = Place(ends, now.ids)
+        if self._target is not None:
+            stop = self._target.offsets
+            ends = {tp: max(at, min(ends[tp], stop.get(tp, at))) for tp, at in begin.items()}
+        if isinstance(limit, ReadMaxRows):
+            ends = admit(begin, ends, limit.max_rows)
+        return Place(ends, now.ids).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        planner = self._ready()
+        now = planner.look()
+        self._target = Place(planner.latest(now.offsets), now.ids)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The ends of all partitions, for the query's progress."""
+        return None if self._seen is None else self._seen.to_json()
+
+    def _begin(self, planner: Planner, place: Place, now: Place) -> Offsets:
+        """Where each of the partitions `now` is read on."""
+        earliest = planner.earliest(now.offsets)
+        begin: Offsets = {}
+        for topic, known in sorted(now.ids.items()):
+            if place.ids.get(topic, known) != known:
+                planner.lost(gone(topic))
+        for tp, first in earliest.items():
+            same = place.ids.get(tp.topic) == now.ids[tp.topic]
+            # A topic that came later (subscribePattern, or a longer list) is read in full.
+            begin[tp] = place.offsets.get(tp, first) if same else first
+        return planner.kept(begin, earliest, "checkpoint")
+
+    # --- tasks -----------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        planner = self._ready()
+        last = Place.from_json(end)
+        now = planner.look(known=last.ids)
+        for topic, known in sorted(last.ids.items()):
+            if now.ids.get(topic) != known:
+                planner.lost(gone(topic))
+        there = [tp for tp in last.offsets if now.ids.get(tp.topic) == last.ids[tp.topic]]
+        selected = Place({tp: last.offsets[tp] for tp in there}, last.ids)
+        begin = self._begin(planner, Place.from_json(start), selected)
+        ranges = [Range(tp, begin[tp], last.offsets[tp]) for tp in sorted(there)]
+        return [InputPartition(tuple(one)) for one in split(ranges, self._options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(self._options, partition, self._columns())
+
+    # --- life ------------------------------------------------------------------------
+
+    def _ready(self) -> Planner:
+        if self._planner is None:
+            self._options.for_stream()
+            self._columns()
+            self._planner = Planner(self._options)
+        return self._planner
+
+    def _columns(self) -> tuple[str, ...]:
+        return wanted_columns(self._schema, self._options.include_headers)
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+
+__all__ = ["OncelogStreamReader"]

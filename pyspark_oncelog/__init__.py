@@ -1,0 +1,5 @@
+"""How Spark finds the data source by itself: it looks for DefaultSource in all pyspark_*."""
+
+from oncelog.spark.source import OncelogDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,162 @@
+"""A leader that meets damage when it reads stops, and a sound replica answers instead.
+
+Every test makes sure that the damage was met: the replica that has stopped says so in its
+node's log. A replica without others goes on with what is sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from oncelog import Admin, Consumer, Producer, Resolution
+from oncelog.v1 import log_pb2
+from tests.durability.damage import Damage, cut, cut_offset_index, flip, of
+from tests.harness.api import batch, verdict
+from tests.harness.local_cluster import QUICK, LocalCluster
+from tests.integration.conftest import MakeCluster
+from tests.integration.waiting import eventually
+
+TOPIC = "damaged"
+RECORDS = 40  # each a batch, each large enough for a blob file
+SETTINGS = {**QUICK, "preferred_leader_delay_ms": 3_600_000}
+PATIENCE = 60.0
+cut_entries = of("*.blob", cut)
+
+
+def value(number: int) -> bytes:
+    return b"%d:" % number + bytes(4096)
+
+
+def written(cluster: LocalCluster) -> int:
+    """Stores RECORDS values in partition 0, one a batch; the producer's id."""
+    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        for number in range(RECORDS):
+            found = producer.send(TOPIC, value(number), partition=0, timestamp_ms=1000 + number)
+            assert found.result(PATIENCE).offset == number
+        assert producer.producer_id is not None
+        return producer.producer_id
+
+
+def harm(cluster: LocalCluster, node: int, damage: Damage) -> None:
+    """Stops the node in order, so that its data is in files, damages them, and starts it."""
+    assert cluster.nodes[node].terminate() == 0
+    damage(cluster.nodes[node].spec.data_dir)
+    cluster.start_nodes([node])
+
+
+def has_stopped(cluster: LocalCluster, node: int) -> bool:
+    return f"replica stopped partition={TOPIC}-0" in cluster.nodes[node].log_text()
+
+
+Damaged = Callable[[Damage], tuple[LocalCluster, int, int]]
+
+
+@pytest.fixture
+def led_by_damage(make_cluster: MakeCluster) -> Damaged:
+    """Makes a cluster whose leader of TOPIC-0 is damaged; (cluster, leader, producer id)."""
+
+    def make(damage: Damage) -> tuple[LocalCluster, int, int]:
+        cluster = make_cluster(settings=SETTINGS)
+        cluster.api(1).create_topic(TOPIC, 1, 3)
+        producer_id = written(cluster)
+        cluster.wait_level(TOPIC)
+        victim = cluster.leader(TOPIC, 0)
+        harm(cluster, victim, damage)
+        cluster.wait_level(TOPIC)
+        with Admin(cluster.bootstrap) as admin:
+            assert admin.transfer_leadership(TOPIC, 0, victim) == victim
+        assert cluster.leader(TOPIC, 0) == victim
+        assert not has_stopped(cluster, victim), "the damage is met only when it is read"
+        return cluster, victim, producer_id
+
+    return make
+
+
+def read_all(cluster: LocalCluster, **settings: object) -> list[bytes | None]:
+    with Consumer(
+        TOPIC,
+        bootstrap_servers=cluster.bootstrap,
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=16 * 1024,
+        **settings,  # type: ignore[arg-type]
+    ) as consumer:
+        values = []
+        for record in consumer:
+            values.append(record.value)
+            if len(values) == RECORDS:
+                return values
+    raise AssertionError("the consumer ended")
+
+
+def test_what_a_damaged_leader_cannot_read_is_read_from_another(led_by_damage: Damaged) -> None:
+    cluster, victim, _ = led_by_damage(cut_entries)
+    assert read_all(cluster) == [value(n) for n in range(RECORDS)]
+    assert has_stopped(cluster, victim)
+    leader = cluster.leader(TOPIC, 0)
+    assert leader != victim
+    # Whoever asks the stopped replica's node is sent on to the leader.
+    answer = cluster.api(victim).fetch(TOPIC, 0, 0)
+    assert answer.error == log_pb2.PARTITION_ERROR_NOT_LEADER
+    assert answer.leader_address == cluster.addresses[leader]
+    refused = cluster.api(victim).fetch(TOPIC, 0, 0, any_replica=True)
+    assert refused.error == log_pb2.PARTITION_ERROR_STORAGE
+    assert "this replica has stopped" in refused.message
+    # The two others go on taking records.
+    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        assert producer.send(TOPIC, b"on", partition=0).result(PATIENCE).offset == RECORDS
+
+
+def test_a_search_for_a_record_goes_on_at_another(led_by_damage: Damaged) -> None:
+    """Where the map no longer knows a batch, the leader reads its log back, and meets damage."""
+    cluster, victim, producer_id = led_by_damage(cut_entries)
+    with Admin(cluster.bootstrap) as admin:
+        found = [admin.resolve_sequence(TOPIC, 0, producer_id, 0, n) for n in range(RECORDS)]
+    assert [(f.resolution, f.offset) for f in found] == [
+        (Resolution.COMMITTED, n) for n in range(RECORDS)
+    ]
+    assert has_stopped(cluster, victim)
+
+
+def test_offsets_by_time_come_from_another(led_by_damage: Damaged) -> None:
+    cluster, victim, _ = led_by_damage(cut_offset_index)
+    with Consumer(TOPIC, bootstrap_servers=cluster.bootstrap) as consumer:
+        assert consumer.offsets_for_times({(TOPIC, 0): 1007}) == {(TOPIC, 0): 7}
+    assert has_stopped(cluster, victim)
+    assert cluster.leader(TOPIC, 0) != victim
+
+
+def test_a_reader_of_any_replica_turns_to_a_sound_one(led_by_damage: Damaged) -> None:
+    cluster, victim, _ = led_by_damage(cut_entries)
+    with Admin(cluster.bootstrap) as admin:
+        admin.transfer_leadership(TOPIC, 0)
+    for _ in range(3):  # each begins at a replica of its own choice
+        assert read_all(cluster, any_replica=True) == [value(n) for n in range(RECORDS)]
+    # One that insists on this replica is told why it gets nothing.
+    eventually(
+        lambda: bool(cluster.api(victim).fetch(TOPIC, 0, 0, any_replica=True).error),
+        "the damage is met",
+    )
+    assert has_stopped(cluster, victim)
+
+
+def test_a_lone_replica_serves_what_is_sound(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(1, settings=SETTINGS)
+    cluster.api(1).create_topic(TOPIC, 1, 1)
+    producer_id = written(cluster)
+    harm(cluster, 1, of("*.blob", flip))
+    cluster.leader(TOPIC, 0)
+    api = cluster.api(1)
+    answers = [api.fetch(TOPIC, 0, offset, max_bytes=1) for offset in range(RECORDS)]
+    damaged = [n for n, answer in enumerate(answers) if answer.error]
+    assert 0 < len(damaged) < RECORDS
+    for number, answer in enumerate(answers):
+        if number in damaged:
+            assert answer.error == log_pb2.PARTITION_ERROR_STORAGE
+            assert "index " in answer.message, "says which entry"
+        else:
+            assert value(number) in answer.batches[0].payload
+    assert not has_stopped(cluster, 1)
+    (result,) = api.produce(batch(TOPIC, 0, producer_id, RECORDS, b"on"))
+    assert verdict(result) == "APPENDED"

@@ -1,0 +1,138 @@
+"""A disk of a node's own: ext4 on a loop device, whose power can be cut and which can be filled.
+
+    IMAGE (a sparse file) -- loop device -- ext4 --> MOUNT POINT, the node's data directory
+
+`cutter` is what a power loss is to the file system: from that moment nothing more reaches
+the device, neither dirty pages nor the journal, and every call fails. What had been synced is
+there after `restore`, which mounts it again; what had not been is gone, as far as the kernel
+had not written it by itself. (The device itself has no cache here that could lose a write
+that the file system had flushed.)
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.harness.node_process import HarnessError
+
+SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
+NO_LOG_FLUSH = 2
+# More than a node's reserve of free space and what a long chaos run writes; sparse.
+SIZE = 1024 * 1024 * 1024
+FILLER = ".filler"
+LARGEST_PIECE, SMALLEST_PIECE = 256 * 1024 * 1024, 4096
+
+
+class Disk:
+    """A file system at `mount_point`, kept in the file `image`. Needs root.
+
+    Methods raise HarnessError with what the command said that failed.
+    """
+
+    def __init__(self, image: Path, mount_point: Path) -> None:
+        self.mount_point, self._image = mount_point, image
+
+    def open(self) -> None:
+        """Makes it if it is not there, and mounts it anew. No process may use it."""
+        self.close()
+        if not self._image.exists():
+            self._make()
+        self.mount_point.mkdir(parents=True, exist_ok=True)
+        _run("mount", "-t", "ext4", "-o", "loop", str(self._image), str(self.mount_point))
+
+    def close(self) -> None:
+        """Unmounts it, whoever mounted it; the image stays."""
+        if os.path.ismount(self.mount_point):
+            _run("umount", str(self.mount_point))
+
+    def _make(self) -> None:
+        self._image.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._image.with_suffix(".making")
+        with fresh.open("wb") as file:
+            file.truncate(SIZE)
+        _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1", str(fresh))
+        fresh.rename(self._image)
+
+    # -- power ----------------------------------------------------------------------------
+
+    def cutter(self) -> Callable[[], None]:
+        """A function that cuts the power: prepared, so that several cuts are close together."""
+        descriptor = os.open(self.mount_point, os.O_RDONLY | os.O_DIRECTORY)
+
+        def cut() -> None:
+            try:
+                fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+            finally:
+                os.close(descriptor)
+
+        return cut
+
+    def restore(self) -> None:
+        """The power is back. Nobody may hold a file of it any more."""
+        self.open()
+
+    # -- space ----------------------------------------------------------------------------
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Inside, not a block is free, unless its node gives some back."""
+        filler = self.mount_point / FILLER
+        try:
+            _take_all(filler)
+            yield
+        finally:
+            filler.unlink(missing_ok=True)
+
+
+def _take_all(path: Path) -> None:
+    """Allocates, without writing, all that is free."""
+    piece, size = LARGEST_PIECE, 0
+    with path.open("ab") as file:
+        while piece >= SMALLEST_PIECE:
+            try:
+                os.posix_fallocate(file.fileno(), size, piece)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                piece //= 2
+            else:
+                size += piece
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise HarnessError(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+@functools.cache
+def missing() -> str:
+    """Why there can be no such disk here; empty if there can be. Tries it."""
+    if os.geteuid() != 0:
+        return "disks of their own need root, to mount a loop device"
+    for tool in ("mkfs.ext4", "mount", "umount"):
+        if shutil.which(tool) is None:
+            return f"disks of their own need {tool}"
+    with tempfile.TemporaryDirectory() as folder:
+        disk = Disk(Path(folder) / "image", Path(folder) / "mounted")
+        try:
+            disk.open()
+        except HarnessError as error:
+            return f"disks of their own need loop mounts: {error}"
+        try:
+            disk.cutter()()
+        except OSError as error:
+            return f"power cuts need a kernel that can shut ext4 down: {error}"
+        finally:
+            disk.close()
+    return ""

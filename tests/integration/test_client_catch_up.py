@@ -1,0 +1,160 @@
+"""A consumer with a long way to go has the node send ahead, and loses nothing by it.
+
+Limits are so small that a few hundred records are a long way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from oncelog import Admin, Consumer, Producer
+from tests.harness.local_cluster import LocalCluster
+from tests.integration.conftest import MakeCluster
+from tests.integration.waiting import eventually
+
+PATIENCE = 60.0
+BATCH, BATCHES, PER_BATCH = 2000, 60, 10  # bytes, their number, records in each
+LIMIT = 4 * BATCH
+RECORDS = BATCHES * PER_BATCH
+
+
+def fill(bootstrap: str, topic: str, partitions: int = 1, first: int = 0) -> None:
+    with Producer(bootstrap, linger_ms=0) as producer:
+        for number in range(first, first + BATCHES):
+            values = [b"%d " % (number * PER_BATCH + i) + bytes(150) for i in range(PER_BATCH)]
+            for partition in range(partitions):
+                producer.send_batch(topic, partition, values)
+
+
+class Watched:
+    """A consumer with small limits, and how often it had a node send ahead."""
+
+    def __init__(self, bootstrap: str, topic: str, **settings: Any) -> None:
+        self.consumer = Consumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=LIMIT,
+            fetch_max_bytes=LIMIT,
+            **settings,
+        )
+        self.streams = 0
+        self.most_buffered = 0
+        catch_up = self.consumer._fetcher._catch_up
+        run = catch_up.run
+
+        async def counted(*arguments: Any) -> Any:
+            self.streams += 1
+            return await run(*arguments)
+
+        catch_up.run = counted  # type: ignore[method-assign]
+
+    def __enter__(self) -> Watched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.consumer.close()
+
+    def read(self, count: int) -> list[tuple[int, int]]:
+        """The next records' (partition, offset)."""
+        found: list[tuple[int, int]] = []
+        while len(found) < count:
+            some = self.consumer.getmany(int(PATIENCE * 1000), count - len(found))
+            assert some, f"nothing more after {len(found)} of {count} records"
+            self.most_buffered = max(self.most_buffered, self.consumer._buffer._buffered)
+            for records in some.values():
+                found += [(record.partition, record.offset) for record in records]
+                for record in records:
+                    assert (record.value or b"").startswith(b"%d " % record.offset)
+        return found
+
+
+def offsets(found: list[tuple[int, int]], partition: int = 0) -> list[int]:
+    return [offset for at, offset in found if at == partition]
+
+
+@pytest.fixture
+def full(cluster: LocalCluster, admin: Admin, topic: str) -> Iterator[Watched]:
+    admin.create_topic(topic, 1, 3)
+    fill(cluster.bootstrap, topic)
+    with Watched(cluster.bootstrap, topic) as watched:
+        yield watched
+
+
+def test_all_is_read_in_order_and_no_more_than_the_limit_waits(full: Watched) -> None:
+    assert offsets(full.read(RECORDS)) == list(range(RECORDS))
+    assert full.streams == 1
+    assert full.most_buffered < LIMIT + LIMIT + BATCH, "the limit, and one message"
+
+
+def test_what_comes_later_is_read_too(full: Watched, cluster: LocalCluster, topic: str) -> None:
+    start = full.read(RECORDS // 2)
+    fill(cluster.bootstrap, topic, first=BATCHES)
+    assert offsets(start + full.read(RECORDS + RECORDS // 2)) == list(range(2 * RECORDS))
+    fill(cluster.bootstrap, topic, first=2 * BATCHES)
+    assert offsets(full.read(RECORDS)) == list(range(2 * RECORDS, 3 * RECORDS))
+
+
+def test_a_seek_ends_it(full: Watched, topic: str) -> None:
+    full.read(100)
+    full.consumer.seek((topic, 0), 30)
+    assert offsets(full.read(200)) == list(range(30, 230))
+    full.consumer.seek((topic, 0), RECORDS - 50)
+    assert offsets(full.read(50)) == list(range(RECORDS - 50, RECORDS))
+
+
+def test_batches_are_whole_whatever_arrived_with_them(full: Watched) -> None:
+    """Columns lie anywhere in a message, and Arrow wants its numbers at multiples of 8."""
+    kept = deque(
+        (batch for batch, _ in zip(full.consumer.batches(), range(BATCHES), strict=False)),
+        maxlen=BATCHES,
+    )
+    for number, batch in enumerate(kept):
+        batch.validate(full=True)
+        first = number * PER_BATCH
+        assert batch.column("offset").to_pylist() == list(range(first, first + PER_BATCH))
+        assert batch.column("value")[9].as_py().startswith(b"%d " % (first + 9))
+        for column in batch.columns:
+            for buffer in column.buffers()[1:2]:
+                assert buffer is None or buffer.address % 8 == 0
+
+
+def test_a_paused_partition_does_not_hold_up_others(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    info = admin.create_topic(topic, 6, 3)
+    fill(cluster.bootstrap, topic, partitions=6)
+    leaders = {p.partition: cluster.leader(topic, p.partition) for p in info.partitions}
+    # Two that come from the same node, so by the same stream.
+    first, second = next(
+        (a, b) for a in leaders for b in leaders if a < b and leaders[a] == leaders[b]
+    )
+    with Watched(cluster.bootstrap, topic) as watched:
+        consumer = watched.consumer
+        consumer.assign([(topic, first), (topic, second)])
+        assert watched.read(20)
+        # The buffer fills up while nobody reads.
+        eventually(lambda: consumer._buffer._was_full, "the buffer is full")
+        consumer.pause((topic, first))
+        rest = watched.read(RECORDS - len(offsets(watched.read(50), second)) - 60)
+        assert set(rest) == {(second, offset) for offset in offsets(rest, second)}
+        position = consumer.position((topic, first))
+        consumer.resume((topic, first))
+        assert offsets(watched.read(50), first)[0] == position
+
+
+def test_a_killed_leader(make_cluster: MakeCluster, topic: str) -> None:
+    cluster = make_cluster()
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(topic, 1, 3)
+    fill(cluster.bootstrap, topic)
+    with Watched(cluster.bootstrap, topic, request_timeout_ms=2000) as watched:
+        found = watched.read(RECORDS // 3)
+        assert watched.streams == 1
+        cluster.nodes[cluster.leader(topic, 0)].kill()
+        found += watched.read(RECORDS - len(found))
+    assert offsets(found) == list(range(RECORDS))

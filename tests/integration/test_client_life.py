@@ -1,0 +1,232 @@
+"""A producer's life: threads, back-pressure, callbacks, what is refused, and deleted topics."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import wait
+from itertools import pairwise
+from typing import Any
+
+import grpc
+import pytest
+
+from oncelog import (
+    Admin,
+    BatchTooLargeError,
+    BufferFullError,
+    ClientClosedError,
+    Consumer,
+    DeliveryTimeoutError,
+    InvalidRequestError,
+    OffsetMismatchError,
+    OncelogError,
+    Producer,
+    RecordMetadata,
+    TopicConfig,
+    UndeliveredRecordsError,
+    UnknownTopicOrPartitionError,
+)
+from tests.harness.local_cluster import LocalCluster
+from tests.integration.records import PATIENCE, by_partition, read_all
+from tests.integration.waiting import eventually
+
+
+def test_twenty_threads_through_one_producer(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    admin.create_topic(topic, 4, 3)
+    threads, each = 20, 500
+    with Producer(cluster.bootstrap, batch_size=8192) as producer:
+
+        def run(number: int) -> None:
+            key = b"thread %d" % number
+            for n in range(each):
+                producer.send(topic, b"%d %d" % (number, n), key)
+
+        workers = [threading.Thread(target=run, args=(n,)) for n in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        producer.flush(PATIENCE)
+        assert producer.metrics()["records_acked"] == threads * each
+    records = read_all(cluster, topic)
+    counts = Counter(r.value for r in records)
+    assert len(counts) == threads * each
+    assert set(counts.values()) == {1}
+    for part in by_partition(records).values():
+        last: dict[bytes | None, int] = {}
+        for record in part:
+            assert record.value is not None
+            n = int(record.value.split()[1])
+            assert n == last.get(record.key, -1) + 1, "a thread's records are in its order"
+            last[record.key] = n
+
+
+def test_a_full_buffer_holds_senders_back(cluster: LocalCluster, admin: Admin, topic: str) -> None:
+    admin.create_topic(topic, 1, 3)
+    with Producer(cluster.bootstrap, buffer_memory=64 * 1024, batch_size=16 * 1024) as producer:
+        most = 0
+        futures = []
+        for n in range(400):
+            futures.append(producer.send(topic, n.to_bytes(4, "big") * 1024))
+            most = max(most, int(producer.metrics()["buffer_used_bytes"]))
+        assert not wait(futures, PATIENCE).not_done
+        assert most <= 64 * 1024
+        with pytest.raises(BatchTooLargeError, match="buffer_memory"):
+            producer.send(topic, bytes(65 * 1024))
+    values = [r.value for r in read_all(cluster, topic)]
+    assert values == [n.to_bytes(4, "big") * 1024 for n in range(400)]
+
+
+def test_a_buffer_that_stays_full_is_an_error(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    with Producer(
+        cluster.bootstrap,
+        buffer_memory=1000,
+        batch_size=1000,
+        max_block_ms=50,
+        linger_ms=0,
+        # Nothing can leave: the producer may have one request only, and it waits.
+        max_in_flight=1,
+    ) as producer:
+        producer.partitions_for(topic)
+        accumulator = producer._accumulator
+        with accumulator.lock:
+            accumulator.used += 1000  # as if other records held the room
+        with pytest.raises(BufferFullError, match="max_block_ms=50"):
+            producer.send(topic, bytes(100))
+        with accumulator.lock:
+            accumulator.used -= 1000
+        assert producer.send(topic, bytes(100)).result(PATIENCE).offset == 0
+
+
+def test_a_context_manager_raises_on_undelivered_records(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    with pytest.raises(UndeliveredRecordsError) as caught:
+        with Producer(cluster.bootstrap) as producer:
+            producer.send(topic, b"x", expected_offset=5)
+    assert (caught.value.count, caught.value.outcome) == (1, "not_stored")
+    assert isinstance(caught.value.__cause__, OffsetMismatchError)
+    # A failure that somebody looked at is his to handle.
+    with Producer(cluster.bootstrap) as producer:
+        assert producer.send(topic, b"x", expected_offset=5).exception(PATIENCE)
+        seen: list[Any] = []
+        producer.send(topic, b"x", expected_offset=5, on_delivery=lambda m, e: seen.append(e))
+        producer.flush(PATIENCE)
+        assert isinstance(seen[0], OffsetMismatchError)
+        unseen = producer.send(topic, b"x", expected_offset=5)
+        with pytest.raises(UndeliveredRecordsError, match="1 records"):
+            producer.flush(PATIENCE)
+        assert unseen.done()
+
+    # The body's own error wins, and says what else went wrong.
+    def fails() -> None:
+        with Producer(cluster.bootstrap) as producer:
+            producer.send(topic, b"x", expected_offset=5)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as other:
+        fails()
+    assert "1 records were not delivered" in other.value.__notes__[0]
+
+
+def test_callbacks_flush_and_use_after_close(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    offsets: list[int] = []
+
+    def stored(metadata: RecordMetadata | None, error: OncelogError | None) -> None:
+        assert metadata is not None, error
+        offsets.append(metadata.offset)
+
+    producer = Producer(cluster.bootstrap, linger_ms=60_000, delivery_timeout_ms=200_000)
+    for n in range(50):
+        producer.send(topic, b"%d" % n, on_delivery=stored)
+    assert offsets == []
+    producer.flush(PATIENCE)
+    assert offsets == list(range(50))
+    assert producer.send(topic, b"x").cancel() is False, "what was taken cannot be recalled"
+    producer.close(PATIENCE)
+    producer.close()
+    assert [r.value for r in read_all(cluster, topic)][-1] == b"x"
+    with pytest.raises(ClientClosedError):
+        producer.send(topic, b"late")
+    with pytest.raises(ClientClosedError):
+        producer.flush()
+
+
+def test_refused_before_anything_is_queued(admin: Admin, producer: Producer, topic: str) -> None:
+    admin.create_topic(topic, 2, 3, TopicConfig(max_batch_bytes=2000))
+    with pytest.raises(BatchTooLargeError, match="max_batch_bytes is 2000"):
+        producer.send(topic, bytes(2000))
+    with pytest.raises(UnknownTopicOrPartitionError, match="does not exist"):
+        producer.send("no-such-topic", b"x")
+    with pytest.raises(UnknownTopicOrPartitionError, match="0 to 1"):
+        producer.send(topic, b"x", partition=2)
+    with pytest.raises(InvalidRequestError, match="expected_offset"):
+        producer.send(topic, b"x", partition=0, expected_offset=-1)
+    with pytest.raises(TypeError, match="value must be bytes"):
+        producer.send(topic, 5)  # type: ignore[arg-type]
+    assert producer.metrics()["records_sent"] == 0
+
+
+def test_a_topic_that_is_deleted_while_a_producer_holds_it(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    with Producer(
+        cluster.bootstrap, linger_ms=0, request_timeout_ms=1000, delivery_timeout_ms=2000
+    ) as producer:
+        assert producer.send(topic, b"x").result(PATIENCE).offset == 0
+        admin.delete_topic(topic)
+        eventually(lambda: not any(knows(cluster, n, topic) for n in cluster.nodes), "it is gone")
+        error = producer.send(topic, b"y").exception(PATIENCE)
+    assert isinstance(error, DeliveryTimeoutError), error
+    assert error.outcome in ("unknown", "never_sent")
+
+
+def test_a_topic_that_is_deleted_while_a_consumer_reads_it(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    with (
+        Producer(cluster.bootstrap, linger_ms=0) as producer,
+        Consumer(
+            topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+        ) as consumer,
+    ):
+        producer.send(topic, b"x").result(PATIENCE)
+        assert next(iter(consumer)).value == b"x"
+        admin.delete_topic(topic)
+        with pytest.raises(UnknownTopicOrPartitionError, match="does not exist"):
+            consumer.getmany(timeout_ms=int(PATIENCE * 1000))
+        with pytest.raises(UnknownTopicOrPartitionError, match="does not exist"):
+            consumer.end_offsets([(topic, 0)])
+
+
+def knows(cluster: LocalCluster, node: int, topic: str) -> bool:
+    try:
+        cluster.api(node).topic(topic)
+    except grpc.RpcError:
+        return False
+    return True
+
+
+def test_sequences_and_offsets_of_a_long_run(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    with Producer(cluster.bootstrap, batch_size=2048, linger_ms=1) as producer:
+        futures = [producer.send(topic, b"%d" % n) for n in range(5000)]
+        stored = [future.result(PATIENCE) for future in futures]
+        assert {(m.producer_id, m.epoch) for m in stored} == {(producer.producer_id, 0)}
+    assert [m.offset for m in stored] == list(range(5000))
+    assert [m.sequence for m in stored] == list(range(5000))
+    assert all(b.offset == a.offset + 1 for a, b in pairwise(read_all(cluster, topic)))

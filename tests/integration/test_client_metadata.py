@@ -1,0 +1,79 @@
+"""Clients that ask a node which is behind: it lacks a topic, or names a leader long gone.
+
+A node is cut off from the others, but not from clients, so it answers with what it knew.
+The client is made to ask that node first. Records that could be sent a moment later must
+not fail, and the producer must go on with its id and its sequences.
+"""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from oncelog import Consumer, Producer
+from oncelog._engine.cluster import Cluster
+from oncelog.v1 import cluster_pb2
+from tests.harness.api import Api, reason
+from tests.harness.local_cluster import LocalCluster
+from tests.integration.conftest import STEADY, MakeCluster
+from tests.integration.waiting import eventually
+
+PATIENCE = 60.0
+
+
+def move_leader_out_of_sight(cluster: LocalCluster, topic: str, leader: int, target: int) -> None:
+    """Hands the partition to `target`; clients can no longer reach `leader`."""
+    assert cluster.proxy is not None
+    cluster.proxy.ask("cut", f"client-{leader}")
+    request = cluster_pb2.TransferLeadershipRequest(topic=topic, partition=0, target_node_id=target)
+    with Api(cluster.nodes[leader].spec.listen) as direct:  # around the proxy
+        direct.cluster.TransferLeadership(request, timeout=20)
+    eventually(lambda: cluster.high_watermark(target, topic, 0) is not None, "the target leads")
+
+
+def ask_first(client: Cluster, address: str) -> None:
+    client._preferred = address
+
+
+@pytest.mark.parametrize("behind", ["topic vanishes", "old leader"])
+def test_topic_metadata_vanishing_for_a_moment(
+    make_cluster: MakeCluster, topic: str, behind: str
+) -> None:
+    cluster = make_cluster(settings=STEADY, proxied=True)
+    lagging = 3
+    if behind == "topic vanishes":
+        cluster.isolate(lagging)
+    cluster.api(1).create_topic(topic, 1, 3)
+    leader = cluster.leader(topic, 0, not_in=[lagging])
+    target = 3 - leader
+    with (
+        Producer(cluster.bootstrap, linger_ms=0) as producer,
+        Producer(cluster.bootstrap, linger_ms=0, producer_name="named") as named,
+        Consumer(
+            topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+        ) as consumer,
+    ):
+        reading = iter(consumer)
+        for number in range(5):
+            producer.send(topic, b"%d" % number).result(PATIENCE)
+            assert next(reading).offset == number
+        if behind == "old leader":
+            cluster.isolate(lagging)
+        move_leader_out_of_sight(cluster, topic, leader, target)
+        if behind == "topic vanishes":
+            with pytest.raises(grpc.RpcError) as caught:
+                cluster.api(lagging).topic(topic)
+            assert reason(caught.value) == "UNKNOWN_TOPIC_OR_PARTITION"
+        else:
+            assert cluster.api(lagging).topic(topic).partitions[0].leader_id == leader
+        for client in (producer._cluster, named._cluster, consumer._cluster):
+            ask_first(client, cluster.addresses[lagging])
+
+        sent = [producer.send(topic, b"%d" % number) for number in range(5, 15)]
+        found = [future.result(PATIENCE) for future in sent]
+        assert [f.sequence for f in found] == list(range(5, 15)), "the same chain goes on"
+        assert {f.producer_id for f in found} == {producer.producer_id}
+        metrics = producer.metrics()
+        assert (metrics["resets"], metrics["records_failed"]) == (0, 0)
+        assert named.send(topic, b"15").result(PATIENCE).offset == 15
+        assert [next(reading).value for _ in range(11)] == [b"%d" % n for n in range(5, 16)]

@@ -1,0 +1,77 @@
+"""What a copy is compared with its source by, in tests: plain reading, record by record."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from oncelog import Consumer, Producer
+from tests.integration.waiting import eventually
+
+Row = tuple[Any, ...]
+PATIENCE_S = 300.0  # a busy machine starts a JVM and its Python workers slowly
+
+
+def contents(bootstrap: str, topic: str) -> dict[int, list[Row]]:
+    """(value, key, headers, timestamp) of all records, by partition, in order."""
+    found: dict[int, list[Row]] = {}
+    with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        ends = consumer.end_offsets(consumer.assignment())
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            for tp, records in consumer.getmany(1000).items():
+                found.setdefault(tp.partition, []).extend(
+                    (r.value, r.key, tuple(r.headers), r.timestamp_us) for r in records
+                )
+    return found
+
+
+def put(producer: Producer, topic: str, numbers: range, partitions: int = 2) -> None:
+    """Records of every shape; record n goes into partition n modulo `partitions`."""
+    for n in numbers:
+        producer.send(
+            topic,
+            None if n % 7 == 0 else b"value %d" % n,
+            None if n % 5 == 0 else b"key %d" % (n % 11),
+            headers={"n": str(n), "none": None} if n % 3 == 0 else None,
+            partition=n % partitions,
+        )
+    producer.flush()
+
+
+def stored(bootstrap: str, topic: str, partition: int) -> int:
+    """How many records a partition has."""
+    with Consumer(bootstrap_servers=bootstrap) as consumer:
+        (end,) = consumer.end_offsets([(topic, partition)]).values()
+        return end
+
+
+def wait_stored(bootstrap: str, topic: str, partition: int, count: int) -> None:
+    with Consumer(bootstrap_servers=bootstrap) as consumer:
+        eventually(
+            lambda: consumer.end_offsets([(topic, partition)])[topic, partition] >= count,  # type: ignore[index]
+            f"{topic}-{partition} has {count} records",
+            patience=PATIENCE_S,
+        )
+
+
+@contextmanager
+def records_keep_coming(bootstrap: str, topic: str, partitions: int = 2) -> Iterator[None]:
+    """Some hundred records a second, for as long as it takes."""
+    stop = threading.Event()
+
+    def run() -> None:
+        n = 0
+        with Producer(bootstrap) as producer:
+            while not stop.wait(0.02):
+                put(producer, topic, range(n, n + 10), partitions)
+                n += 10
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,237 @@
+"""Copies whose tasks, executors, drivers and brokers are killed or stopped in the middle.
+
+Each fault is first shown to bite: the naive copy, which differs only in its producers, has
+records twice after it. The mirror's copy is identical, by plain reading of both topics. In
+each, a broker that leads the copy is killed at the same moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oncelog import Admin, Producer
+from tests.harness.local_cluster import LocalCluster
+from tests.integration.conftest import STEADY, MakeCluster
+from tests.integration.waiting import eventually
+from tests.spark.copies import PATIENCE_S, contents, put, wait_stored
+from tests.spark.traps import Caught, Trap
+from tests.spark.ways import copy_naively, copy_with_mirror
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RECORDS = 400  # in two partitions
+WAYS: dict[str, Callable[..., Any]] = {"naive": copy_naively, "mirror": copy_with_mirror}
+
+
+@pytest.fixture
+def filled(make_cluster: MakeCluster, topic: str) -> LocalCluster:
+    """Three nodes with `topic`, and with the topics of both copies."""
+    cluster = make_cluster(3, settings=STEADY, metrics=True)
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+        for name in (topic, f"{topic}-naive", f"{topic}-mirror"):
+            admin.create_topic(name, 2, 3)
+        put(producer, topic, range(RECORDS))
+    return cluster
+
+
+@contextmanager
+def without_leader(cluster: LocalCluster, topic: str) -> Iterator[None]:
+    """The broker that leads partition 0 is killed now, and comes back at the end."""
+    leader = cluster.leader(topic, 0)
+    cluster.kill([leader])
+    yield
+    cluster.start_nodes([leader])
+
+
+def assert_bites(cluster: LocalCluster, topic: str) -> None:
+    """The naive copy has all records, some of them twice."""
+    source = Counter(contents(cluster.bootstrap, topic)[0])
+    copy = Counter(contents(cluster.bootstrap, f"{topic}-naive")[0])
+    assert source < copy
+    assert set(source) == set(copy)
+
+
+def assert_identical(cluster: LocalCluster, topic: str) -> None:
+    assert contents(cluster.bootstrap, f"{topic}-mirror") == contents(cluster.bootstrap, topic)
+
+
+def fenced(cluster: LocalCluster, topic: str) -> int:
+    """How many batches for partition 0 the nodes that run have answered with FENCED."""
+    count = 0
+    for node in cluster.running:
+        with urllib.request.urlopen(f"http://{cluster.metrics_addresses[node]}/metrics") as page:
+            text = page.read().decode()
+        labels = re.escape(f'topic="{topic}",partition="0",verdict="FENCED"')
+        count += sum(int(float(n)) for n in re.findall(rf"{labels}}} (\S+)", text))
+    return count
+
+
+# --- tasks ---------------------------------------------------------------------------
+
+
+def test_a_task_that_is_killed_and_tried_again(
+    spark: SparkSession, filled: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    for way, start in WAYS.items():
+        trap = Trap(tmp_path / f"trap-{way}").set()
+        target, notes = f"{topic}-{way}", str(tmp_path / f"notes-{way}")
+        query = start(spark, filled.bootstrap, topic, target, trap, checkpoint=notes)
+        caught = trap.wait_caught()
+        wait_stored(filled.bootstrap, target, 0, 1)
+        with without_leader(filled, target):
+            os.kill(caught.worker, signal.SIGKILL)
+            assert query.awaitTermination(int(PATIENCE_S))
+    assert_bites(filled, topic)
+    assert_identical(filled, topic)
+
+
+def test_a_lost_checkpoint(
+    spark: SparkSession, filled: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    for way, start in WAYS.items():
+        trap = Trap(tmp_path / f"trap-{way}")
+        target, notes = f"{topic}-{way}", str(tmp_path / f"notes-{way}")
+        query = start(spark, filled.bootstrap, topic, target, trap, checkpoint=notes)
+        assert query.awaitTermination(int(PATIENCE_S))
+        shutil.rmtree(notes)
+    with Producer(filled.bootstrap) as producer:
+        put(producer, topic, range(RECORDS, RECORDS + 100))
+    for way, start in WAYS.items():
+        trap = Trap(tmp_path / f"trap-{way}").set()
+        target, notes = f"{topic}-{way}", str(tmp_path / f"notes-{way}")
+        query = start(spark, filled.bootstrap, topic, target, trap, checkpoint=notes)
+        trap.wait_caught()
+        with without_leader(filled, target):
+            trap.release()
+            assert query.awaitTermination(int(PATIENCE_S))
+    assert_bites(filled, topic)
+    assert_identical(filled, topic)
+
+
+# --- drivers -------------------------------------------------------------------------
+
+
+class Driver:
+    """A program that copies in both ways at once; its lines as they come."""
+
+    def __init__(self, directory: Path, cluster: LocalCluster, topic: str, *words: str) -> None:
+        directory.mkdir(exist_ok=True)
+        self._directory = directory
+        self._errors = directory / "stderr"
+        with self._errors.open("a") as errors:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tests.spark.mirror_driver", str(directory)),
+                    *(cluster.bootstrap, topic, *words),
+                ],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                # What it starts is in its session, whatever process groups they make.
+                start_new_session=True,
+            )
+        self._lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.append(line.strip())
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def caught(self, trap: Trap) -> Caught:
+        """Waits until somebody is in the trap; fails if the program ends."""
+        self._until(trap.has_caught, "somebody is in the trap")
+        return trap.wait_caught()
+
+    def wait_done(self) -> None:
+        """Until both copies are."""
+        self._until(lambda: {"naive", "mirror"} <= set(self._lines), "both copies are made")
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        eventually(lambda: condition() or self._process.poll() is not None, what, PATIENCE_S)
+        assert condition(), self._errors.read_text()[-5000:]
+
+    def kill(self) -> None:
+        """SIGKILL to the program, its JVMs and their Python workers, stopped ones too."""
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                session = int(path.read_text().rpartition(")")[2].split()[3])
+                if session == self._process.pid:
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has just ended
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def test_a_driver_that_is_killed_in_a_commit(
+    filled: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    """All tasks have written, and Spark's notes do not say so: it does the batch again."""
+    directory = tmp_path / "driver"
+    traps = [Trap(directory / f"{way}-commit").set() for way in WAYS]
+    with Driver(directory, filled, topic, "local[2]") as first:
+        for trap in traps:
+            first.caught(trap)
+    with without_leader(filled, f"{topic}-mirror"):
+        with Driver(directory, filled, topic, "local[2]") as second:
+            second.wait_done()
+    assert_bites(filled, topic)
+    assert_identical(filled, topic)
+
+
+def test_an_attempt_that_sleeps_until_its_successor_is_done(
+    filled: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    """Its executor is stopped with all processes, taken for lost, and the task given to
+    another one. The worker wakes up when that and the later micro-batches have written."""
+    directory = tmp_path / "driver"
+    traps = {way: Trap(directory / f"{way}-rows").set() for way in WAYS}
+    settings = (
+        "spark.executor.memory=512m",
+        "spark.executor.heartbeatInterval=1s",
+        "spark.network.timeout=10s",
+        "spark.network.timeoutInterval=1s",
+    )
+    with Driver(directory, filled, topic, "local-cluster[3,1,1024]", *settings) as driver:
+        sleepers = {way: driver.caught(trap) for way, trap in traps.items()}
+        for way, one in sleepers.items():
+            wait_stored(filled.bootstrap, f"{topic}-{way}", 0, 1)
+            for pid in (one.java, one.daemon, one.worker):
+                os.kill(pid, signal.SIGSTOP)
+        with without_leader(filled, f"{topic}-mirror"):
+            driver.wait_done()
+            for way, one in sleepers.items():
+                traps[way].release(finish=False)
+                os.kill(one.worker, signal.SIGCONT)
+            for trap in traps.values():
+                trap.wait_handed_on()
+            eventually(lambda: fenced(filled, f"{topic}-mirror") > 0, "the sleeper is FENCED")
+    assert_bites(filled, topic)
+    assert_identical(filled, topic)

@@ -1,0 +1,364 @@
+"""One attempt of a mirror's task against real nodes, without Spark: every order of events.
+
+An attempt may be tried again, sleep for any time and wake up at any point; its run may have
+been replaced. Here the attempts are objects, so each order is made by hand and exact; in
+test_faults they are processes that are killed and stopped.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from oncelog import Admin, Consumer, Producer, Record, TopicConfig
+from oncelog.errors import (
+    BatchTooLargeError,
+    ConfigError,
+    FencedError,
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    OutOfOrderError,
+    ProducerExpiredError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog.spark import mirror_run
+from oncelog.spark.mirror_run import Claim, MirrorSettings, claim, claims
+from oncelog.spark.mirror_writer import COLUMNS, PartitionCopy
+from oncelog.types import TopicPartition
+from oncelog.wire.arrow import rising_ends, schema
+from tests.harness.local_cluster import QUICK, LocalCluster
+from tests.integration.conftest import MakeCluster
+from tests.integration.waiting import eventually
+
+Make = Callable[..., MirrorSettings]
+
+
+@pytest.fixture
+def settings(cluster: LocalCluster, admin: Admin, topic: str) -> Make:
+    """`settings(**changes)`: a new run from `topic` to `topic`-copy, one partition each."""
+    admin.create_topic(topic, 1, 3)
+
+    def make(**changes: Any) -> MirrorSettings:
+        copy = f"{topic}-copy"
+        if copy not in admin.list_topics():
+            admin.create_topic(copy, 1, 3)
+        there = admin.describe_topic(copy)
+        found = MirrorSettings(
+            run=secrets.token_hex(8),
+            name=f"mirror/test/{topic}",
+            source_bootstrap=tuple(cluster.addresses.values()),
+            source_topic=topic,
+            source_id="1",
+            target_bootstrap=tuple(cluster.addresses.values()),
+            target_topic=copy,
+            target_topic_id=there.topic_id,
+            partitions=1,
+            max_batch_bytes=1024 * 1024,
+        )
+        return replace(found, **changes)
+
+    return make
+
+
+def rows(offsets: Iterable[int], partition: int = 0, size: int = 0) -> Any:
+    """A batch as Spark gives it: the values say what their offset is."""
+    found = list(offsets)
+    n = len(found)
+    columns = {
+        "key": pa.array([b"k"] * n, pa.binary()),
+        "value": pa.array([b"%d" % offset + bytes(size) for offset in found], pa.binary()),
+        "timestamp": pa.array([1_000_000 + offset for offset in found], pa.timestamp("us", "UTC")),
+        "headers": pa.array([[]] * n, schema().field("headers").type),
+        "partition": pa.array([partition] * n, pa.int32()),
+        "offset": pa.array(found, pa.int64()),
+    }
+    return pa.RecordBatch.from_pydict({name: columns[name] for name in COLUMNS})
+
+
+def fill(producer: Producer, topic: str, count: int) -> None:
+    producer.send_batch(topic, 0, [Record(b"%d" % n) for n in range(count)]).result(20)
+
+
+def copied(settings: MirrorSettings) -> list[int]:
+    """What the target holds, by source offset."""
+    tp = settings.target(0)
+    with Consumer(
+        bootstrap_servers=settings.target_bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([tp])
+        end = consumer.end_offsets([tp])[tp]
+        found: list[int] = []
+        while consumer.position(tp) < end:
+            for batch in consumer.getmany(1000).values():
+                found += [int((record.value or b"").rstrip(b"\0")) for record in batch]
+    return found
+
+
+def go_on(copy: PartitionCopy, batch: Any) -> None:
+    copy.take(batch)
+    copy.finish()
+
+
+def claimed(settings: MirrorSettings) -> dict[int, Claim]:
+    with settings.admin() as admin:
+        return claims(admin, settings)
+
+
+def run_task(settings: MirrorSettings, *batches: Any, partition: int = 0) -> PartitionCopy:
+    copy = PartitionCopy(settings, partition)
+    try:
+        for batch in batches:
+            copy.take(batch)
+        copy.finish()
+    except BaseException:
+        copy.give_up()
+        raise
+    return copy
+
+
+# --- tries, replays, sleepers --------------------------------------------------------
+
+
+def test_a_replayed_micro_batch_writes_what_is_missing(settings: Make, producer: Producer) -> None:
+    run = settings()
+    fill(producer, run.source_topic, 100)
+    assert claim(run, {}) == {0: Claim(0, claimed(run)[0].producer_id)}
+    # The first attempt ends in the middle; the second gets the rows cut in another way.
+    assert run_task(run, rows(range(10)), rows(range(10, 25))).copied == 25
+    assert run_task(run, rows(range(17)), rows(range(17, 60))).copied == 35
+    assert run_task(run, rows(range(60))).copied == 0
+    assert copied(run) == list(range(60))
+    # A filter makes the sequences sparse, and what was dropped at the end is no gap.
+    assert run_task(run, rows(range(60, 80, 7))).copied == 3
+    assert run_task(run, rows([])).copied == 0
+    assert run_task(run, rows([90]), rows([], 0), rows([99])).copied == 2
+    assert copied(run) == [*range(60), 60, 67, 74, 90, 99]
+
+
+def test_a_sleeper_that_had_begun_is_fenced(settings: Make, producer: Producer) -> None:
+    run = settings()
+    fill(producer, run.source_topic, 100)
+    claim(run, {})
+    sleeper = PartitionCopy(run, 0)
+    sleeper.take(rows(range(20)))
+    run_task(run, rows(range(50)))  # the second attempt
+    run_task(run, rows(range(50, 80)))  # and the next micro-batch
+    with pytest.raises(FencedError):
+        go_on(sleeper, rows(range(20, 50)))
+    sleeper.give_up()
+    assert run_task(run, rows(range(80, 100))).copied == 20
+    assert copied(run) == list(range(100))
+
+
+def test_a_sleeper_that_had_not_begun_disturbs_nobody(settings: Make, producer: Producer) -> None:
+    run = settings()
+    fill(producer, run.source_topic, 100)
+    claim(run, {})
+    sleeper = PartitionCopy(run, 0)
+    run_task(run, rows(range(50)))
+    # The next micro-batch is being written when it wakes up.
+    later = PartitionCopy(run, 0)
+    later.take(rows(range(50, 60)))
+    sleeper.take(rows(range(30)))
+    sleeper.take(rows(range(30, 50)))
+    sleeper.finish()
+    assert sleeper.copied == 0
+    later.take(rows(range(60, 100)))  # not fenced
+    later.finish()
+    assert copied(run) == list(range(100))
+
+
+def test_two_attempts_at_once_leave_one_copy(settings: Make, producer: Producer) -> None:
+    """As speculative execution makes them: the later one shuts out the earlier."""
+    run = settings()
+    fill(producer, run.source_topic, 40)
+    claim(run, {})
+    first, second = PartitionCopy(run, 0), PartitionCopy(run, 0)
+    first.take(rows(range(10)))
+    second.take(rows(range(10)))  # nothing new: it only looks
+    second.take(rows(range(10, 20)))
+    with pytest.raises(FencedError):
+        go_on(first, rows(range(10, 30)))
+    first.give_up()
+    second.take(rows(range(20, 40)))
+    second.finish()
+    assert copied(run) == list(range(40))
+
+
+def test_a_later_run_ends_the_earlier_one(settings: Make, producer: Producer) -> None:
+    first = settings()
+    fill(producer, first.source_topic, 60)
+    claim(first, {})
+    writing, waiting = PartitionCopy(first, 0), PartitionCopy(first, 0)
+    writing.take(rows(range(20)))
+    second = settings()
+    assert claim(second, {})[0].begin == 20
+    with pytest.raises(FencedError):  # its epoch is over
+        go_on(writing, rows(range(20, 30)))
+    writing.give_up()
+    with pytest.raises(FencedError, match="started again elsewhere"):  # it does not begin
+        waiting.take(rows(range(20, 30)))
+    with pytest.raises(FencedError, match="started again elsewhere"):
+        claimed(first)
+    assert run_task(second, rows(range(20, 60))).copied == 40
+    assert copied(second) == list(range(60))
+
+
+def test_rows_that_a_shuffle_moved_are_refused(settings: Make, producer: Producer) -> None:
+    run = settings()
+    fill(producer, run.source_topic, 60)
+    claim(run, {})
+    run_task(run, rows(range(10)))
+    copy = PartitionCopy(run, 0)
+    copy.take(rows(range(10)))
+    for moved, problem in (
+        (rows([12, 11]), "do not rise"),
+        (rows([10, 10]), "do not rise"),
+        (rows([9, 12]), "do not rise"),
+        (rows([20], partition=1), "task 0 got rows of the partitions 1 to 1"),
+        (rows([10]).set_column(5, "offset", pa.array([None], pa.int64())), "without partition"),
+    ):
+        with pytest.raises(InvalidRequestError, match=problem):
+            copy.take(moved)
+    copy.give_up()
+    with pytest.raises(InvalidRequestError, match="task 1 got rows of the partitions 0 to 0"):
+        run_task(run, rows(range(10, 20)), partition=1)
+    assert copied(run) == list(range(10))
+
+
+def test_a_copy_of_everything_proves_that_nothing_is_missing(
+    settings: Make, producer: Producer
+) -> None:
+    run = settings(keeps_all=True)
+    fill(producer, run.source_topic, 60)
+    claim(run, {})
+    run_task(run, rows(range(10)))
+    for holes in (rows(range(11, 20)), rows([10, 11, 13])):
+        with pytest.raises(OutOfOrderError, match="no filter explains it"):
+            run_task(run, holes)
+    # The same rows are fine where a filter may have dropped some.
+    assert run_task(replace(run, keeps_all=False), rows([10, 11, 13])).copied == 3
+    assert copied(run) == [*range(10), 10, 11, 13]
+
+
+def test_batches_keep_to_the_topics_limit(settings: Make, admin: Admin, producer: Producer) -> None:
+    run = settings()
+    admin.alter_topic(run.target_topic, TopicConfig(max_batch_bytes=4096))
+    fill(producer, run.source_topic, 300)
+    claim(run, {})
+    run = replace(run, max_batch_bytes=4096)
+    assert run_task(run, rows(range(200), size=100)).copied == 200
+    assert copied(run) == list(range(200))
+    with pytest.raises(BatchTooLargeError):
+        run_task(run, rows([200], size=5000))
+
+
+# --- taking over ----------------------------------------------------------------------
+
+
+def test_a_target_that_was_made_again_is_refused(
+    settings: Make, admin: Admin, producer: Producer
+) -> None:
+    run = settings()
+    fill(producer, run.source_topic, 60)
+    claim(run, {})
+    run_task(run, rows(range(10)))
+    admin.delete_topic(run.target_topic)
+    again = settings()
+    with pytest.raises((FencedError, UnknownTopicOrPartitionError)):
+        run_task(run, rows(range(10, 20)))
+    assert claim(again, {})[0].begin == 0
+    run_task(again, rows(range(20)))
+    assert copied(again) == list(range(20))
+
+
+def test_a_source_that_was_made_again_is_refused(settings: Make, producer: Producer) -> None:
+    run = settings()
+    fill(producer, run.source_topic, 60)
+    claim(run, {})
+    run_task(run, rows(range(10)))
+    with pytest.raises(ConfigError, match="deleted and made again since the mirror"):
+        claim(settings(source_id="2"), {})
+    assert claim(settings(), {})[0].begin == 10
+    # Before the run's id was ever written, only the offsets can tell.
+    shorter = TopicPartition(run.source_topic, 0)
+    with pytest.raises(ConfigError, match=r"ends at offset 5, but .* has a copy of its offset 9"):
+        mirror_run._go_on(run, shorter, 9, 0, 5)
+
+
+def test_a_target_with_other_records_needs_a_word(settings: Make, producer: Producer) -> None:
+    run = settings()
+    fill(producer, run.source_topic, 60)
+    producer.send(run.target_topic, b"777").result(20)
+    with pytest.raises(ConfigError, match="has 1 records, and none of them is known") as caught:
+        claim(run, {})
+    assert "starting_offsets" in caught.value.settings
+    with pytest.raises(ConfigError, match=r"starting_offsets: .* has the offsets 0 to 60, not 61"):
+        claim(run, {0: 61})
+    run = settings()
+    assert claim(run, {0: 50})[0].begin == 50
+    run_task(run, rows(range(40, 60)))
+    assert copied(run) == [777, *range(50, 60)]
+    # From then on the target knows by itself.
+    assert claim(settings(), {})[0].begin == 60
+
+
+def test_a_name_that_expired_is_not_taken_for_an_empty_target(
+    make_cluster: MakeCluster, topic: str
+) -> None:
+    """After long idleness nobody knows any more what the target holds; to begin anew would
+    copy everything twice."""
+    cluster = make_cluster(
+        1, settings={**QUICK, "lease_lifetime_ms": 1000, "producer_name_expiry_ms": 1000}
+    )
+    servers = tuple(cluster.addresses.values())
+    with Admin(servers) as admin, Producer(servers) as producer:
+        admin.create_topic(topic, 1, 1)
+        there = admin.create_topic(f"{topic}-copy", 1, 1)
+        run = MirrorSettings(
+            run="1", name="m", source_bootstrap=servers, source_topic=topic, source_id="1",
+            target_bootstrap=servers, target_topic=there.name, target_topic_id=there.topic_id,
+            partitions=1, max_batch_bytes=1024 * 1024,
+        )  # fmt: skip
+        fill(producer, topic, 30)
+        claim(run, {})
+        written = Producer(servers, producer_name=run.producer_name(0))
+        sequences = list(range(10))
+        written.send_batch(there.name, 0, [b"%d" % n for n in sequences], sequences=sequences)
+        written.close()
+        eventually(lambda: not admin.list_producer_names(), "the names expire")
+        with pytest.raises(ProducerExpiredError, match="expired during the run"):
+            run_task(run, rows(range(10, 20)))
+        eventually(lambda: not admin.list_producer_names(), "the names expire")
+        with pytest.raises(ConfigError, match="10 records, and none of them is known"):
+            claim(run, {})
+        assert claim(replace(run, run="2"), {0: 10})[0].begin == 10
+        assert copied(run) == list(range(10))
+
+
+def test_what_retention_deleted_is_said(settings: Make) -> None:
+    run = settings()
+    tp = TopicPartition(run.source_topic, 0)
+    with pytest.raises(OffsetOutOfRangeError, match="the offsets 10 to 19 before they were"):
+        mirror_run._go_on(run, tp, 9, 20, 30)
+    assert mirror_run._go_on(replace(run, skip_deleted=True), tp, 9, 20, 30) == 20
+    assert mirror_run._go_on(run, tp, 19, 20, 30) == 20
+
+
+def test_sequences_may_be_an_arrow_array(cluster: LocalCluster, admin: Admin, topic: str) -> None:
+    admin.create_topic(topic, 1, 3)
+    records = [b"a", b"b", b"c"]
+    with Producer(cluster.bootstrap) as own:
+        done = own.send_batch(topic, 0, records, sequences=pa.array([3, 5, 9])).result(20)
+        assert (done.base_sequence, done.last_sequence) == (3, 9)
+        for wrong in (pa.array([10, 10, 11]), pa.array([10, 11]), pa.array([12.5, 13, 14])):
+            with pytest.raises(InvalidRequestError, match="sequences must be"):
+                own.send_batch(topic, 0, records, sequences=wrong)
+        done = own.send_batch(topic, 0, [b"d"], sequences=pa.array([10])).result(20)
+        assert (done.base_sequence, done.last_sequence) == (10, 10)
+    assert rising_ends(pa.array([], pa.int64())) == ([], True)

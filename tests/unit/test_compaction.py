@@ -1,0 +1,74 @@
+"""Checkpoints and the log's head: nothing is dropped that a restart would miss."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.consensus.compaction import Checkpoints
+from storage.checkpoints import CheckpointStore
+from storage.errors import CorruptionError
+from storage.kv import Family
+from tests.unit.raft_parts import GROUP, Parts
+
+
+def checkpoints(parts: Parts) -> Checkpoints:
+    """As a replica makes them when it opens; its state is the applied index, as text."""
+    return Checkpoints(
+        CheckpointStore(parts.disk, GROUP),
+        parts.journal,
+        lambda: parts.batch,
+        lambda: b"%d" % parts.journal.applied_index,
+        every_bytes=1 << 30,
+        every_entries=1 << 30,
+    )
+
+
+def compacted(*saved: int, limit: int) -> Parts:
+    """Entries 2 to 20, checkpoints at `saved`, the head dropped as far as `limit` allows."""
+    parts = Parts()
+    parts.fill(*[1] * 19)
+    parts.sync()
+    made = checkpoints(parts)
+    for index in saved:
+        parts.apply(index)
+        made.save()
+        parts.sync()
+    made.compact(limit)
+    parts.sync()
+    return parts
+
+
+def test_a_log_that_dropped_nothing_needs_no_checkpoint():
+    parts = compacted(limit=20)
+    parts.journal = parts.new_journal()
+    assert parts.journal.base_index == 1
+    assert checkpoints(parts).newest() is None
+
+
+def test_the_head_goes_up_to_a_checkpoint_and_a_restart_begins_at_the_newest():
+    parts = compacted(5, 9, 14, limit=12)
+    assert parts.journal.base_index == 9
+    parts.journal = parts.new_journal()
+    made = checkpoints(parts)
+    assert made.indexes == [9, 14]
+    assert made.newest() == (14, b"14")
+    assert made.base() == (9, 1, b"9")
+
+
+@pytest.mark.parametrize("left", [0, 1], ids=["none is left", "an older one is left"])
+def test_a_log_without_the_checkpoint_that_covers_its_head_is_not_opened(left):
+    """To begin at the empty state would give offsets again and forget every producer."""
+    parts = compacted(5, 9, limit=12)
+    batch = parts.disk.batch()
+    for key, _ in list(parts.disk.scan(Family.CHECKPOINTS, b"", b"\xff" * 32)):
+        batch.delete(Family.CHECKPOINTS, key)
+    if left:
+        CheckpointStore(parts.disk, GROUP).put(batch, 5, 1, b"5")
+    parts.disk.write(batch)
+    parts.disk.sync()
+    parts.journal = parts.new_journal()
+    made = checkpoints(parts)
+    assert made.indexes == [5] * left
+    with pytest.raises(CorruptionError, match="no checkpoint covers") as caught:
+        made.newest()
+    assert caught.value.index == 9
