@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from bench import plots, report
 from bench.machine import scratch_directory
@@ -81,11 +83,17 @@ def measure(options: argparse.Namespace, results: Results, scratch: Path) -> Non
     run.measure_limits("after")
 
 
+def _ended(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
 def main() -> int:
     options = parse(sys.argv[1:])
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     results = Results(out / "results.jsonl")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _ended)  # so that no server outlives the benchmark
     scratch = scratch_directory(options.scratch)
     started = time.monotonic()
     try:

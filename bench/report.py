@@ -189,10 +189,6 @@ def _listed(section: str, rows: Sequence[Row]) -> tuple[list[str], list[list[str
     return ["", *(row.case for row in rows)], body
 
 
-def failures(results: Results) -> list[Row]:
-    return [row for row in results if row.error]
-
-
 def header(results: Results) -> list[str]:
     """When, on what machine, in how many runs."""
     rows = list(results)
@@ -219,7 +215,7 @@ def text(results: Results) -> str:
     parts.extend(f"Settings of {system}: {detail}" for system, detail in _settings(results))
     parts.extend(
         f"{row.section}, {row.system} {row.client}, {row.case} failed: {row.error}"
-        for row in failures(results)
+        for row in results.failures()
     )
     return "\n\n".join(parts)
 
@@ -229,7 +225,7 @@ def markdown(results: Results) -> str:
     parts.append(f"### Goals\n\n{pipes(goals.HEADINGS, goals.rows(results))}")
     for title, headings, rows in tables(results):
         parts.append(f"### {title}\n\n{pipes(headings, rows)}")
-    failed = failures(results)
+    failed = results.failures()
     if failed:
         lines = [f"- {r.section}, {r.system} {r.client}, {r.case}: {r.error}" for r in failed]
         parts.append("### What failed\n\n" + "\n".join(lines))

@@ -16,6 +16,7 @@ from typing import Any
 
 #: The case of a row that says why a system has no more rows in a section.
 ALL_CASES = "-"
+Key = tuple[str, str, str, str]  # section, system, client, case
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Row:
     load: float = 0.0  # the machine's one-minute load average
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
+    def key(self) -> Key:
         return (self.section, self.system, self.client, self.case)
 
     def to_json(self) -> str:
@@ -54,21 +55,29 @@ def now() -> str:
 
 
 class Results:
-    """The rows of a file, in the order in which each was first measured."""
+    """The rows of a file, in the order in which each was first measured.
+
+    A failure does not take the place of what an earlier run has measured: it stands in
+    `failures` until the same is measured again.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._rows: dict[tuple[str, str, str, str], Row] = {}
+        self._rows: dict[Key, Row] = {}
+        self._errors: dict[Key, Row] = {}
         if path is not None and path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 if line.strip():
                     self._put(Row.from_json(line))
 
     def _put(self, row: Row) -> None:
-        # What made a section fail as a whole is history once the section is measured.
-        if not row.error:
-            self._rows.pop((row.section, row.system, "", ALL_CASES), None)
+        if row.error:
+            self._errors[row.key] = row
+            return
         self._rows[row.key] = row
+        self._errors.pop(row.key, None)
+        # What made a section fail as a whole is history once the section is measured.
+        self._errors.pop((row.section, row.system, "", ALL_CASES), None)
 
     def add(self, row: Row) -> None:
         """Keeps the row and appends it to the file at once: a run may be cut short."""
@@ -79,11 +88,16 @@ class Results:
                 file.flush()
                 os.fsync(file.fileno())
 
+    def failures(self) -> list[Row]:
+        return list(self._errors.values())
+
     def __iter__(self) -> Iterator[Row]:
-        return iter(list(self._rows.values()))
+        """What was measured, then what failed and was never measured."""
+        missing = [row for key, row in self._errors.items() if key not in self._rows]
+        return iter([*self._rows.values(), *missing])
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(list(iter(self)))
 
     def section(self, name: str) -> list[Row]:
         return [row for row in self if row.section == name]

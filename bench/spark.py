@@ -170,13 +170,8 @@ def measure(spark: Any, bootstrap: str, size: int, rows: int, rounds: int) -> di
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Spark's rate with topics and with memory")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--mib", type=int, default=400, help="of values, for each size")
-    parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="append the results to this file")
-    given = parser.parse_args()
+def session() -> Any:
+    """A SparkSession for a figure: a task for each partition, and nothing printed."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_BENCH"] = str(os.getpid())  # Spark's workers inherit it
@@ -193,6 +188,17 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Spark's rate with topics and with memory")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--mib", type=int, default=400, help="of values, for each size")
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="append the results to this file")
+    given = parser.parse_args()
+    spark = session()
     spark.dataSource.register(ArrowInMemory)
     with tempfile.TemporaryDirectory() as directory:
         with LocalCluster(Path(directory), given.nodes, settings={}) as cluster:

@@ -24,8 +24,11 @@ def time_limit(seconds: float) -> Iterator[None]:
     _ends.append((time.monotonic() + seconds, seconds))
     _arm()
     try:
-        yield
-    finally:
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # also if it rang in the line above
         _ends.pop()
         _arm()
 

@@ -163,7 +163,7 @@ class ProducerConfig(ClientConfig):
     retries: int = MAX_INT32
     linger_ms: int = 5
     # A batch is closed when its payload, before compression, reaches this size.
-    batch_size: int = 256 * 1024
+    batch_size: int = 1024 * 1024
     # What may wait in this process, sent and not yet acknowledged included.
     buffer_memory: int = 64 * 1024 * 1024
     # How long send() may wait for room in the buffer or for a topic's metadata.

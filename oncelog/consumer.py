@@ -267,7 +267,7 @@ class Consumer:
         self, queries: Mapping[TopicPartition, str | int]
     ) -> dict[TopicPartition, int]:
         await self._learn(tp.topic for tp in queries)
-        return await self._fetcher.list_offsets(dict(queries))
+        return await self._fetcher.positions.list_offsets(dict(queries))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Give out nothing of these partitions until `resume`."""
@@ -296,7 +296,7 @@ class Consumer:
         """
         group, commits = self._group(), self._commits(offsets)
         if commits:
-            self._ask(self._fetcher.groups.commit(group, commits))
+            self._ask(self._fetcher.positions.groups.commit(group, commits))
 
     def _commits(
         self, offsets: Mapping[tuple[str, int], int | OffsetCommit] | None
@@ -309,7 +309,7 @@ class Consumer:
     def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
         """Return what the group has committed for a partition; None: nothing."""
         group, tp = self._group(), TopicPartition(*partition)
-        return self._ask(self._fetcher.groups.committed(group, [tp])).get(tp)
+        return self._ask(self._fetcher.positions.groups.committed(group, [tp])).get(tp)
 
     def _group(self) -> str:
         self._check_open()

@@ -128,7 +128,9 @@ class Accumulator:
                 batch.stamp(timestamp_us)
             elif now >= batch.tick_at:
                 batch.tick(now)
-            if key is not None or headers or not batch.plain:
+            if key is not None and batch.keys is not None and not headers and not batch.headers:
+                batch.keys.append(key)  # as below, without a call
+            elif key is not None or headers or not batch.plain:
                 batch.add_columns(key, headers)
             if sequence is not None:
                 if batch.sequences is None:

@@ -117,8 +117,6 @@ class FetchBuffer:
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._turns: deque[TopicPartition] = deque()  # partitions with chunks, in turn
         self._closed = False
-        self._buffered = 0  # bytes, of all partitions
-        self._was_full = False  # and whoever fills it waits to be told that it is not
         # Called when a waiting reader should look again, on whatever thread.
         self.listener: Callable[[], None] | None = None
 
@@ -134,7 +132,6 @@ class FetchBuffer:
         with self._condition:
             old = self._cursors
             self._cursors = {tp: old.get(tp) or Cursor(tp) for tp in tps}
-            self._buffered = sum(cursor.buffered for cursor in self._cursors.values())
             self._turns = deque(tp for tp in self._turns if tp in self._cursors)
 
     def assignment(self) -> list[TopicPartition]:
@@ -151,7 +148,6 @@ class FetchBuffer:
             cursor.position = offset
             cursor.fetch_offset = offset or 0
             cursor.chunks.clear()
-            self._buffered -= cursor.buffered
             cursor.buffered = 0
             cursor.error = None
             cursor.by_reading = False
@@ -240,17 +236,11 @@ class FetchBuffer:
         cursor.by_reading = True
         had_room = cursor.buffered < self._partition_bytes
         cursor.buffered -= chunk.size
-        self._buffered -= chunk.size
         self._turns.remove(cursor.tp)
         if cursor.chunks:
             self._turns.append(cursor.tp)
-        has_room = cursor.buffered < self._partition_bytes
-        if (has_room and not had_room) or (self._was_full and not self._is_full()):
+        if not had_room and cursor.buffered < self._partition_bytes:
             self._on_room(cursor.tp)
-
-    def _is_full(self) -> bool:
-        self._was_full = self._buffered >= self._partition_bytes * len(self._cursors)
-        return self._was_full
 
     def pause(self, tp: TopicPartition, paused: bool) -> None:
         with self._condition:
@@ -285,24 +275,15 @@ class FetchBuffer:
                 and c.buffered < self._partition_bytes
             ]
 
-    def place(self, tp: TopicPartition) -> Wanted | None:
-        """Where a partition is to be read on, whether or not there is room."""
+    def room(self, wanted: Wanted) -> bool | None:
+        """Whether to read on as wanted; None: not yet, there is no room."""
         with self._condition:
-            cursor = self._cursors.get(tp)
-            if cursor is None or cursor.position is None:
-                return None
-            return Wanted(tp, cursor.fetch_offset, cursor.generation)
-
-    def room(self, partitions: Iterable[Wanted]) -> bool | None:
-        """Whether to read on where these are: None: when there is room, False: no more."""
-        with self._condition:
-            for wanted in partitions:
-                cursor = self._cursors.get(wanted.tp)
-                if cursor is None or cursor.generation != wanted.generation:
-                    return False
-                if cursor.paused or cursor.error is not None:
-                    return False
-            return None if self._is_full() else True
+            cursor = self._cursors.get(wanted.tp)
+            if cursor is None or cursor.generation != wanted.generation:
+                return False
+            if cursor.paused or cursor.error is not None:
+                return False
+            return True if cursor.buffered < self._partition_bytes else None
 
     def add(self, wanted: Wanted, records: FetchedRecords) -> Added:
         """Take over one partition's answer."""
@@ -323,7 +304,6 @@ class FetchBuffer:
                     break
                 cursor.chunks.append(chunk)
                 cursor.buffered += chunk.size
-                self._buffered += chunk.size
                 cursor.fetch_offset = chunk.end
             if cursor.chunks and wanted.tp not in self._turns:
                 self._turns.append(wanted.tp)

@@ -103,9 +103,9 @@ class Delivery:
     def _call_back(self) -> None:
         """Outside the lock: a callback may send."""
         for index, callback in self.callbacks or ():
-            self.handled.add(index)
             try:
                 if self.error is not None:
+                    self.handled.add(index)
                     callback(None, self.error)
                 else:
                     callback(self.record(index), None)
@@ -141,16 +141,17 @@ class Delivery:
         sequence = self.base_sequence + index if self.producer_id else -1
         if self.sequences is not None:
             sequence = self.sequences[index]
-        return RecordMetadata(
-            self.tp.topic,
-            self.tp.partition,
-            self.base_offset + index if self.base_offset >= 0 else -1,
-            self.timestamps[index] // 1000,
-            self.producer_id,
-            self.epoch,
-            sequence,
-            self.duplicate,
-        )
+        topic, partition = self.tp
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        timestamp = self.timestamps[index] // 1000
+        # tuple.__new__: no Python frame for each record that is asked for.
+        return tuple.__new__(
+            RecordMetadata,
+            (
+                topic, partition, offset, timestamp,
+                self.producer_id, self.epoch, sequence, self.duplicate,
+            ),
+        )  # fmt: skip
 
     def batch(self) -> BatchMetadata:
         last = self.base_sequence + self.count - 1 if self.producer_id else -1

@@ -189,12 +189,14 @@ class Consumer:
         """Store where the group goes on; see `oncelog.Consumer.commit`."""
         group, commits = self._sync._group(), self._sync._commits(offsets)
         if commits:
-            await on_engine(self._sync._fetcher.groups.commit(group, commits))
+            await on_engine(self._sync._fetcher.positions.groups.commit(group, commits))
 
     async def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
         """Return what the group has committed for a partition; None: nothing."""
         group, tp = self._sync._group(), TopicPartition(*partition)
-        return (await on_engine(self._sync._fetcher.groups.committed(group, [tp]))).get(tp)
+        return (await on_engine(self._sync._fetcher.positions.groups.committed(group, [tp]))).get(
+            tp
+        )
 
     # --- life ------------------------------------------------------------------------
 

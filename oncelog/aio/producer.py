@@ -125,7 +125,8 @@ class Producer:
         )
 
     async def _queued(self, topic: str, send: Callable[[], Future[T]]) -> Acknowledgement[T]:
-        await self._know(topic)
+        if topic not in self._sync._topics:
+            await self._know(topic)
         try:
             return Acknowledgement(send())
         except errors.BufferFullError:

@@ -24,15 +24,15 @@ COLOURS = {
     "duplicate": "#b5489a",
     "gap": "#d1422f",
     "order": "#e08a00",
-    "key_order": "#9c3d10",
+    "key_order": "#8c4a1d",
     "unreadable": "#7a7a7a",
     "hole": "#3b3b98",
-    "missing": "#d1422f",
+    "missing": "#f0607a",
     "extra": "#1f78b4",
-    "twice": "#b5489a",
-    "changed": "#e08a00",
+    "twice": "#7b5fd0",
+    "changed": "#c2b000",
     "moved": "#17917a",
-    "disordered": "#8a6d00",
+    "disordered": "#5aa02c",
 }
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #667085; --paper: #ffffff;

@@ -40,6 +40,9 @@ def small_rows(
         if name not in names:
             raise ConfigError(f"topic: the DataFrame has no column {name}", "topic")
     exact = [f.col(name) for name in CONTENT if name in names]
+    if "headers" in names:
+        # No headers may be null or an empty list, by what else was in the stored batch.
+        exact[-1] = f.when(f.size("headers") > 0, f.col("headers"))
     return frame.select(
         f.col("partition").cast("int").alias("partition"),
         f.col("offset").cast("bigint").alias("offset"),

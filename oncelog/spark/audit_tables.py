@@ -116,9 +116,14 @@ class Tables:
             "producers": tables["producers"].orderBy(bad.desc(), "producer").limit(PRODUCERS),
             "times": tables["times"].orderBy("time"),
             "cells": self._cells(tables["partitions"]),
-            "examples": self._found.orderBy("kind", "partition", "offset").limit(EXAMPLES),
+            "examples": self._examples(),
         }
         return {name: [row.asDict() for row in table.collect()] for name, table in shown.items()}
+
+    def _examples(self) -> DataFrame:
+        """In the order of the kinds, and of the log."""
+        rank = f.array_position(f.lit(self._kinds), f.col("kind"))
+        return self._found.orderBy(rank, "partition", "offset", "sequence").limit(EXAMPLES)
 
     def _cells(self, partitions: DataFrame) -> DataFrame:
         """How many faults of a kind lie in each stretch of a partition's offsets."""

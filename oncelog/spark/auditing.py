@@ -74,7 +74,8 @@ def audit(
     `identity`: SQL expressions that make a record this record and no other; two records with
     one identity are a duplicate. By default records are equal that have equal keys and values.
     `producer` and `sequence`: SQL expressions that give who numbered a record, and its number,
-    such as "split(cast(value as string), ':')[0]". With them gaps and order are looked for.
+    such as "get(split(cast(value as string), ':'), 0)". With them gaps and order are looked
+    for. They may give null, but must not fail: use get, try_cast and their like.
     `transform`: what the copy was made with, as given to `mirror`.
     `path`: a folder that does not exist yet, on any file system that Spark writes to.
 
@@ -132,7 +133,7 @@ def _frame(
 
 def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
     context = spark.sparkContext
-    where = context._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    where = context._jvm.org.apache.hadoop.fs.Path(path)
     return where.getFileSystem(context._jsc.hadoopConfiguration()), where
 
 

@@ -71,7 +71,7 @@ class Planner:
         chosen = self.options.selection
         if chosen.pattern:
             topics = [t for t in self._describe((), {}) if chosen.matches(t.name)]
-            if not topics:
+            if not topics and not known:
                 raise ConfigError(
                     f"subscribePattern: no topic matches {chosen.pattern!r}", "subscribePattern"
                 )

@@ -45,7 +45,7 @@ class FetchedRecords:
 
     @property
     def end(self) -> int:
-        """The offset behind the last batch."""
+        """The offset behind the last batch; there must be one."""
         last = self.batches[-1].meta
         return last.base_offset + last.header.record_count
 

@@ -7,8 +7,8 @@ A cluster is that of `scripts/cluster` (--dir) or, with --compose, that of docke
 from __future__ import annotations
 
 import argparse
+import json
 import random
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -17,17 +17,27 @@ from pathlib import Path
 import grpc
 from rich.console import Console
 
-from tests.chaos import report
-from tests.chaos.compose import Compose
-from tests.chaos.faults import FAULTS, roll
+from tests.chaos import failover, report
+from tests.chaos.compose import NODES, Compose
+from tests.chaos.faults import (
+    FAULTS,
+    Fault,
+    demand_readable,
+    describe_split,
+    lacking,
+    listed,
+    roll,
+)
 from tests.chaos.run import Result, run
 from tests.chaos.workload import Load
+from tests.harness import network
 from tests.harness.api import as_call
 from tests.harness.developer import DIRECTORY
 from tests.harness.local_cluster import LocalCluster
 from tests.harness.node_process import ROOT, HarnessError
 
 RUN_DIRECTORY = ROOT / "data" / "chaos"
+ALL = "all"
 Command = Callable[[argparse.Namespace, Console], int]
 
 
@@ -94,6 +104,63 @@ def pause(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def power_cut(options: argparse.Namespace, console: Console) -> int:
+    """The power of nodes' disks is lost, with all that was not synced, and they with it."""
+    cluster = _local(options)
+    _known(cluster, *options.nodes)
+    if not cluster.disks:
+        raise HarnessError("no node has a disk of its own here: scripts/cluster start --disks")
+    cluster.cut_power(options.nodes)
+    console.print(f"cut the power of {listed(options.nodes)}", highlight=False)
+    if options.down < 0:
+        return 0
+    time.sleep(options.down)
+    cluster.start_nodes(options.nodes)
+    console.print(f"{listed(options.nodes)}: serving again", highlight=False)
+    return 0
+
+
+def disk_full(options: argparse.Namespace, console: Console) -> int:
+    """Fills a node's disk for --seconds; then waits until it has caught up by itself."""
+    cluster = _local(options)
+    _known(cluster, options.node)
+    if not cluster.disks:
+        raise HarnessError("no node has a disk of its own here: scripts/cluster start --disks")
+    cluster.nodes[options.node].pid  # noqa: B018  # raises if it does not run
+    with cluster.disks[options.node].full():
+        console.print(f"the disk of node {options.node} is full", highlight=False)
+        time.sleep(options.seconds)
+        demand_readable(cluster, options.node)
+        console.print("it is still readable", highlight=False)
+    cluster.wait_caught_up(options.node)
+    console.print(f"there is space again, and node {options.node} has all that the others have")
+    return 0
+
+
+def partition(options: argparse.Namespace, console: Console) -> int:
+    """Nodes of different SIDES do not reach each other for --seconds; clients reach all.
+
+    With --compose one node is taken off its network, so clients do not reach it either.
+    """
+    sides: list[list[int]] = options.sides
+    what = describe_split(*sides, one_way=options.one_way)
+    if options.compose:
+        alone = [side for side in sides if len(side) == 1]
+        if options.one_way or len(sides) != 2 or not alone or sum(map(len, sides)) != len(NODES):
+            raise HarnessError("--compose can only split one node from all others, both ways")
+        options.node, options.clients = alone[0][0], False
+        return cut(options, console)
+    cluster = _local(options)
+    _known(cluster, *(node for side in sides for node in side))
+    if cluster.network is None:
+        raise HarnessError("the nodes share a network here: scripts/cluster start --namespaces")
+    with cluster.split(*sides, one_way=options.one_way):
+        console.print(what, highlight=False)
+        time.sleep(options.seconds)
+    console.print("all nodes reach each other again")
+    return 0
+
+
 def cut(options: argparse.Namespace, console: Console) -> int:
     """Cuts a node's TCP connections with its peers, or with clients, for --seconds.
 
@@ -145,26 +212,23 @@ def rolling_restart(options: argparse.Namespace, console: Console) -> int:
     return 0 if all(code in (0, None) for code in codes) else 1
 
 
-def _known(cluster: LocalCluster, node: int) -> None:
-    if node not in cluster.nodes:
-        raise HarnessError(f"node {node}: there are {', '.join(map(str, cluster.nodes))}")
+def _known(cluster: LocalCluster, *nodes: int) -> None:
+    for node in nodes:
+        if node not in cluster.nodes:
+            raise HarnessError(f"node {node}: there are {', '.join(map(str, cluster.nodes))}")
 
 
 def run_all(options: argparse.Namespace, console: Console) -> int:
     """A workload under faults by a seed, then every check; exit code 1 if one does not hold."""
-    names = options.faults
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
-    proxied = any(FAULTS[name].needs_proxy for name in names)
     own = options.dir is None
-    if own:
-        shutil.rmtree(RUN_DIRECTORY / "cluster", ignore_errors=True)
-        cluster = LocalCluster(RUN_DIRECTORY / "cluster", settings={}, proxied=proxied)
-    else:
-        cluster = LocalCluster.load(options.dir)
-        if proxied and cluster.proxy is None:
-            raise HarnessError("no proxy runs here: scripts/cluster start --proxied")
+    given = None if own else LocalCluster.load(options.dir)
+    names, left_out = _possible(options.faults, given)
+    cluster = given or _cluster_for([FAULTS[name] for name in names])
     load = Load(f"chaos-{seed}-{int(time.time())}", options.partitions, rate=options.rate)
     console.print(f"seed {seed}, {options.minutes} minutes of {', '.join(names)}", highlight=False)
+    for name, why in left_out.items():
+        console.print(f"left out: {name}: {why}", style="yellow", highlight=False, markup=False)
     try:
         if own:
             cluster.start()
@@ -175,6 +239,7 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
             seed=seed,
             load=load,
             say=lambda text: console.print(text, highlight=False),
+            left_out=left_out,
         )
     finally:
         if own:
@@ -183,6 +248,57 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
     _show(result, console)
     console.print(f"report: {page} and {data}", highlight=False)
     return 0 if result.good else 1
+
+
+def measure_failover(options: argparse.Namespace, console: Console) -> int:
+    """Kills leaders and cuts nodes off, and says how long each was felt."""
+    folder = RUN_DIRECTORY / "cluster"
+    LocalCluster.remove(folder)
+    namespaces = not network.missing()
+    if not namespaces:
+        why = f"{network.missing()}: connections are reset instead of packets lost"
+        console.print(why, style="yellow", highlight=False, markup=False)
+    cluster = LocalCluster(
+        folder, settings=failover.SETTINGS, proxied=not namespaces, namespaces=namespaces
+    )
+    with cluster:
+        figures = failover.measure(
+            cluster,
+            kills=options.kills,
+            rejoins=options.rejoins,
+            say=lambda text: console.print(text, highlight=False),
+        )
+    for table in failover.tables(figures):
+        console.print(table)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(figures.to_json(), indent=2) + "\n")
+    console.print(f"figures: {options.out}", highlight=False)
+    return 0
+
+
+def _possible(names: list[str], cluster: LocalCluster | None) -> tuple[list[str], dict[str, str]]:
+    """The faults to inject, and of "all" those that cannot be had here, with the reason.
+
+    Raises HarnessError for a fault that was asked for by its name and cannot be had.
+    """
+    chosen = list(FAULTS) if names == [ALL] else names
+    left_out = {name: why for name in chosen if (why := lacking(FAULTS[name], cluster))}
+    if left_out and names != [ALL]:
+        raise HarnessError("; ".join(f"{name}: {why}" for name, why in left_out.items()))
+    return [name for name in chosen if name not in left_out], left_out
+
+
+def _cluster_for(kinds: list[type[Fault]]) -> LocalCluster:
+    """A new cluster with what the faults need, in place of the last run's."""
+    folder = RUN_DIRECTORY / "cluster"
+    LocalCluster.remove(folder)
+    return LocalCluster(
+        folder,
+        settings={},
+        proxied=any(kind.needs_proxy for kind in kinds),
+        disks=any(kind.needs_disks for kind in kinds),
+        namespaces=any(kind.needs_namespaces for kind in kinds),
+    )
 
 
 def _show(result: Result, console: Console) -> None:
@@ -203,11 +319,31 @@ def _show(result: Result, console: Console) -> None:
 
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
-    names = list(FAULTS) if names == ["all"] else [] if names == ["none"] else names
+    names = [] if names == ["none"] else names
     for name in names:
-        if name not in FAULTS:
+        if name not in FAULTS and names != [ALL]:
             raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(FAULTS)}, all, none")
     return names
+
+
+def _sides(text: str) -> list[list[int]]:
+    try:
+        sides = [[int(node) for node in side.split(",")] for side in text.split("/")]
+    except ValueError:
+        sides = []
+    nodes = [node for side in sides for node in side]
+    if len(sides) < 2 or len(set(nodes)) != len(nodes):
+        raise argparse.ArgumentTypeError(f"{text!r} is not like 1/2,3, each node once at most")
+    return sides
+
+
+def _at_least(low: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if int(text) < low:
+            raise argparse.ArgumentTypeError(f"{text} is less than {low}")
+        return int(text)
+
+    return number
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -236,13 +372,31 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("node", type=int)
     one.add_argument("--seconds", type=float, default=3.0)
     one.add_argument("--clients", action="store_true", help="from clients instead of peers")
+    one = command("partition", partition)
+    text = "such as 1/2,3; a node of no side reaches all: with 1/3 node 2 is a bridge"
+    one.add_argument("sides", type=_sides, metavar="SIDES", help=text)
+    one.add_argument("--one-way", action="store_true", help="lose only what the first side sends")
+    one.add_argument("--seconds", type=float, default=5.0)
+    one = command("power-cut", power_cut, compose=False)
+    one.add_argument("nodes", type=int, nargs="+", metavar="NODE")
+    one.add_argument("--down", type=float, default=1.0, help="seconds; -1: they stay down")
+    one = command("disk-full", disk_full, compose=False)
+    one.add_argument("node", type=int)
+    one.add_argument("--seconds", type=float, default=5.0)
     command("rolling-restart", rolling_restart)
+    one = commands.add_parser("failover", help=(measure_failover.__doc__ or ""))
+    one.set_defaults(action=measure_failover)
+    one.add_argument("--kills", type=_at_least(1), default=20, help="of leaders (default 20)")
+    one.add_argument("--rejoins", type=_at_least(1), default=3,
+                     help="of a follower and of a leader each (default 3)")  # fmt: skip
+    one.add_argument("--out", type=Path, default=RUN_DIRECTORY / "failover.json")
     one = command("run", run_all, compose=False)
     one.add_argument("--minutes", type=float, default=1.0)
-    one.add_argument("--faults", type=_names, default=list(FAULTS), metavar="LIST",
-                     help="of " + ", ".join(FAULTS) + "; all, none")  # fmt: skip
+    one.add_argument("--faults", type=_names, default=[ALL], metavar="LIST",
+                     help="of " + ", ".join(FAULTS) + "; none; all: what can be had")  # fmt: skip
     one.add_argument("--seed", type=int, help="default: a random one, which is printed")
-    one.add_argument("--partitions", type=int, default=3)
+    one.add_argument("--partitions", type=_at_least(2), default=4,
+                     help="the last one is for conditional appends (default 4)")  # fmt: skip
     one.add_argument("--rate", type=int, default=400, help="records/s of each of three workers")
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY, help="where the report goes")
     return parser

@@ -42,6 +42,8 @@ def check(history: History, replicas: Sequence[Replica], nodes: Sequence[int]) -
         *_content(history, replicas),
         *_replicas(replicas),
         *_reads(history.reads, replicas),
+        *_conditions(history, replicas),
+        *_takeovers(history, replicas),
     ]
     partitions = sorted({part for writes in history.writes.values() for part in writes.partitions})
     there = {(replica.node, replica.partition) for replica in replicas}
@@ -192,3 +194,65 @@ def _final(replicas: Sequence[Replica]) -> dict[tuple[int, int], bytes]:
             for replica in one.values()
         )
     )
+
+
+# -- conditional appends ------------------------------------------------------------------------
+
+
+def _conditions(history: History, replicas: Sequence[Replica]) -> Iterator[Check]:
+    ignored = Check("condition ignored", "a record for one offset alone lies there or nowhere")
+    vain = Check("refused in vain", "a condition is refused only if its offset was taken")
+    ends: dict[int, int] = {}
+    for replica in replicas:
+        ends[replica.partition] = max(ends.get(replica.partition, 0), replica.high_watermark)
+        for offset, value in replica.records():
+            write = _write(history, value)
+            if write is None:
+                continue
+            wanted = history.writes[write[0]].expected[write[1]]
+            if wanted not in (NO_OFFSET, offset):
+                where = f"node {replica.node}, partition {replica.partition}"
+                ignored.note(f"{where}: {write}, for offset {wanted} alone, is at {offset}")
+    winners: dict[tuple[int, int], tuple[int, int]] = {}
+    for worker, writes in history.writes.items():
+        for number, wanted in enumerate(writes.expected):
+            if wanted == NO_OFFSET:
+                continue
+            write, place = (worker, number), (writes.partitions[number], wanted)
+            if writes.outcomes[number] == YES and winners.setdefault(place, write) != write:
+                ignored.note(f"{write} and {winners[place]} were both acknowledged at {place}")
+            if writes.outcomes[number] == NO and wanted >= ends.get(place[0], 0):
+                vain.note(f"{write} was refused at {place}; the log ends at {ends.get(place[0])}")
+    yield from (ignored, vain)
+
+
+# -- two instances of one producer name ---------------------------------------------------------
+
+
+def _takeovers(history: History, replicas: Sequence[Replica]) -> Iterator[Check]:
+    zombie = Check("zombie", "behind a successor's record lies none of its predecessor")
+    one = Check("not one goes on", "of two instances of a name one goes on, the other is fenced")
+    for replica in replicas:
+        highest, latest = -1, (0, 0)
+        for offset, value in replica.records():
+            write = _write(history, value)
+            epoch = history.writes[write[0]].epoch if write else -1
+            if write is None or epoch < 0:
+                continue
+            if epoch < highest:
+                zombie.note(
+                    f"node {replica.node}, partition {replica.partition}, offset {offset}: "
+                    f"{write}, epoch {epoch}, after {latest}, epoch {highest}"
+                )
+            highest, latest = max((highest, latest), (epoch, write))
+    for contest in history.contests:
+        a, b = (history.writes[worker] for worker in contest.workers)
+        if contest.ends in (("fenced", "fenced"), ("went on", "went on")):
+            one.note(f"workers {contest.workers}: both {contest.ends[0]}")
+        if min(a.epoch, b.epoch) < 0:
+            continue
+        if (a.producer_id, a.epoch) == (b.producer_id, b.epoch):
+            one.note(f"workers {contest.workers}: both have epoch {a.epoch}")
+        if a.producer_id != b.producer_id:
+            one.note(f"workers {contest.workers}: ids {a.producer_id} and {b.producer_id}")
+    yield from (zombie, one)

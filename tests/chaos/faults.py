@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from tests.harness import disk, network
 from tests.harness.local_cluster import LocalCluster
+from tests.harness.node_process import HarnessError
 
 Wait = Callable[[float], None]
 
@@ -21,8 +23,8 @@ class Fault(ABC):
     """
 
     name = ""
-    needs_proxy = False
-    longest = 3.0  # seconds that it lasts at most
+    needs_proxy = needs_disks = needs_namespaces = False
+    shortest, longest = 0.3, 3.0  # seconds that it lasts
 
     def __init__(self, cluster: LocalCluster, topic: str, partitions: int) -> None:
         self.cluster, self.topic, self.partitions = cluster, topic, partitions
@@ -32,7 +34,7 @@ class Fault(ABC):
         """Injects it, waits, heals; what was done, in a few words."""
 
     def _pause(self, rng: random.Random, wait: Wait) -> float:
-        seconds = round(rng.uniform(0.3, self.longest), 1)
+        seconds = round(rng.uniform(self.shortest, self.longest), 1)
         wait(seconds)
         return seconds
 
@@ -127,12 +129,122 @@ class Freeze(Fault):
         return f"froze the answers of node {node}, leader of {self.topic}-{partition}, {seconds} s"
 
 
+class Partition(Fault):
+    """What some nodes send to others is lost: to both sides, one way only, or beside a bridge."""
+
+    name = "partition"
+    needs_namespaces = True
+    # Long enough for another leader, and for the old one to notice.
+    shortest, longest = 2.0, 6.0
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        node, partition = self._leader(rng)
+        others = [other for other in self.cluster.nodes if other != node]
+        rng.shuffle(others)
+        alone = [node, *others[: rng.randrange(len(others))]]
+        rest = [other for other in others if other not in alone]
+        shape = rng.choice(("split", "mute", "deaf", "bridge") if len(others) > 1 else ("split",))
+        match shape:
+            case "split":
+                sides, one_way = (alone, rest), False
+            case "mute":
+                sides, one_way = ([node], others), True
+            case "deaf":
+                sides, one_way = (others, [node]), True
+            case _:
+                sides, one_way = ([node, *others[2:]], others[1:2]), False
+        with self.cluster.split(*sides, one_way=one_way):
+            seconds = self._pause(rng, wait)
+        what = describe_split(*sides, one_way=one_way)
+        return f"{what}, {seconds} s; node {node} led {self.topic}-{partition}"
+
+
+class PowerCut(Fault):
+    """The power of some nodes, or of all, is lost, with all that was not synced."""
+
+    name = "power-cut"
+    needs_disks = True
+    longest = 1.0
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        nodes = list(self.cluster.nodes)
+        down = sorted(rng.sample(nodes, rng.randint(1, len(nodes))))
+        self.cluster.cut_power(down)
+        seconds = self._pause(rng, wait)
+        self.cluster.start_nodes(down)
+        return f"cut the power of {listed(down)}, for {seconds} s"
+
+
+class DiskFull(Fault):
+    """A node's disk is full: it stays readable, and goes on by itself when there is space."""
+
+    name = "disk-full"
+    needs_disks = True
+    shortest, longest = 1.0, 5.0
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        leader, partition = self._leader(rng)
+        node = rng.choice((leader, rng.choice(list(self.cluster.nodes))))
+        with self.cluster.disks[node].full():
+            seconds = self._pause(rng, wait)
+            demand_readable(self.cluster, node)
+        self.cluster.wait_caught_up(node)
+        led = f"; node {leader} led {self.topic}-{partition}"
+        return f"filled the disk of node {node}, for {seconds} s{led}"
+
+
 class RollingRestart(Fault):
     name = "rolling-restart"
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         codes = roll(self.cluster)
         return f"restarted all nodes with SIGTERM, exit codes {codes}"
+
+
+def listed(nodes: Iterable[int]) -> str:
+    """Nodes in words."""
+    names = [str(node) for node in nodes]
+    return f"node {names[0]}" if len(names) == 1 else f"nodes {', '.join(names)}"
+
+
+def describe_split(*sides: Iterable[int], one_way: bool) -> str:
+    """A split in words."""
+    named = [listed(side) for side in sides]
+    if one_way:
+        return f"lost what {named[0]} sent to {' and '.join(named[1:])}"
+    return f"split {' from '.join(named)}"
+
+
+def demand_readable(cluster: LocalCluster, node: int) -> None:
+    """Reads the first batches of all that the node keeps. Raises HarnessError if it cannot."""
+    cluster.nodes[node].pid  # noqa: B018  # raises if it has ended
+    for topic in cluster.api(node).topics():
+        for part in topic.partitions:
+            if node not in part.replicas:
+                continue
+            found = cluster.api(node).fetch(
+                topic.name, part.partition, part.log_start_offset, any_replica=True
+            )
+            if found.error:
+                raise HarnessError(f"node {node} cannot read {topic.name}: {found.message}")
+
+
+def lacking(kind: type[Fault], cluster: LocalCluster | None = None) -> str:
+    """Why the fault cannot be had, of a cluster or else of this machine; empty if it can."""
+    if cluster is None:
+        reasons = (
+            disk.missing() if kind.needs_disks else "",
+            network.missing() if kind.needs_namespaces else "",
+        )
+        return next(filter(None, reasons), "")
+    needed = (
+        (kind.needs_proxy and cluster.proxy is None, "proxied"),
+        (kind.needs_disks and not cluster.disks, "disks"),
+        (kind.needs_namespaces and cluster.network is None, "namespaces"),
+        (kind.needs_namespaces and len(cluster.nodes) == 1, "nodes 3"),
+    )
+    missing = [f"--{option}" for absent, option in needed if absent]
+    return f"needs scripts/cluster start {' '.join(missing)}" if missing else ""
 
 
 def roll(cluster: LocalCluster) -> list[int | None]:
@@ -145,5 +257,17 @@ def roll(cluster: LocalCluster) -> list[int | None]:
 
 
 FAULTS: dict[str, type[Fault]] = {
-    fault.name: fault for fault in (KillLeader, KillAll, Pause, Cut, Reset, Freeze, RollingRestart)
+    fault.name: fault
+    for fault in (
+        KillLeader,
+        KillAll,
+        Pause,
+        Cut,
+        Reset,
+        Freeze,
+        Partition,
+        PowerCut,
+        DiskFull,
+        RollingRestart,
+    )
 }

@@ -1,4 +1,4 @@
-"""What the clients of a chaos run saw: every write with its outcome, every read.
+"""What the clients of a chaos run saw: every write with its outcome, every read, every contest.
 
 An outcome is one of three: yes (acknowledged, at an offset), no (refused for good: must not
 be in the log) and unknown (nobody told: may be there or not, but at most once).
@@ -27,19 +27,25 @@ def write_of(value: bytes) -> tuple[int, int]:
 
 
 class Writes:
-    """One worker's writes, in the order sent. Columns, since there are many."""
+    """One worker's writes, in the order sent. Columns, since there are many.
 
-    def __init__(self, worker: int) -> None:
-        self.worker = worker
+    kind: "plain", "conditional" or "named". producer_id, epoch: a named producer's, once known.
+    """
+
+    def __init__(self, worker: int, kind: str = "plain") -> None:
+        self.worker, self.kind = worker, kind
+        self.producer_id = self.epoch = -1
         self.outcomes = bytearray()
         self.partitions = array("i")
         self.offsets = array("q")
+        self.expected = array("q")  # the offset that was asked for; NO_OFFSET: any
 
-    def sent(self, partition: int) -> int:
+    def sent(self, partition: int, expected: int = NO_OFFSET) -> int:
         """Notes that a write is about to be sent; its number."""
         self.outcomes.append(UNKNOWN)
         self.partitions.append(partition)
         self.offsets.append(NO_OFFSET)
+        self.expected.append(expected)
         return len(self.outcomes) - 1
 
     def acknowledged(self, number: int, partition: int, offset: int) -> None:
@@ -68,20 +74,33 @@ class Read:
     values: tuple[bytes, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Two instances of one producer name, by worker, and how it ended for each of them.
+
+    Ends are "went on", "fenced" and "unknown".
+    """
+
+    workers: tuple[int, int]
+    ends: tuple[str, str]
+
+
 @dataclass(slots=True)
 class History:
     """All that the clients of one run saw."""
 
     writes: dict[int, Writes] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
+    contests: list[Contest] = field(default_factory=list)
 
-    def of(self, worker: int) -> Writes:
-        return self.writes.setdefault(worker, Writes(worker))
+    def of(self, worker: int, kind: str = "plain") -> Writes:
+        return self.writes.setdefault(worker, Writes(worker, kind))
 
-    def counts(self) -> dict[str, int]:
-        """Writes by outcome."""
+    def counts(self, kind: str = "") -> dict[str, int]:
+        """Writes by outcome, of all workers or of those of one kind."""
+        chosen = [writes for writes in self.writes.values() if kind in ("", writes.kind)]
         return {
-            name: sum(writes.count(outcome) for writes in self.writes.values())
+            name: sum(writes.count(outcome) for writes in chosen)
             for outcome, name in OUTCOMES.items()
         }
 

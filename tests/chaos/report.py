@@ -38,9 +38,14 @@ def summary(result: Result) -> dict[str, object]:
     return {
         "seed": result.seed,
         "faults": list(result.faults),
+        "left_out": dict(result.left_out),
         "seconds": round(result.seconds, 1),
         "good": result.good,
-        "writes": result.history.counts(),
+        "writes": {
+            **result.history.counts(),
+            **{kind: result.history.counts(kind) for kind in ("plain", "conditional", "named")},
+        },
+        "takeovers": len(result.history.contests),
         "reads": len(result.history.reads),
         "checks": {
             one.name: {
@@ -68,7 +73,8 @@ def _page(result: Result) -> str:
     facts = (
         f"{result.seconds:.0f} s, seed {result.seed}, {len(result.events)} faults; "
         f"writes: {counts['yes']:,} acknowledged, {counts['no']:,} refused, "
-        f"{counts['unknown']:,} unknown; {len(result.history.reads):,} reads"
+        f"{counts['unknown']:,} unknown; {len(result.history.reads):,} reads; "
+        f"{len(result.history.contests)} takeovers of a producer name"
     )
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Oncelog under faults</title>",
@@ -82,6 +88,7 @@ def _page(result: Result) -> str:
             for event in result.events
         ),
         "</table>",
+        *(f"<p>Left out: {name}: {html.escape(why)}.</p>" for name, why in result.left_out.items()),
     ]
     if result.timeline.errors:
         parts += [

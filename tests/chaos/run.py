@@ -6,14 +6,14 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import grpc
 
 from tests.chaos.checker import Check, check
-from tests.chaos.faults import FAULTS
+from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.history import History, Replica
 from tests.chaos.workload import Load, Timeline, Workload
 from tests.harness.api import Api
@@ -24,6 +24,7 @@ from tests.harness.payload import decompress, values_and_keys
 LEADER_LOOK = 0.1  # seconds between looks at who leads, for the timeline
 CALM = (0.5, 2.0)  # seconds between faults
 WARM_UP = 1.0
+KILLS = ("kill-leader", "kill-all", "power-cut")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class Result:
     events: list[Event]
     leaders: list[tuple[float, int, int]]  # (second, partition, leader or 0)
     checks: list[Check]
-    recovery: list[float] = field(default_factory=list)  # after each kill, s
+    recovery: list[float] = field(default_factory=list)  # after each kill and power cut, s
+    left_out: Mapping[str, str] = field(default_factory=dict)  # faults, and why
 
     @property
     def good(self) -> bool:
@@ -101,20 +103,29 @@ def run(
     seed: int,
     load: Load,
     say: Callable[[str], None],
+    left_out: Mapping[str, str] | None = None,
 ) -> Result:
-    """The cluster must serve. Raises HarnessError if it does not recover from a fault."""
+    """Lasts `seconds` at least, and until each fault was there once. The cluster must serve.
+
+    The topic is made unless it is there; it must be empty. left_out: faults that could not be
+    had, and why, for the report. Raises HarnessError if the cluster does not recover from a
+    fault.
+    """
     rng = random.Random(seed)
-    cluster.api(cluster.running[0]).create_topic(load.topic, load.partitions, 0)
+    api = cluster.api(cluster.running[0])
+    if load.topic not in (topic.name for topic in api.topics()):
+        api.create_topic(load.topic, load.partitions, 0)
     kinds = [FAULTS[name](cluster, load.topic, load.partitions) for name in faults]
     workload = Workload(cluster.bootstrap, cluster.addresses, load, rng)
-    timeline, events = workload.timeline, list[Event]()
+    timeline, events, deck = workload.timeline, list[Event](), list[Fault]()
     watch = LeaderWatch(cluster, load, timeline)
     workload.start()
     watch.start()
     try:
         time.sleep(WARM_UP)
-        while timeline.now < seconds and kinds:
-            kind = rng.choice(kinds)
+        while kinds and (timeline.now < seconds or len(events) < len(kinds)):
+            deck = deck or rng.sample(kinds, len(kinds))
+            kind = deck.pop()
             start = timeline.now
             what = kind.inject(rng, time.sleep)
             events.append(Event(kind.name, start, timeline.now, what))
@@ -143,6 +154,7 @@ def run(
         leaders=watch.changes,
         checks=checks,
         recovery=recoveries(events, timeline),
+        left_out=left_out or {},
     )
 
 
@@ -150,7 +162,7 @@ def recoveries(events: Sequence[Event], timeline: Timeline) -> list[float]:
     """For each kill the longest silence of a partition around it, in seconds."""
     found = []
     for event in events:
-        if not event.name.startswith("kill"):
+        if event.name not in KILLS:
             continue
         first, last = event.start * 10 - 10, event.end * 10 + 50
         gaps = [

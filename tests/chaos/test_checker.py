@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.chaos.checker import Check, check
-from tests.chaos.history import History, Read, Replica, value_of, write_of
+from tests.chaos.history import Contest, History, Read, Replica, value_of, write_of
 
 NODES = (1, 2, 3)
 Values = tuple[bytes, ...]
@@ -130,6 +130,57 @@ def vanished(run: Run) -> None:
     run.history.reads.append(Read(1, 3, 0, 6, 6, 7, False, (value(6),)))
 
 
+def another_offset(run: Run) -> None:
+    run.history.of(0).expected[5] = 4
+
+
+def two_winners(run: Run) -> None:
+    run.history.of(0).expected[4] = run.history.of(0).expected[5] = 5
+
+
+def refused_in_vain(run: Run) -> None:
+    run.history.of(0).refused(run.history.of(0).sent(0, 6))
+
+
+def instances(run: Run, *epochs: int, ids: tuple[int, int] = (7, 7)) -> None:
+    """Workers 8 and 9 have the name, with these epochs; the log ends with a record of each."""
+    for worker, epoch, pid in zip((8, 9), epochs, ids, strict=True):
+        writes = run.history.of(worker, "named")
+        writes.producer_id, writes.epoch = pid, epoch
+        writes.sent(0)
+        writes.acknowledged(0, 0, worker - 2)
+    values = (*(value(n) for n in range(6)), value(0, 8), value(0, 9))
+    run.change(batches=log(*values), high_watermark=8)
+
+
+def zombie(run: Run) -> None:
+    instances(run, 4, 3)
+
+
+def ended(run: Run, first: str, second: str) -> None:
+    run.history.contests.append(Contest((8, 9), (first, second)))
+
+
+def nobody_goes_on(run: Run) -> None:
+    instances(run, 3, 4)
+    ended(run, "fenced", "fenced")
+
+
+def both_go_on(run: Run) -> None:
+    instances(run, 3, 4)
+    ended(run, "went on", "went on")
+
+
+def one_epoch_for_two(run: Run) -> None:
+    instances(run, 3, 3)
+    ended(run, "fenced", "went on")
+
+
+def two_ids_for_a_name(run: Run) -> None:
+    instances(run, 3, 4, ids=(7, 8))
+    ended(run, "fenced", "went on")
+
+
 PLANTED: list[tuple[Callable[[Run], None], str]] = [
     (lost, "lost"),
     (duplicate, "duplicate"),
@@ -149,6 +200,14 @@ PLANTED: list[tuple[Callable[[Run], None], str]] = [
     (gap, "gap in a read"),
     (changed, "changed"),
     (vanished, "changed"),
+    (another_offset, "condition ignored"),
+    (two_winners, "condition ignored"),
+    (refused_in_vain, "refused in vain"),
+    (zombie, "zombie"),
+    (nobody_goes_on, "not one goes on"),
+    (both_go_on, "not one goes on"),
+    (one_epoch_for_two, "not one goes on"),
+    (two_ids_for_a_name, "not one goes on"),
 ]
 
 
@@ -176,6 +235,17 @@ def test_an_unknown_outcome_may_be_there_or_not() -> None:
     assert all(one.holds for one in run.check().values())
     run.change(batches=log(*(value(n) for n in range(7))), high_watermark=7)
     assert all(one.holds for one in run.check().values())
+
+
+def test_a_takeover_and_a_lost_race_are_as_they_should_be() -> None:
+    run = Run()
+    instances(run, 3, 4)
+    ended(run, "fenced", "went on")
+    ended(run, "unknown", "unknown")
+    writes = run.history.of(0)
+    writes.expected[5] = 5
+    writes.refused(writes.sent(0, 5))
+    assert {name: one.holds for name, one in run.check().items() if not one.holds} == {}
 
 
 def test_a_replica_that_was_not_read_leaves_it_open() -> None:

@@ -1,4 +1,4 @@
-"""A short chaos run with every fault; and the single faults of scripts/chaos."""
+"""Short chaos runs with every fault; and the single faults of scripts/chaos."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.chaos.faults import FAULTS
+from tests.harness import disk, network
 from tests.harness.api import batch, verdict
 from tests.harness.local_cluster import LocalCluster
 from tests.harness.node_process import ROOT
 
 PATIENCE = 240.0
+# What needs disks and networks of the nodes' own, and why it cannot be had here.
+ROOTED = ("partition", "power-cut", "disk-full")
+MISSING = disk.missing() or network.missing()
+rooted = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 
 def python(module: str, *words: str, code: int = 0) -> str:
@@ -35,20 +42,29 @@ def chaos(*words: str, code: int = 0) -> str:
     return python("tests.chaos", *words, code=code)
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def started(folder: Path, *options: str) -> Iterator[Path]:
     """The directory of a cluster that scripts/cluster started, with a topic and a record."""
-    folder = tmp_path_factory.mktemp("chaos") / "cluster"
-    words = ["start", "--dir", str(folder), "--first-port", "0", "--proxied"]
     try:
-        out = python("tests.harness.developer", *words)
+        out = python("tests.harness.developer", "start", "--dir", str(folder), *options)
         cluster = LocalCluster.load(folder)
         assert cluster.bootstrap in out.replace("\n", "")
         cluster.api(1).create_topic("orders", 1, 3)
         assert verdict(cluster.produce(batch("orders", 0, 0, 0, b"kept"))) == "APPENDED"
         yield folder
     finally:
-        LocalCluster.load(folder).close()
+        LocalCluster.remove(folder)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("chaos") / "cluster"
+    yield from started(folder, "--first-port", "0", "--proxied")
+
+
+@pytest.fixture(scope="module")
+def rooted_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The same, each node with a disk and a network namespace of its own."""
+    yield from started(tmp_path_factory.mktemp("rooted") / "cluster", "--disks", "--namespaces")
 
 
 def still_good(root: Path) -> None:
@@ -60,21 +76,52 @@ def still_good(root: Path) -> None:
         assert [one.payload for one in cluster.api(node).stored("orders", 0)] == [b"kept"]
 
 
-def test_a_run_with_every_fault(root: Path, tmp_path: Path) -> None:
-    out = chaos(
-        "run", "--dir", str(root), "--minutes", "0.3", "--seed", "11",
-        "--out", str(tmp_path),
-    )  # fmt: skip
-    assert "seed 11" in out
-    said = json.loads((tmp_path / "report.json").read_text())
-    assert said["good"] is True
-    assert {one["holds"] for one in said["checks"].values()} == {"yes"}
-    assert said["writes"]["yes"] > 0
-    assert said["writes"]["unknown"] == 0
-    assert said["events"]
-    page = (tmp_path / "report.html").read_text()
+def run(root: Path, out: Path, *words: str) -> dict[str, Any]:
+    """A short run; what its report says."""
+    said = chaos("run", "--dir", str(root), "--minutes", "0.2", "--seed", "11",
+                 "--out", str(out), *words)  # fmt: skip
+    assert "seed 11" in said
+    found: dict[str, Any] = json.loads((out / "report.json").read_text())
+    assert found["good"] is True
+    assert {one["holds"] for one in found["checks"].values()} == {"yes"}
+    for kind in ("plain", "conditional", "named"):
+        assert found["writes"][kind]["yes"] > 0, kind
+    assert found["writes"]["plain"]["unknown"] == 0
+    assert found["takeovers"] > 0
+    page = (out / "report.html").read_text()
     assert "<svg" in page and "all checks hold" in page
     still_good(root)
+    return found
+
+
+def test_a_run_with_every_fault_that_can_be_had(root: Path, tmp_path: Path) -> None:
+    said = run(root, tmp_path)
+    assert set(said["left_out"]) == set(ROOTED)
+    assert {event["fault"] for event in said["events"]} == set(FAULTS) - set(ROOTED)
+
+
+@rooted
+def test_a_run_with_partitions_power_cuts_and_full_disks(rooted_root: Path, tmp_path: Path) -> None:
+    said = run(rooted_root, tmp_path, "--faults", ",".join(ROOTED))
+    assert said["left_out"] == {}
+    assert {event["fault"] for event in said["events"]} == set(ROOTED)
+
+
+@rooted
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["partition", "1/2,3", "--seconds", "0.5"],
+        ["partition", "2/1,3", "--seconds", "0.5", "--one-way"],
+        ["partition", "1/3", "--seconds", "0.5"],
+        ["power-cut", "1", "3", "--down", "0.1"],
+        ["disk-full", "2", "--seconds", "0.5"],
+    ],
+    ids=lambda words: "-".join(words[:2]).replace("/", "|"),
+)
+def test_single_faults_that_need_root(rooted_root: Path, words: list[str]) -> None:
+    chaos(*words, "--dir", str(rooted_root))
+    still_good(rooted_root)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +146,10 @@ def test_single_faults(root: Path, words: list[str]) -> None:
     [
         (["kill-leader", "orders", "7"], "0..0"),
         (["pause", "9"], "1, 2, 3"),
+        (["partition", "1/2,3"], "start --namespaces"),
+        (["power-cut", "1"], "start --disks"),
+        (["disk-full", "1"], "start --disks"),
+        (["run", "--faults", "power-cut,partition"], "start --namespaces"),
     ],
 )
 def test_bad_arguments(root: Path, words: list[str], text: str) -> None:

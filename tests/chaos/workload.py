@@ -20,6 +20,7 @@ from oncelog import (
     ProducerFatalError,
     RecordMetadata,
 )
+from tests.chaos.contests import Racer, Takeovers
 from tests.chaos.history import History, Read, Writes, value_of
 from tests.harness.api import Api
 from tests.harness.payload import decompress, values_and_keys
@@ -27,19 +28,31 @@ from tests.harness.payload import decompress, values_and_keys
 TICK = 0.02  # seconds between a worker's bursts: its load is a rate, not what the cluster takes
 READ_PAUSE = 0.05
 READ_BYTES = 256 * 1024
-POLL_MS = 200
 STUCK = 30.0  # seconds a flush at the end may take for each worker
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """rate: records per second of each worker; size: bytes of a record, about."""
+    """rate: records per second of each worker; size: bytes of a record, about.
+
+    Racers append to the last of the partitions, everybody else to the others.
+    """
 
     topic: str
     partitions: int
     workers: int = 3
     rate: int = 400
     size: int = 100
+    racers: int = 2
+
+    @property
+    def raced(self) -> int:
+        return self.partitions - 1
+
+    @property
+    def plain(self) -> int:
+        """How many are not raced: the first ones."""
+        return self.partitions - 1
 
 
 @dataclass(slots=True)
@@ -106,7 +119,7 @@ class Writer(threading.Thread):
 
     def _send(self) -> None:
         number = self._writes.sent(-1)
-        partition = number % self._load.partitions
+        partition = number % self._load.plain
         self._writes.partitions[number] = partition
         value = value_of(self._worker, number, self._load.size)
         try:
@@ -218,6 +231,19 @@ class Workload:
             Writer(worker, bootstrap, load, self.history.of(worker), self.timeline)
             for worker in range(load.workers)
         ]
+        note = self.timeline.error
+        self.racers = [
+            Racer(
+                bootstrap,
+                load.topic,
+                load.raced,
+                load.size,
+                self.history.of(load.workers + number, "conditional"),
+                note,
+            )
+            for number in range(load.racers)
+        ]
+        self.takeovers = Takeovers(bootstrap, load.topic, load.plain, load.size, self.history, note)
         self.readers = [
             Reader(
                 number,
@@ -231,14 +257,18 @@ class Workload:
         ]
 
     def start(self) -> None:
-        for thread in (*self.writers, *self.readers):
+        for thread in (*self._producing, *self.readers):
             thread.start()
 
+    @property
+    def _producing(self) -> list[Writer | Racer | Takeovers]:
+        return [*self.writers, *self.racers, self.takeovers]
+
     def stop(self) -> None:
-        """Ends the writers, waits for their acknowledgements, then ends the readers."""
-        for writer in self.writers:
+        """Ends all that write, waits for their acknowledgements, then ends the readers."""
+        for writer in self._producing:
             writer.stop()
-        for writer in self.writers:
+        for writer in self._producing:
             writer.join()
             writer.finish()
         for reader in self.readers:

@@ -181,7 +181,7 @@ def show(console: Console, outcome: Outcome, idempotent: bool) -> bool:
     return outcome.identical and outcome.failed == 0 and all(one.clean for one in audits)
 
 
-def _count(low: int, high: int) -> Callable[[str], int]:
+def count(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         value = int(text)
         if not low <= value <= high:
@@ -203,13 +203,13 @@ def main() -> int:
     option(
         "--records",
         f"how many of the departures to send (default all, {TOTAL:,})",
-        type=_count(1, TOTAL),
+        type=count(1, TOTAL),
         default=TOTAL,
     )
     option(
         "--kills",
         f"how often to kill a leader (default {DEFAULT_KILLS})",
-        type=_count(0, 1000),
+        type=count(0, 1000),
         default=DEFAULT_KILLS,
     )
     option(
@@ -232,7 +232,7 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    _fresh(DIRECTORY)
+    fresh(DIRECTORY)
     cluster = LocalCluster(DIRECTORY, settings={}, detached=options.keep)
     keep = False
     try:
@@ -255,7 +255,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return 0 if good else 1
 
 
-def _fresh(directory: Path) -> None:
+def fresh(directory: Path) -> None:
     """Removes what an earlier run left there, unless its nodes still run."""
     if (directory / "cluster.json").exists():
         if LocalCluster.load(directory).running:

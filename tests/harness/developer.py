@@ -39,6 +39,8 @@ def start(options: argparse.Namespace, console: Console) -> int:
             nodes,
             settings={},
             proxied=options.proxied,
+            disks=options.disks,
+            namespaces=options.namespaces,
             metrics=True,
             detached=True,
             ports=ports,
@@ -117,6 +119,16 @@ def main() -> int:
                 type=_number(0, 65535 - MAX_NODES),
                 default=FIRST_PORT,
                 help=f"node 1 listens here, the others follow; 0: any (default {FIRST_PORT})",
+            )
+            command.add_argument(
+                "--disks",
+                action="store_true",
+                help="give each a file system of its own, for power-cut and disk-full (root)",
+            )
+            command.add_argument(
+                "--namespaces",
+                action="store_true",
+                help="give each a network namespace of its own, for partition (root)",
             )
             command.add_argument(
                 "--proxied",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -141,6 +142,13 @@ class LocalCluster:
 
     # -- a cluster that another command started ---------------------------------------------
 
+    @staticmethod
+    def remove(root: Path) -> None:
+        """Ends and deletes whatever cluster lies in `root`, its disks and namespaces included."""
+        if (root / DESCRIPTION).exists():
+            LocalCluster.load(root).close()
+        shutil.rmtree(root, ignore_errors=True)
+
     def save(self) -> None:
         """Writes the description that `load` reads."""
         self.root.mkdir(parents=True, exist_ok=True)
@@ -171,8 +179,8 @@ class LocalCluster:
         self._listen = {int(node): address for node, address in raw["listen"].items()}
         self.metrics_addresses = {int(node): at for node, at in raw["metrics"].items()}
         self._with_disks = raw.get("disks", False)
-        named = raw.get("network")
-        self.network = network.Network(*named, self._listen) if named else None
+        name, base = raw.get("network") or ("", "")
+        self.network = network.Network(name, base, self._listen) if name else None
         self.routes = [RouteSpec(*route) for route in raw["routes"]]
         self._control_port, self._proxy_pid = raw["control_port"], raw["proxy_pid"]
         self._make(self._listen)
@@ -427,7 +435,7 @@ class LocalCluster:
     def wait_caught_up(self, node: int, timeout: float = START_PATIENCE) -> None:
         """Waits until the node has what leaders have by now, of all that it keeps a replica of."""
         end = time.monotonic() + timeout
-        asked = next(other for other in self.running if other != node)
+        asked = next((other for other in self.running if other != node), node)
         topics = self.api(asked).topics()
         wanted = {
             (topic.name, part.partition): self._led(topic.name, part.partition)

@@ -146,7 +146,7 @@ def network_for(root: Path, nodes: Iterable[int]) -> Network:
         base = f"10.{64 + high}.{low}"
         if not any(ipaddress.ip_network(f"{base}.0/24").overlaps(one) for one in used):
             return Network(name, base, nodes)
-    raise HarnessError(f"this machine uses all of the {SUBNETS} networks tried, up to {base}.0/24")
+    raise HarnessError(f"this machine uses all of the {SUBNETS} networks that were tried")
 
 
 def _routes(but: str) -> list[str]:

@@ -17,7 +17,7 @@ from tests.spark.traps import Trap
 from tests.spark.ways import copy_naively, copy_with_mirror
 
 # Several micro-batches, so that a sleeper wakes up in a later one's time.
-RECORDS_PER_TRIGGER = 100
+RECORDS_PER_TRIGGER = 200
 
 
 def main() -> None:

@@ -229,7 +229,7 @@ def test_an_attempt_that_sleeps_until_its_successor_is_done(
             driver.wait_done()
             for way, one in sleepers.items():
                 traps[way].release(finish=False)
-                os.kill(one.worker, signal.SIGCONT)
+                os.kill(one.worker, signal.SIGCONT)  # if Spark has not killed its JVM yet
             for trap in traps.values():
                 trap.wait_handed_on()
             eventually(lambda: fenced(filled, f"{topic}-mirror") > 0, "the sleeper is FENCED")

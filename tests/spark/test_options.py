@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -147,6 +149,18 @@ def test_what_is_for_batches_or_streams_only() -> None:
             parse(**{name: text}).for_stream()
     parse(maxOffsetsPerTrigger="5", startingOffsets="latest").for_stream()
     parse(endingOffsets="latest", startingOffsets="earliest").for_batch()
+
+
+def test_importing_needs_none_of_the_extra() -> None:
+    """Nor does Spark's search for data sources, which every session does, load Arrow."""
+    program = """
+import sys, oncelog, oncelog.spark
+print(sorted({"pyspark", "pyarrow", "pandas"} & set(sys.modules)))
+import pyspark_oncelog
+print(sorted({"pyarrow", "pandas"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.decode().split() == ["[]", "[]"]
 
 
 # --- arithmetic ------------------------------------------------------------------------

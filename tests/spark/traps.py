@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,8 @@ class Trap:
             file = (self._directory / "caught").open("x")
         except (FileExistsError, FileNotFoundError):
             return False
+        # When a JVM dies the kernel wakes up and hangs up its stopped workers; not this one.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         parents = [os.getppid()]
         while parents[-1] > 1:
             parents.append(_parent(parents[-1]))

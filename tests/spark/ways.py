@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def _trapped(writer: type[DataSourceStreamArrowWriter], rows: Trap, commit: Trap | None) -> Any:
     # A class of a function: it goes to the workers by value, its traps with it.
-    class Trapped(writer):  # type: ignore[misc, valid-type]
+    class Trapped(writer):
         def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
             return super().write(rows.rows(iterator))
 

@@ -136,10 +136,23 @@ def test_results_are_read_back_and_the_newest_counts(tmp_path: Path) -> None:
 def test_a_measured_section_takes_back_that_it_failed_as_a_whole() -> None:
     results = Results()
     results.add(Row("produce", "Kafka", ALL_CASES, error="the registry gave no kafka"))
-    assert [one.error for one in report.failures(results)] == ["the registry gave no kafka"]
+    assert [one.error for one in results.failures()] == ["the registry gave no kafka"]
     assert "failed" in report.text(results)
     results.add(row("produce", "Kafka", "100 B, 1 partition", records_per_s=1.0, mb_per_s=1.0))
-    assert report.failures(results) == []
+    assert results.failures() == []
+
+
+def test_a_failure_does_not_erase_what_was_measured(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results.jsonl")
+    case = produce_case(100, 1)
+    results.add(row("produce", "Kafka", case, records_per_s=1.0, mb_per_s=1.0))
+    results.add(Row("produce", "Kafka", case, "python", error="left out"))
+    for one in (results, Results(tmp_path / "results.jsonl")):
+        assert one.figure("produce", case, "records_per_s", system="Kafka") == 1.0
+        assert [row.error for row in one.failures()] == ["left out"] and len(one) == 1
+        assert "1 (1)" in report.text(one) and "left out" in report.text(one)
+    results.add(row("produce", "Kafka", case, records_per_s=2.0, mb_per_s=2.0))
+    assert results.failures() == []
 
 
 # --- tables -----------------------------------------------------------------------------

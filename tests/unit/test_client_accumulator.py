@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,8 +42,9 @@ class Rig:
 
     def append(self, size: int = 0, tp: TopicPartition = A, **more: Any) -> RecordFuture:
         return self.accumulator.append(
-            self.accumulator.lane(tp), bytes(size), more.get("key"), more.get("headers", ()), 7, more.get("sequence"),
-            more.get("expected", -1), None, 100_000, more.get("sticky", False),
+            self.accumulator.lane(tp), bytes(size), more.get("key"), more.get("headers", ()),
+            more.get("timestamp_us", 7), more.get("sequence"), more.get("expected", -1), None,
+            100_000, more.get("sticky", False),
         )  # fmt: skip
 
     def ready(self) -> list[TopicPartition]:
@@ -165,6 +168,56 @@ def test_expired_batches_leave_whether_closed_or_open() -> None:
     assert (rig.accumulator.take(A), rig.accumulator.take(B), rig.ready()) == (None, None, [])
 
 
+def test_only_values_keep_a_batch_plain() -> None:
+    for more in ({"key": b"k"}, {"headers": (("h", None),)}):
+        rig = Rig(linger_s=0)
+        rig.append()
+        assert rig.accumulator.lane(A).open.plain  # type: ignore[union-attr]
+        rig.append(**more)
+        rig.append()
+        batch = rig.take()
+        assert not batch.plain
+        columns = [column for column in (batch.keys, batch.headers) if column is not None]
+        assert [len(column) for column in columns] == [3]
+
+
+def test_records_of_one_millisecond_share_its_first_timestamp() -> None:
+    rig = Rig(linger_s=0)
+    rig.append(timestamp_us=7)
+    batch = rig.take()
+    assert batch.timestamps[0] == batch.max_timestamp_us == 7
+    rig.append(timestamp_us=5_000)
+    batch = rig.accumulator.lane(A).open  # type: ignore[assignment]
+    expected = [5_000]
+    for now in (9.0001, 9.00015, 9.0009, 9.001, 9.0025, 8.0):
+        if now >= batch.tick_at:
+            batch.tick(now)
+            expected.append(int(now * 1e6))
+        else:
+            expected.append(expected[-1])
+        batch.values.append(b"")
+    batch.stamp(3)  # what the application says holds for its record only
+    batch.values.append(b"")
+    assert batch.tick_at == 0.0
+    expected.append(3)
+    # 8.0: a clock that is set back is followed by the next batch.
+    assert expected == [5_000, 9_000_100, 9_000_100, 9_000_100, 9_001_000, 9_002_500, 9_002_500, 3]
+    assert [batch.timestamps[n] for n in range(8)] == expected
+    assert batch.timestamps.highest == 9_002_500
+    assert batch.timestamps.encode(8) == struct.pack("<8q", *expected)
+
+
+def test_without_a_timestamp_the_clock_is_read() -> None:
+    rig = Rig(linger_s=0)
+    before = time.time_ns() // 1000
+    for _ in range(5):
+        rig.append(timestamp_us=None)
+    after = time.time_ns() // 1000
+    batch = rig.take()
+    # A float holds microseconds of our time with an error below one.
+    assert all(before - 1 <= batch.timestamps[n] <= after + 1 for n in range(5))
+
+
 # --- sequences that the application controls --------------------------------------------------
 
 
@@ -238,6 +291,27 @@ def test_a_stop_ends_the_wait() -> None:
         assert isinstance(blocked.error, kind)
         with pytest.raises(kind):
             rig.append()
+
+
+def test_refused_but_not_yet_stopped() -> None:
+    rig = Rig(linger_s=0)
+    rig.append()
+    rig.accumulator.refuse(errors.FencedError("gone", current_epoch=3))
+    rig.accumulator.refuse(errors.InvalidBatchError("a later reason"))
+    assert len(rig.take().values) == 1, "what was taken before is still the sender's"
+    with pytest.raises(errors.FencedError):
+        rig.append()
+
+
+def test_a_forked_child_sends_nothing_of_its_parents() -> None:
+    rig = Rig(linger_s=0)
+    rig.append(sticky=True)
+    accumulator = rig.accumulator
+    with accumulator.lock:  # as if a thread of the parent held it at the fork
+        accumulator.abandon(errors.ClientClosedError("made before a fork"))
+        with pytest.raises(errors.ClientClosedError, match="before a fork"):
+            rig.append()
+    assert (accumulator.sticky, accumulator.take(A)) == ({}, None)
 
 
 def test_the_wait_ends_after_max_block_ms() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -193,6 +194,45 @@ def send(client: Producer, *values: bytes) -> list[Any]:
 def stored(arrived: list[Arrived], offset: int = 0) -> None:
     for number, one in enumerate(arrived):
         one.answer(V.VERDICT_APPENDED, base_offset=offset + number)
+
+
+def test_all_ways_into_a_batch_agree(node: Node) -> None:
+    """`send` puts the common case in by itself, everything else goes a longer way."""
+    told: list[Any] = []
+    ways: list[dict[str, Any]] = [
+        {},
+        {"key": b"k"},
+        {},
+        {"headers": {"h": b"1"}},
+        {"key": b"", "headers": [("h", None)]},
+        {"timestamp_ms": 5},
+        {},
+        {"value": None},
+        {"value": "text", "partition": 0},
+        {"value": bytearray(b"array"), "on_delivery": lambda *seen: told.append(seen)},
+        {},
+    ]
+    with producer(node, linger_ms=60_000, delivery_timeout_ms=120_000) as client:
+        before = time.time_ns() // 1_000_000
+        futures = [client.send("t", **{"value": b"%d" % n, **ways[n]}) for n in range(len(ways))]
+        after = time.time_ns() // 1_000_000
+        flushing = threading.Thread(target=client.flush)
+        flushing.start()
+        arrived = node.one()
+        arrived.answer(V.VERDICT_APPENDED, base_offset=40)
+        flushing.join()
+        stored = [future.result(WAIT) for future in futures]
+    records = decode_payload(arrived.batch.payload, len(ways)).check().records()
+    assert [r.value for r in records] == [
+        b"0", b"1", b"2", b"3", b"4", b"5", b"6", None, b"text", b"array", b"10"
+    ]  # fmt: skip
+    assert [r.key for r in records] == [None, b"k", None, None, b"", *[None] * 6]
+    assert [r.headers for r in records][3:6] == [(("h", b"1"),), (("h", None),), ()]
+    assert [m.offset for m in stored] == list(range(40, 40 + len(ways)))
+    assert [m.timestamp for m in stored] == [r.timestamp for r in records]
+    for number, record in enumerate(records):
+        assert record.timestamp == 5 if number == 5 else before <= record.timestamp <= after
+    assert told == [(stored[9], None)]
 
 
 def test_one_acknowledgement_delayed_while_the_next_five_arrive(node: Node) -> None:

@@ -1,0 +1,121 @@
+"""Copying a topic with `oncelog.spark.mirror`, against only reading it the same way.
+
+    python -m bench.spark_mirror [--rounds N] [--mib N] [--nodes N] [--json FILE]
+
+Both are streaming queries over the same topic, in turn, in one session: the mirror, and the
+same columns of the same records into Spark's `noop` sink. A rate is that of the micro-batches
+alone, as the queries' progress has it: rows over the time from trigger to commit. What a
+query's start costs is printed beside it. The nodes run on the same machine.
+
+Needs the extra `spark`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.spark import MIB, PARTITIONS, SIZES, fill, session
+from oncelog import Admin, TopicConfig
+from oncelog.spark import mirror
+from oncelog.spark.mirror_writer import COLUMNS
+from tests.harness.local_cluster import LocalCluster
+
+ALL_THAT_IS_THERE = {"availableNow": True}
+
+
+def finished(query: Any, rows: int) -> tuple[float, float]:
+    """(rows/s of its micro-batches, seconds beside them)."""
+    start = time.perf_counter()
+    query.awaitTermination()
+    took = time.perf_counter() - start
+    progress = query.recentProgress
+    read = sum(one.numInputRows for one in progress)
+    if read != rows:
+        raise RuntimeError(f"{read} rows were read, not {rows}")
+    busy = sum(one.durationMs["triggerExecution"] for one in progress) / 1000
+    return rows / busy, took - busy
+
+
+def read_only(spark: Any, bootstrap: str, topic: str, directory: Path, rows: int) -> float:
+    frame = (
+        spark.readStream.format("oncelog")
+        .option("bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .load()
+        .select(*COLUMNS)
+    )
+    writer = frame.writeStream.format("noop").trigger(**ALL_THAT_IS_THERE)
+    notes = tempfile.mkdtemp(dir=directory)
+    return finished(writer.option("checkpointLocation", notes).start(), rows)[0]
+
+
+def measure(
+    spark: Any, bootstrap: str, directory: Path, size: int, rows: int, rounds: int
+) -> dict[str, Any]:
+    topic = f"mirrored-{size}"
+    fill(bootstrap, topic, size, rows)
+    rates: dict[str, list[float]] = {"read": [], "mirror": []}
+    starts = []
+    # The first round is what is compiled and started once.
+    for number in range(rounds + 1):
+        target = f"{topic}-copy-{number}"
+        with Admin(bootstrap) as admin:
+            admin.create_topic(target, PARTITIONS, 1, TopicConfig(max_batch_bytes=4 * MIB))
+        read = read_only(spark, bootstrap, topic, directory, rows)
+        query = mirror(
+            spark, source=topic, target=target, bootstrap_servers=bootstrap,
+            trigger=ALL_THAT_IS_THERE,
+        )  # fmt: skip
+        copied, beside = finished(query, rows)
+        with Admin(bootstrap) as admin:
+            admin.delete_topic(target)
+        if number:
+            rates["read"].append(read)
+            rates["mirror"].append(copied)
+            starts.append(beside)
+    shares = [m / r for r, m in zip(rates["read"], rates["mirror"], strict=True)]
+    return {
+        "value_bytes": size,
+        "rows": rows,
+        "read_rows_per_s": round(statistics.median(rates["read"])),
+        "mirror_rows_per_s": round(statistics.median(rates["mirror"])),
+        "share": round(statistics.median(shares), 3),
+        "share_range": [round(min(shares), 3), round(max(shares), 3)],
+        "start_s": round(statistics.median(starts), 2),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Spark's rate of copying and of reading")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--mib", type=int, default=200, help="of values, for each size")
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="append the results to this file")
+    given = parser.parse_args()
+    spark = session()
+    with tempfile.TemporaryDirectory() as directory:
+        with LocalCluster(Path(directory) / "nodes", given.nodes, settings={}) as cluster:
+            for size in SIZES:
+                rows = given.mib * MIB // size // PARTITIONS * PARTITIONS
+                there = cluster.bootstrap
+                result = measure(spark, there, Path(directory), size, rows, given.rounds)
+                line = json.dumps(result)
+                print(line, flush=True)
+                if given.json is not None:
+                    with given.json.open("a") as file:
+                        file.write(line + "\n")
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

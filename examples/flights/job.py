@@ -1,0 +1,174 @@
+"""Topic -> Spark -> Parquet: the delays of each airport and hour, written once it is over.
+
+The part to copy. It knows neither how the records came into the topic nor what happens to
+the nodes meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from examples.flights.data import LATE_MINUTES, UNKNOWN, VISIBILITY, WIND, table
+from oncelog.spark import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FLIGHT = "carrier string, flight int, origin string, dest string, dep_delay int"
+
+
+def session() -> SparkSession:
+    """Spark in this process, with as many tasks at a time as there are cores."""
+    ensure_java()
+    # The workers' Python is that of this program: it is where oncelog is installed.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .appName("flights")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        # A file for each task of the aggregation and trigger: the default of 200 is for more.
+        .config("spark.sql.shuffle.partitions", "2")
+        # The page shows all triggers of the run, not the last hundred.
+        .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
+        # Each partition has its watermark, and the slowest one counts (see `departures`). It
+        # is the default, and the result depends on it.
+        .config("spark.sql.streaming.multipleWatermarkPolicy", "min")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def departures(spark: SparkSession, bootstrap: str, topic: str, partitions: int) -> DataFrame:
+    """The topic as a stream of flights, with a watermark.
+
+    A watermark says: nothing older comes any more. With one for the whole topic it would run
+    ahead with the fastest partition, and flights of a partition that waits for its new leader
+    would be dropped as late. So there is one for each partition. It needs no allowance for
+    late records, because Oncelog keeps a partition in the order in which its producer sent
+    it, and Spark takes the slowest of them. (An allowance for the longest stall is simpler
+    where there are many partitions, or where event time passes no faster than time.)
+    """
+
+    def one(partition: int) -> DataFrame:
+        return (
+            spark.readStream.format("oncelog")
+            .option("bootstrap.servers", bootstrap)
+            .option("assign", json.dumps({topic: [partition]}))
+            .option("startingOffsets", "earliest")
+            .schema("value binary, timestamp timestamp")  # the other columns stay in Python
+            .load()
+            .withWatermark("timestamp", "0 seconds")
+        )
+
+    records = reduce(DataFrame.union, [one(partition) for partition in range(partitions)])
+    flight = F.from_json(F.col("value").cast("string"), FLIGHT)
+    return records.select("timestamp", flight.alias("flight")).select("timestamp", "flight.*")
+
+
+def with_tables(spark: SparkSession, flights: DataFrame) -> DataFrame:
+    """The flights with the airline's and the airports' names, and the weather of the hour."""
+
+    def read(name: str) -> DataFrame:
+        # Cached, because a query reads its tables again in each micro-batch.
+        return spark.read.csv(str(table(name)), header=True, nullValue="NA").cache()
+
+    airlines = read("airlines").select("carrier", F.col("name").alias("airline"))
+    airports = read("airports")
+    origins = airports.select(F.col("faa").alias("origin"), F.col("name").alias("airport"))
+    dests = airports.select(F.col("faa").alias("dest"), F.col("name").alias("destination"))
+    weather = read("weather").select(
+        "origin",
+        F.to_timestamp("time_hour").alias("weather_hour"),
+        _class(F.col("wind_speed").cast("double"), WIND).alias("wind"),
+        _class(F.col("visib").cast("double"), VISIBILITY).alias("visibility"),
+    )
+    return (
+        # Left joins: a flight is counted, though a table may not know its airport or weather.
+        flights.withColumn("weather_hour", F.date_trunc("hour", "timestamp"))
+        .join(F.broadcast(airlines), "carrier", "left")
+        .join(F.broadcast(origins), "origin", "left")
+        .join(F.broadcast(dests), "dest", "left")
+        .join(F.broadcast(weather), ["origin", "weather_hour"], "left")
+        .fillna(UNKNOWN, ["wind", "visibility"])
+        .withColumn("destination", F.coalesce("destination", "dest"))
+    )
+
+
+def _class(value: Column, classes: tuple[tuple[float, str], ...]) -> Column:
+    names = [F.when(value < end, F.lit(name)) for end, name in classes]
+    return F.coalesce(*names, F.lit(UNKNOWN))
+
+
+def delays(flights: DataFrame) -> DataFrame:
+    """A row for each airport and hour: how many flights, how late, and the latest of them."""
+    delay = F.col("dep_delay")
+    number = F.concat_ws(" ", "carrier", "flight")
+    # The largest delay decides, then the names: whatever order the rows come in, it is the same.
+    worst = F.max(
+        F.when(
+            delay.isNotNull(),
+            F.struct(
+                delay.alias("delay"),
+                number.alias("flight"),
+                F.col("airline"),
+                F.col("destination"),
+            ),
+        )
+    )
+    return (
+        flights.groupBy(
+            F.window("timestamp", "1 hour"), "origin", "airport", "wind", "visibility"
+        )
+        .agg(
+            F.count("*").alias("flights"),
+            F.count_if(delay.isNull()).alias("cancelled"),
+            F.avg(delay).alias("mean_delay"),
+            F.avg((delay > LATE_MINUTES).cast("double")).alias("late_share"),
+            worst.alias("worst"),
+        )
+        .select(
+            "origin",
+            F.col("window.start").alias("hour"),
+            "airport",
+            "wind",
+            "visibility",
+            "flights",
+            "cancelled",
+            "mean_delay",
+            "late_share",
+            *(F.col(f"worst.{name}").alias(f"worst_{name}") for name in _WORST),
+        )
+    )
+
+
+_WORST = ("delay", "flight", "airline", "destination")
+
+
+def start(rows: DataFrame, directory: Path) -> StreamingQuery:
+    """Write each row once, when the watermark has passed its hour; to DIRECTORY/delays."""
+    return (
+        rows.writeStream.format("parquet")
+        .outputMode("append")
+        .option("path", str(directory / "delays"))
+        # A query that is started again here goes on where it stopped.
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(processingTime="2 seconds")
+        .start()
+    )
+
+
+__all__ = ["delays", "departures", "session", "start", "with_tables"]

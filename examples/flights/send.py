@@ -1,0 +1,85 @@
+"""Flights -> topic: the year again, faster, in the order in which it happened.
+
+A record is a flight: the key is the aircraft's tail number, the value compact JSON, and the
+timestamp the time at which it was due to leave. One producer sends all of them in the order
+of that time. So each partition is in that order too, and stays so whichever node is killed:
+an idempotent producer's batch that is sent again takes its place in the order, once. The job
+relies on it (see `job.departures`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog import Producer
+
+# Not earlier than this before its time is up, so that one wait serves several flights.
+AHEAD_S = 0.01
+LOOK_EVERY = 500  # records, where the clock does not wait for us
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How far the replay was. Times in seconds since 1970."""
+
+    at: float
+    sent: int
+    acknowledged: int
+    event_time: float  # of the last flight sent
+
+
+def replay(producer: Producer, topic: str, flights: Any, seconds: float) -> Iterator[Moment]:
+    """Send `flights` so that they take so many seconds; yield now and then how far it is."""
+    times = flights["scheduled"].dt.as_unit("ms").astype("int64")
+    start, first = time.time(), int(times.iloc[0])
+    pace = seconds / max(1, int(times.iloc[-1]) - first)
+    rows = zip(times, flights.itertuples(index=False), strict=True)
+    for sent, (scheduled_ms, flight) in enumerate(rows, 1):
+        key, value = record(flight)
+        producer.send(topic, value, key, timestamp_ms=scheduled_ms)
+        ahead = start + (scheduled_ms - first) * pace - time.time()
+        if ahead > AHEAD_S or sent % LOOK_EVERY == 0 or sent == len(flights):
+            acknowledged = int(producer.metrics()["records_acked"])
+            yield Moment(time.time(), sent, acknowledged, scheduled_ms / 1000)
+            time.sleep(max(0.0, ahead))  # no event: the next flight is not due yet
+
+
+def all_at_once(producer: Producer, topic: str, flights: Any) -> None:
+    """Send `flights`, and wait until they are stored."""
+    for _ in replay(producer, topic, flights, 0):
+        pass
+    producer.flush()
+
+
+def record(flight: Any) -> tuple[bytes | None, bytes]:
+    """Key and value of one row of `data.departures`."""
+    delay = flight.dep_delay
+    value = {
+        "carrier": flight.carrier,
+        "flight": flight.flight,
+        "origin": flight.origin,
+        "dest": flight.dest,
+        "dep_delay": None if math.isnan(delay) else int(delay),
+    }
+    # Of some flights the aircraft is not known (NaN).
+    key = flight.tailnum.encode() if isinstance(flight.tailnum, str) else None
+    return key, json.dumps(value, separators=(",", ":")).encode()
+
+
+def end_of_stream(producer: Producer, topic: str, partitions: int, flights: Any) -> None:
+    """One record without a value into each partition: no flight before this time will come.
+
+    An hour's delays are complete when the stream has passed the hour's end, and only a record
+    can say that it has. A stream that goes on for ever does that by itself.
+    """
+    over = flights["scheduled"].iloc[-1].floor("h").timestamp() + 3600
+    for partition in range(partitions):
+        producer.send(topic, None, partition=partition, timestamp_ms=int(over * 1000))
+
+
+__all__ = ["Moment", "end_of_stream", "record", "replay"]

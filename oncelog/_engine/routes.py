@@ -1,0 +1,74 @@
+"""Which node a consumer asks for a partition, and when.
+
+Place in the flow: `fetcher` and `positions` ask here where to go and tell how it went. A
+leader or, if any replica will do, one of them that is not known to be damaged; after a
+failure not before a pause that grows, and after some of them the cluster is asked anew.
+"""
+
+from __future__ import annotations
+
+import time
+
+from oncelog._engine.cluster import OLD_NEWS, Cluster
+from oncelog.config import ConsumerConfig
+from oncelog.types import TopicPartition
+from oncelog.v1 import log_pb2
+
+
+class Routes:
+    def __init__(self, config: ConsumerConfig, cluster: Cluster) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._not_before: dict[TopicPartition, float] = {}
+        self._failures: dict[TopicPartition, int] = {}
+        # Replicas that cannot read their log, where another may be asked.
+        self._damaged: set[tuple[TopicPartition, str]] = set()
+
+    def not_before(self, tp: TopicPartition) -> float:
+        """The time (monotonic) from which the partition may be asked for."""
+        return self._not_before.get(tp, 0.0)
+
+    def address(self, tp: TopicPartition) -> str:
+        leader = self._cluster.leaders.leader(tp)
+        if leader is None:
+            return ""
+        if not self._config.any_replica:
+            return leader.address
+        nodes = self._cluster.leaders.nodes
+        chosen = self._config.replica_node_id
+        if chosen is not None:
+            return nodes.get(chosen, "") if chosen in leader.replicas else ""
+        # Spread, but always the same for a partition until it fails.
+        turn = tp.partition + self._failures.get(tp, 0)
+        replicas = [nodes[r] for r in leader.replicas if r in nodes]
+        replicas = [one for one in replicas if (tp, one) not in self._damaged] or replicas
+        return replicas[turn % len(replicas)] if replicas else ""
+
+    def answered(self, tp: TopicPartition) -> None:
+        self._failures.pop(tp, None)
+
+    def failed(self, tp: TopicPartition, address: str) -> None:
+        """Nothing from this node: ask who leads, after a pause that grows."""
+        failures = self._failures[tp] = self._failures.get(tp, 0) + 1
+        self._not_before[tp] = time.monotonic() + self._cluster.backoff.delay(failures - 1)
+        self._cluster.leaders.forget(tp, address)
+        self._cluster.avoid(address)
+        if failures % OLD_NEWS == 0:
+            self._cluster.ask_another()
+
+    def leads_elsewhere(
+        self, tp: TopicPartition, address: str, leader_id: int, leader_address: str
+    ) -> None:
+        """The node refused, and perhaps said who leads."""
+        self.failed(tp, address)
+        if leader_address and leader_address != address:
+            self._cluster.leaders.hint(tp, leader_id, leader_address)
+
+    def turns_away(self, tp: TopicPartition, address: str, error: int) -> bool:
+        """Whether this replica is damaged, and a sound one may be asked instead."""
+        if error == log_pb2.PARTITION_ERROR_STORAGE and self._config.any_replica:
+            self._damaged.add((tp, address))
+        return (tp, address) in self._damaged and (tp, self.address(tp)) not in self._damaged
+
+
+__all__ = ["Routes"]
