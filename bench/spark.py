@@ -203,7 +203,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         with LocalCluster(Path(directory), given.nodes, settings={}) as cluster:
             for size in SIZES:
-                rows = given.mib * MIB // size
+                rows = given.mib * MIB // size // PARTITIONS * PARTITIONS
                 result = measure(spark, cluster.bootstrap, size, rows, given.rounds)
                 line = json.dumps(result)
                 print(line, flush=True)

@@ -162,7 +162,8 @@ class ProducerConfig(ClientConfig):
     # How often one batch is sent again before delivery_timeout_ms is over.
     retries: int = MAX_INT32
     linger_ms: int = 5
-    # A batch is closed when its payload, before compression, reaches this size.
+    # A batch is closed when its payload, before compression, reaches this size or the
+    # topic's max_batch_bytes; before that, when it has lingered and may be sent at once.
     batch_size: int = 1024 * 1024
     # What may wait in this process, sent and not yet acknowledged included.
     buffer_memory: int = 64 * 1024 * 1024

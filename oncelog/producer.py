@@ -8,7 +8,6 @@ unless `buffer_memory` is full.
 from __future__ import annotations
 
 import itertools
-import random
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -20,7 +19,6 @@ from oncelog._engine import runtime
 from oncelog._engine.accumulator import Accumulator
 from oncelog._engine.admin import AdminCore
 from oncelog._engine.arguments import Bytes, Headers, as_bytes, as_headers, check_int, encode_list
-from oncelog._engine.batches import Lane
 from oncelog._engine.cluster import Cluster
 from oncelog._engine.futures import (
     DeliveryFuture,
@@ -29,7 +27,7 @@ from oncelog._engine.futures import (
     refuse_on_engine_thread,
 )
 from oncelog._engine.leaders import TopicView
-from oncelog._engine.partitioners import KeyPartitioner
+from oncelog._engine.placement import Placement
 from oncelog._engine.sender import Sender
 from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence, TopicPartition
@@ -55,10 +53,9 @@ class Producer:
         self.config = ProducerConfig.from_settings(bootstrap_servers, settings)
         self._closed = False
         self._why_closed = "the producer is closed"
-        self._keys = KeyPartitioner()
         self._cluster, self._sender, self._accumulator = runtime.run(self._build())
         self._topics = self._cluster.leaders.topics
-        self._lanes: dict[str, list[Lane]] = {}  # one for each partition
+        self._placement = Placement(self._accumulator, self.config.partitioner)
         # For `send`: one attribute instead of three.
         self._sticky = self._accumulator.sticky
         self._acquire = self._accumulator.lock.acquire
@@ -113,6 +110,7 @@ class Producer:
         number, rising per partition; it makes the record recognisable across restarts,
         if it is sent again with the same bytes, so with the same `timestamp_ms` too.
         `expected_offset`: store the record only if it gets exactly this offset.
+        Without `timestamp_ms` a record has the time of the call, to the millisecond.
         `on_delivery(metadata, error)` is called on the client's own thread: be brief.
 
         Raises, before anything is queued: UnknownTopicOrPartitionError, BatchTooLargeError,
@@ -182,7 +180,7 @@ class Producer:
         if expected_offset is not None:
             check_int("expected_offset", expected_offset, 0, 2**63 - 1)
         view = self._topics.get(topic) or self._topic(topic)
-        lane, sticky = self._lane(view, key, partition)
+        lane, sticky = self._placement.lane(view, key, partition)
         return self._accumulator.append(
             lane,
             value,
@@ -214,7 +212,7 @@ class Producer:
         `send` does.
         """
         view = self._topic(topic)
-        lane, _ = self._lane(view, None, partition)
+        lane, _ = self._placement.lane(view, None, partition)
         if expected_offset is not None:
             check_int("expected_offset", expected_offset, 0, 2**63 - 1)
         now_us = time.time_ns() // 1000
@@ -282,29 +280,8 @@ class Producer:
     async def _learn(self, topic: str) -> None:
         await self._cluster.require_topic(topic, self.config.max_block_ms / 1000)
 
-    def _lane(self, view: TopicView, key: bytes | None, partition: int | None) -> tuple[Lane, bool]:
-        """Return where a record waits, and whether keyless records may stick to it."""
-        lanes = self._lanes.get(view.name)
-        if lanes is None or len(lanes) != len(view.partitions):
-            tps = [TopicPartition(view.name, number) for number in range(len(view.partitions))]
-            lanes = self._lanes[view.name] = [self._accumulator.lane(tp) for tp in tps]
-        if partition is None and self.config.partitioner is not None:
-            partition = self.config.partitioner(view.name, key, len(lanes))
-        if partition is not None:
-            if not isinstance(partition, int) or not 0 <= partition < len(lanes):
-                raise errors.UnknownTopicOrPartitionError(
-                    f"topic {view.name!r} has the partitions 0 to {len(lanes) - 1}, "
-                    f"not {partition!r}",
-                    topic=view.name,
-                )
-            return lanes[partition], False
-        if key is not None:
-            return lanes[self._keys.partition(key, len(lanes))], False
-        stuck = self._sticky.get(view.name)
-        return (random.choice(lanes) if stuck is None else stuck.lane), True
-
     def _tp(self, topic: str, partition: int) -> TopicPartition:
-        return self._lane(self._topic(topic), None, partition)[0].tp
+        return self._placement.lane(self._topic(topic), None, partition)[0].tp
 
     def _check_open(self) -> None:
         if self._closed:
@@ -443,20 +420,8 @@ class Producer:
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since the start; `max_ack_latency_ms` counts from the first attempt."""
-        stats = self._sender.stats
-        return {
-            "records_sent": stats.records_sent,
-            "records_acked": stats.records_acked,
-            "records_failed": stats.records_failed,
-            "bytes_sent": stats.bytes_sent,
-            "batches_sent": stats.batches_sent,
-            "batches_acked": stats.batches_acked,
-            "batches_retried": stats.batches_retried,
-            "duplicates": stats.duplicates,
-            "resets": stats.resets,
-            "max_ack_latency_ms": stats.max_ack_latency_s * 1000,
-            "buffer_used_bytes": self._accumulator.used,
-        }
+        used = self._accumulator.used
+        return {**self._sender.stats.as_dict(), "buffer_used_bytes": used}
 
     def __enter__(self) -> Self:
         return self

@@ -6,13 +6,10 @@ it sends a record at once; the node comes back, and is level, before the next ki
 
 from __future__ import annotations
 
-import time
-
 from bench.figures import Figures
 from bench.systems.oncelog import Oncelog
 from oncelog import Producer
-
-PATIENCE_S = 60.0
+from tests.chaos.failover import kill_leader, percentile
 
 
 def failover(oncelog: Oncelog, kills: int) -> tuple[Figures, list[float]]:
@@ -21,18 +18,14 @@ def failover(oncelog: Oncelog, kills: int) -> tuple[Figures, list[float]]:
     times = []
     with Producer(cluster.bootstrap, linger_ms=0) as producer:
         for _ in range(kills):
-            producer.send(topic, b"before", partition=0).result(PATIENCE_S)
-            leader = cluster.leader(topic, 0)
-            cluster.kill([leader])
-            started = time.monotonic()
-            producer.send(topic, b"after", partition=0).result(PATIENCE_S)
-            times.append(time.monotonic() - started)
+            leader, seconds = kill_leader(cluster, producer, topic)
+            times.append(seconds)
             cluster.start_nodes([leader])
             cluster.wait_level(topic)
     ordered = sorted(times)
     return {
-        "p50_s": ordered[len(ordered) // 2],
-        "p99_s": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)],
-        "max_s": ordered[-1],
+        "p50_s": percentile(ordered, 50),
+        "p99_s": percentile(ordered, 99),
+        "max_s": percentile(ordered, 100),
         "kills": kills,
     }, times

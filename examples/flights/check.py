@@ -17,8 +17,9 @@ TOLERANCE = 1e-9
 def expected(flights: Any) -> Any:
     """What `job.delays` must make of the rows of `data.departures`."""
     rows = flights.assign(hour=flights["scheduled"].dt.floor("h"))
-    rows = rows.merge(pd.read_csv(table("airlines")).rename(columns={"name": "airline"}), how="left")
+    airlines = pd.read_csv(table("airlines")).set_index("carrier")["name"]
     airports = pd.read_csv(table("airports")).set_index("faa")["name"]
+    rows["airline"] = rows["carrier"].map(airlines)
     rows["airport"] = rows["origin"].map(airports)
     rows["destination"] = rows["dest"].map(airports).fillna(rows["dest"])
     rows["number"] = rows["carrier"] + " " + rows["flight"].astype(str)
@@ -37,9 +38,11 @@ def expected(flights: Any) -> Any:
     order = ["dep_delay", "number", "airline", "destination"]
     worst = rows.dropna(subset="dep_delay").sort_values(order).groupby(KEY)[order].last()
     worst.columns = ["worst_delay", "worst_flight", "worst_airline", "worst_destination"]
-    return table_.merge(_weather(), how="left").fillna(
-        {"wind": UNKNOWN, "visibility": UNKNOWN}
-    ).merge(worst.reset_index(), how="left")
+    return (
+        table_.merge(_weather(), how="left")
+        .fillna({"wind": UNKNOWN, "visibility": UNKNOWN})
+        .merge(worst.reset_index(), how="left")
+    )
 
 
 def _weather() -> Any:

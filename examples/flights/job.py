@@ -130,9 +130,7 @@ def delays(flights: DataFrame) -> DataFrame:
         )
     )
     return (
-        flights.groupBy(
-            F.window("timestamp", "1 hour"), "origin", "airport", "wind", "visibility"
-        )
+        flights.groupBy(F.window("timestamp", "1 hour"), "origin", "airport", "wind", "visibility")
         .agg(
             F.count("*").alias("flights"),
             F.count_if(delay.isNull()).alias("cancelled"),

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.dates import ConciseDateFormatter
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from examples.flights.data import LATE_MINUTES, UNKNOWN, VISIBILITY, WIND
 
@@ -21,7 +22,7 @@ HOURS = range(5, 24)  # nothing leaves New York by night, but for a handful of f
 DARKEST = 90  # minutes of mean delay, in the heat map
 BIN_S = 0.5
 COLOURS = {"EWR": "#0072b2", "JFK": "#d55e00", "LGA": "#009e73"}
-GREY, DARK = "#9aa5b1", "#1f2933"
+GREY, DARK, RED = "#9aa5b1", "#1f2933", "#d64545"
 
 
 def write(rows: Any, outcome: Outcome, directory: Path) -> None:
@@ -35,9 +36,9 @@ def write(rows: Any, outcome: Outcome, directory: Path) -> None:
     (directory / "index.html").write_text(_page(rows, outcome), encoding="utf-8")
 
 
-def _figure(width: float, height: float) -> Any:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    figure.set_facecolor("white")
+def _figure(title: str, height: float) -> Any:
+    figure = Figure(figsize=(15, height), layout="constrained", facecolor="white")
+    figure.suptitle(title, x=0.005, ha="left", fontsize=15, fontweight="bold", color=DARK)
     return figure
 
 
@@ -46,6 +47,13 @@ def _plain(axes: Any) -> None:
         axes.spines[side].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GREY)
     axes.tick_params(color=GREY, labelcolor=DARK)
+    axes.set_axisbelow(True)
+
+
+def _dates(axis: Any) -> None:
+    locator = AutoDateLocator(minticks=6, maxticks=14)  # type: ignore[no-untyped-call]
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
 # --- the table ---------------------------------------------------------------------------
@@ -53,7 +61,7 @@ def _plain(axes: Any) -> None:
 
 def _heat_map(rows: Any) -> Any:
     """A cell for each airport and hour: one row of the table each."""
-    figure = _figure(15, 8)
+    figure = _figure("Mean departure delay in each hour of each airport", 8.4)
     airports = sorted(rows["origin"].unique())
     panels = np.atleast_1d(figure.subplots(len(airports), 1, sharex=True))
     image = None
@@ -76,7 +84,7 @@ def _heat_map(rows: Any) -> Any:
         axes.invert_yaxis()
         axes.set_facecolor("#eef1f4")
         _plain(axes)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
+        _dates(axes.xaxis)
     bar = figure.colorbar(image, ax=panels, extend="both", shrink=0.6, pad=0.01)
     bar.set_label("mean departure delay, minutes")
     bar.outline.set_visible(False)
@@ -85,7 +93,7 @@ def _heat_map(rows: Any) -> Any:
 
 def _causes(rows: Any) -> Any:
     """Delay by the hour of the day, by wind and by visibility."""
-    figure = _figure(15, 4.6)
+    figure = _figure("Mean departure delay by hour of the day, wind and visibility", 5)
     by_hour, by_wind, by_visibility = figure.subplots(1, 3, width_ratios=[1.2, 1, 1])
     for origin, own in rows.groupby("origin"):
         means = _mean_delay(own, own["local"].dt.hour).reindex(HOURS)
@@ -142,7 +150,7 @@ def _mean_delay(rows: Any, by: Any) -> Any:
 
 def _run(outcome: Outcome) -> Any:
     """Records per second on both sides, and how far in the year each side is."""
-    figure = _figure(15, 6)
+    figure = _figure("The run: leaders are killed while the year goes by", 6.6)
     rate, progress = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1])
     start = outcome.moments[0].at
     at = np.array([moment.at - start for moment in outcome.moments])
@@ -157,30 +165,31 @@ def _run(outcome: Outcome) -> Any:
         spans = np.diff(ends, prepend=0)
         rate.step(ends, read / spans, where="pre", color=DARK, lw=1.5, label="computed by Spark")
     rate.set_ylabel("records/s")
-    rate.legend(loc="upper right", frameon=False, ncols=2)
+    rate.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
     times = [pd.Timestamp(moment.event_time, unit="s") for moment in outcome.moments]
     progress.plot(at, times, color="#829ab1", lw=2, label="sent")
-    marks = [(one["at"] - start, pd.Timestamp(one["watermark"])) for one in triggers]
+    marks = [(one["at"] - start, pd.Timestamp(one["watermark"] or 0)) for one in triggers]
     marks = [(x, mark.tz_localize(None)) for x, mark in marks if mark.year > 1970]
     if marks:
         progress.step(
             *zip(*marks, strict=True), where="post", color=DARK, lw=1.5,
-            label="Spark's watermark: hours before it are in the table",
+            label="Spark's watermark: the hours before it are in the table",
         )  # fmt: skip
-    progress.legend(loc="upper left", frameon=False)
-    progress.set_ylabel("day of 2013")
-    progress.yaxis.set_major_formatter(ConciseDateFormatter(progress.yaxis.get_major_locator()))
-    progress.set_xlabel("seconds since the first record")
+    progress.set_ylabel("time in the stream")
+    _dates(progress.yaxis)
+    progress.set_xlabel("seconds since the clock was started")
     for axes in (rate, progress):
-        for when, _ in outcome.kills:
-            axes.axvline(when - start, color="#d64545", lw=1.2)
+        for number, (when, _) in enumerate(outcome.kills):
+            label = "a leader is killed" if axes is rate and number == 0 else None
+            axes.axvline(when - start, color=RED, lw=1.2, label=label)
         axes.grid(axis="y", color="#e4e7eb")
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1.06), frameon=False, ncols=3)
         _plain(axes)
     for when, node in outcome.kills:
         rate.annotate(
-            f"node {node} killed", (when - start, 1), (3, -3), xycoords=("data", "axes fraction"),
-            textcoords="offset points", color="#d64545", va="top", rotation=90, fontsize=9,
+            f"node {node}", (when - start, 1), (0, 3), xycoords=("data", "axes fraction"),
+            textcoords="offset points", color=RED, ha="center", fontsize=9,
         )  # fmt: skip
     return figure
 
@@ -190,9 +199,9 @@ def _run(outcome: Outcome) -> Any:
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 1180px;
        margin: 2rem auto; padding: 0 1rem; }
-h1 { margin-bottom: 0; } h2 { margin-top: 2.2rem; } img { width: 100%; }
+h1 { margin-bottom: 0; } h2 { margin-top: 2.2rem; } img { width: 100%; margin-top: 2rem; }
 .sub, .note { color: #52606d; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; }
+.cards { display: grid; grid-template-columns: repeat(4, 1fr); gap: 12px; }
 .card { background: #f5f7fa; border-radius: 8px; padding: 10px 14px; }
 .card b { display: block; font-size: 1.5rem; }
 .good b { color: #0b7a4b; } .bad b { color: #c52828; }
@@ -210,7 +219,7 @@ def _page(rows: Any, outcome: Outcome) -> str:
         ("airport-hours in the table", f"{outcome.rows:,}", None),
         ("differences from pandas", f"{len(outcome.differences):,}", not outcome.differences),
         ("dropped as late by Spark", f"{outcome.dropped:,}", not outcome.dropped),
-        ("leaders killed", f"{len(outcome.kills)}", None),
+        ("leaders killed", f"{len(outcome.kills):,}", None),
         ("batches sent again", f"{outcome.figures['batches_retried']:,}", None),
         ("of them stored already", f"{outcome.figures['duplicates']:,}", None),
         ("seconds for the replay", f"{seconds:,.0f}", None),
@@ -225,18 +234,15 @@ def _page(rows: Any, outcome: Outcome) -> str:
 <html lang="en"><meta charset="utf-8"><title>Flights through Oncelog and Spark</title>
 <style>{_STYLE}</style>
 <h1>A year of departures through Oncelog and Spark</h1>
-<p class="sub">All flights of 2013 from New York's airports, streamed in the order in which they
-were due, while leaders are killed. Spark reads the topic at the same time, and writes one row for
-each airport and hour. Then pandas makes the same table of the files.</p>
+<p class="sub">The flights that left New York's airports in 2013, streamed in the order in which
+they were due, while leaders are killed. Spark reads the topic at the same time, and writes one
+row for each airport and hour. Then pandas makes the same table of the files.</p>
 <div class="cards">{boxes}</div>
 {f"<h2>Differences</h2><ul>{wrong}</ul>" if wrong else ""}
-<h2>Each hour of each airport</h2>
 <img src="delays.png" alt="Heat maps of the mean delay, one for each airport">
 <p class="note">Each cell is a row of the table; grey: nothing left. Time is New York's.</p>
-<h2>When, and in what weather</h2>
 <img src="causes.png" alt="Mean delay by hour of the day, wind and visibility">
 <p class="note">Late: more than {LATE_MINUTES} minutes.</p>
-<h2>The run</h2>
 <img src="run.png" alt="Records per second, and the progress in event time">
 <p class="note">What waits while a partition has no leader is stored when it has one again, once
 and in order. Spark's watermark is that of the slowest partition, so nothing is late.</p>

@@ -40,7 +40,7 @@ class Faults:
         """So many flights are sent."""
 
     def settle(self) -> None:
-        """The replay is over: wait until the cluster is whole again."""
+        """All flights are sent: wait until the cluster is whole again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,10 @@ def run(
             for moment in send.replay(producer, TOPIC, flights[FIRST:], seconds):
                 moments.append(moment)
                 faults.at(FIRST + moment.sent)
+            faults.settle()
             send.end_of_stream(producer, TOPIC, PARTITIONS, flights)
             producer.flush()
             figures = dict(producer.metrics())
-        faults.settle()
         # Until all of the topic is read, and what became complete by that is written.
         query.processAllAvailable()
         query.stop()

@@ -20,16 +20,15 @@ The rules that make a retry safe:
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from oncelog import errors
 from oncelog._engine.accumulator import Accumulator
 from oncelog._engine.backoff import Backoff
 from oncelog._engine.batches import OpenBatch
+from oncelog._engine.outcomes import Reaction, Stats, gap_after, with_outcome
 from oncelog._engine.sealing import NO_IDENTITY, Identity, SealedBatch, seal
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
@@ -38,33 +37,6 @@ from oncelog.wire.verdicts import RETRIABLE, STORED, error_of
 log = logging.getLogger("oncelog.producer")
 
 V = log_pb2
-
-
-@dataclass(slots=True)
-class Reaction:
-    """What the sender must do after an event."""
-
-    # The leader is not known any more, or (leader_id, address) as hinted.
-    leader_lost: bool = False
-    leader_hint: tuple[int, str] | None = None
-    # The whole producer stops with this error.
-    fatal: errors.ProducerFatalError | None = None
-
-
-@dataclass(slots=True)
-class Stats:
-    """Counters of one producer, shared by its partitions."""
-
-    records_sent: int = 0
-    records_acked: int = 0
-    records_failed: int = 0
-    bytes_sent: int = 0
-    batches_sent: int = 0
-    batches_acked: int = 0
-    batches_retried: int = 0
-    duplicates: int = 0
-    resets: int = 0
-    max_ack_latency_s: float = 0.0
 
 
 class PartitionSender:
@@ -421,27 +393,4 @@ class PartitionSender:
         return min((s.sent_at for s in self.window if s.attempt_id), default=None)
 
 
-def gap_after(batch: OpenBatch, error: errors.OncelogError) -> errors.ProducerFatalError | None:
-    """What a producer stops with that could not store a batch with given sequences.
-
-    A refused condition is no gap: the application asked for it.
-    """
-    if batch.sequences is None or isinstance(error, errors.OffsetMismatchError):
-        return None
-    return errors.ProducerFatalError(
-        f"{batch.tp}: the records with the application's sequences {batch.sequences[0]} to "
-        f"{batch.sequences[-1]} failed, and what follows must not be stored without them; "
-        f"go on behind position() with a new producer: {error}"
-    )
-
-
-def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.OncelogError:
-    """Return a copy of the error with this outcome, if it is an error that has one."""
-    if not isinstance(error, errors.DeliveryError):
-        return error
-    twin = copy.copy(error)
-    twin.outcome = outcome
-    return twin
-
-
-__all__ = ["PartitionSender", "Reaction", "Stats", "gap_after", "with_outcome"]
+__all__ = ["PartitionSender"]

@@ -21,13 +21,8 @@ from oncelog._engine.batches import OpenBatch
 from oncelog._engine.cluster import OLD_NEWS, Cluster
 from oncelog._engine.futures import Delivery
 from oncelog._engine.identities import Identities
-from oncelog._engine.partition import (
-    PartitionSender,
-    Reaction,
-    Stats,
-    gap_after,
-    with_outcome,
-)
+from oncelog._engine.outcomes import Reaction, Stats, gap_after, with_outcome
+from oncelog._engine.partition import PartitionSender
 from oncelog._engine.sealing import NO_IDENTITY, SealedBatch
 from oncelog._engine.stream import ProduceStream
 from oncelog.config import ProducerConfig

@@ -65,7 +65,7 @@ class Producer:
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
-        """Build from dotted Kafka-style names: {"bootstrap.servers": ..., "linger.ms": 5}."""
+        """Build from dotted names, as `oncelog.Producer.from_config` does."""
         servers, settings = settings_from_dotted(ProducerConfig, config)
         return cls(servers, **settings)  # type: ignore[arg-type]
 

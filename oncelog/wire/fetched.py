@@ -2,9 +2,9 @@
 
 Place in the flow: `_engine/fetcher` asks for the answer's bytes and has them cut up here;
 payloads are views of those bytes, which live as long as anything that was made of them.
-A parsed message would copy each payload once when it is parsed and again whenever it is
-looked at. So only the fields around payloads are cut by hand, what is between them is
-small and parsed by protobuf, which also knows fields that this client does not.
+A parsed message would copy each payload when it is parsed and again whenever it is looked
+at. So payloads are cut out by hand; what lies around them is small, and protobuf parses it,
+which also keeps fields that this client does not know.
 """
 
 from __future__ import annotations

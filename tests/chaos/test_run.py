@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from tests.chaos.faults import FAULTS
 from tests.harness import disk, network
 from tests.harness.api import batch, verdict
 from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import ROOT
+from tests.harness.node_process import ROOT, HarnessError
 
 PATIENCE = 240.0
 # What needs disks and networks of the nodes' own, and why it cannot be had here.
@@ -158,6 +159,21 @@ def test_bad_arguments(root: Path, words: list[str], text: str) -> None:
 
 def test_no_cluster(tmp_path: Path) -> None:
     assert "there is no cluster" in chaos("kill-all", "--dir", str(tmp_path), code=1)
+
+
+@pytest.mark.parametrize(("kind", "option"), [(disk, "disks"), (network, "namespaces")])
+def test_without_root_it_is_said_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, option: str
+) -> None:
+    wanted: dict[str, Any] = {option: True}
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    kind.missing.cache_clear()
+    try:
+        with pytest.raises(HarnessError, match="need root"):
+            LocalCluster(tmp_path / "cluster", **wanted)
+    finally:
+        kind.missing.cache_clear()
+    assert not (tmp_path / "cluster").exists()
 
 
 def test_starting_a_running_cluster_is_refused(root: Path) -> None:

@@ -13,7 +13,8 @@ from oncelog._engine.accumulator import Accumulator
 from oncelog._engine.backoff import Backoff
 from oncelog._engine.batches import OpenBatch
 from oncelog._engine.futures import RecordFuture
-from oncelog._engine.partition import PartitionSender, Reaction, Stats
+from oncelog._engine.outcomes import Reaction, Stats
+from oncelog._engine.partition import PartitionSender
 from oncelog._engine.sealing import Identity, SealedBatch
 from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, log_pb2

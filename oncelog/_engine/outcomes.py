@@ -1,0 +1,80 @@
+"""What became of batches: counters, what a sender must do next, errors that say it.
+
+Place in the flow: `partition` decides and returns a `Reaction`, `sender` does what it asks
+for; both fail records with the errors made here. Pure.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+from oncelog import errors
+from oncelog._engine.batches import OpenBatch
+
+
+@dataclass(slots=True)
+class Reaction:
+    """What the sender must do after an event."""
+
+    # The leader is not known any more, or (leader_id, address) as hinted.
+    leader_lost: bool = False
+    leader_hint: tuple[int, str] | None = None
+    # The whole producer stops with this error.
+    fatal: errors.ProducerFatalError | None = None
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counters of one producer, shared by its partitions."""
+
+    records_sent: int = 0
+    records_acked: int = 0
+    records_failed: int = 0
+    bytes_sent: int = 0
+    batches_sent: int = 0
+    batches_acked: int = 0
+    batches_retried: int = 0
+    duplicates: int = 0
+    resets: int = 0
+    max_ack_latency_s: float = 0.0
+
+    def as_dict(self) -> dict[str, int | float]:
+        return {
+            "records_sent": self.records_sent,
+            "records_acked": self.records_acked,
+            "records_failed": self.records_failed,
+            "bytes_sent": self.bytes_sent,
+            "batches_sent": self.batches_sent,
+            "batches_acked": self.batches_acked,
+            "batches_retried": self.batches_retried,
+            "duplicates": self.duplicates,
+            "resets": self.resets,
+            "max_ack_latency_ms": self.max_ack_latency_s * 1000,
+        }
+
+
+def gap_after(batch: OpenBatch, error: errors.OncelogError) -> errors.ProducerFatalError | None:
+    """What a producer stops with that could not store a batch with given sequences.
+
+    A refused condition is no gap: the application asked for it.
+    """
+    if batch.sequences is None or isinstance(error, errors.OffsetMismatchError):
+        return None
+    return errors.ProducerFatalError(
+        f"{batch.tp}: the records with the application's sequences {batch.sequences[0]} to "
+        f"{batch.sequences[-1]} failed, and what follows must not be stored without them; "
+        f"go on behind position() with a new producer: {error}"
+    )
+
+
+def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.OncelogError:
+    """Return a copy of the error with this outcome, if it is an error that has one."""
+    if not isinstance(error, errors.DeliveryError):
+        return error
+    twin = copy.copy(error)
+    twin.outcome = outcome
+    return twin
+
+
+__all__ = ["Reaction", "Stats", "gap_after", "with_outcome"]

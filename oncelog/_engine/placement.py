@@ -1,0 +1,50 @@
+"""Where a record waits: the lane of the partition that it goes to.
+
+Place in the flow: `Producer.send` asks here, unless the record goes where the one before it
+went. The user's partition, else the user's partitioner, else the key's hash, else the
+partition that keyless records stick to until its batch is closed, else any.
+"""
+
+from __future__ import annotations
+
+import random
+
+from oncelog._engine.accumulator import Accumulator
+from oncelog._engine.batches import Lane
+from oncelog._engine.leaders import TopicView
+from oncelog._engine.partitioners import KeyPartitioner
+from oncelog.config import Partitioner
+from oncelog.errors import UnknownTopicOrPartitionError
+from oncelog.types import TopicPartition
+
+
+class Placement:
+    def __init__(self, accumulator: Accumulator, partitioner: Partitioner | None) -> None:
+        self._accumulator = accumulator
+        self._partitioner = partitioner
+        self._keys = KeyPartitioner()
+        self._lanes: dict[str, list[Lane]] = {}  # of each topic, one for each partition
+
+    def lane(self, view: TopicView, key: bytes | None, partition: int | None) -> tuple[Lane, bool]:
+        """Return where a record waits, and whether keyless records may stick to it."""
+        lanes = self._lanes.get(view.name)
+        if lanes is None or len(lanes) != len(view.partitions):
+            tps = [TopicPartition(view.name, number) for number in range(len(view.partitions))]
+            lanes = self._lanes[view.name] = [self._accumulator.lane(tp) for tp in tps]
+        if partition is None and self._partitioner is not None:
+            partition = self._partitioner(view.name, key, len(lanes))
+        if partition is not None:
+            if not isinstance(partition, int) or not 0 <= partition < len(lanes):
+                raise UnknownTopicOrPartitionError(
+                    f"topic {view.name!r} has the partitions 0 to {len(lanes) - 1}, "
+                    f"not {partition!r}",
+                    topic=view.name,
+                )
+            return lanes[partition], False
+        if key is not None:
+            return lanes[self._keys.partition(key, len(lanes))], False
+        stuck = self._accumulator.sticky.get(view.name)
+        return (random.choice(lanes) if stuck is None else stuck.lane), True
+
+
+__all__ = ["Placement"]

@@ -1,0 +1,105 @@
+"""The job in examples/flights: its table is that of pandas, whatever happens to the nodes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+from examples.flights import check, data, job, send
+from oncelog import Admin, Producer
+from tests.harness.local_cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PATIENCE = 280
+
+
+def test_the_whole_job_while_a_leader_is_killed(tmp_path: Path) -> None:
+    records = 20_000
+    command = [
+        *(sys.executable, "-m", "tests.harness.flights", "--dir", str(tmp_path)),
+        *("--records", str(records), "--seconds", "10", "--kills", "1"),
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcome = json.loads((tmp_path / "outcome.json").read_text())
+    assert outcome["differences"] == []
+    assert outcome["records"] == records
+    assert len(outcome["kills"]) == 1
+    assert outcome["dropped"] == 0
+    # Hours were written while the stream went on, not only at its end.
+    assert sum(one["rows"] > 0 for one in outcome["triggers"]) > 2
+    for picture in ("delays.png", "causes.png", "run.png"):
+        assert picture in (tmp_path / "index.html").read_text()
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("policy", ["min", "max"])
+def test_a_partition_that_stalls_is_not_late(
+    policy: str,
+    spark: SparkSession,
+    cluster: LocalCluster,
+    admin: Admin,
+    producer: Producer,
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    """One partition is read days ahead of the other, as when the other has no leader.
+
+    With the fastest partition's watermark in place of the slowest one's, flights are lost.
+    """
+    flights = data.departures(2000)
+    ahead = flights["origin"] == "EWR"
+    admin.create_topic(topic, 2, 3)
+    spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", policy)
+    stream = job.departures(spark, cluster.bootstrap, topic, 2)
+    query = job.start(job.delays(job.with_tables(spark, stream)), tmp_path)
+    try:
+        for partition, part in enumerate((flights[ahead], flights[~ahead])):
+            for flight in part.itertuples(index=False):
+                _, value = send.record(flight)
+                at = int(flight.scheduled.timestamp() * 1000)
+                producer.send(topic, value, partition=partition, timestamp_ms=at)
+            producer.flush()
+            query.processAllAvailable()
+        send.end_of_stream(producer, topic, 2, flights)
+        producer.flush()
+        query.processAllAvailable()
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
+    found = spark.read.parquet(str(tmp_path / "delays")).toArrow().to_pandas()
+    wrong = check.differences(found, check.expected(flights))
+    if policy == "min":
+        assert wrong == []
+    else:
+        assert any("JFK" in text and "missing" in text for text in wrong)
+
+
+def test_the_comparison_finds_one_wrong_record_and_one_wrong_digit() -> None:
+    flights = data.departures(2000)
+    table = check.expected(flights)
+    hour = f"{flights['origin'][700]} {flights['scheduled'][700].floor('h')}"
+
+    assert check.differences(table.sample(frac=1), table) == []
+    twice = check.expected(pd.concat([flights, flights.iloc[[700]]]))
+    assert f"{hour}: flights is" in "\n".join(check.differences(twice, table))
+    lost = check.expected(flights.drop(index=700))
+    assert f"{hour}: flights is" in "\n".join(check.differences(lost, table))
+
+    other = table.copy()
+    other.loc[5, "mean_delay"] += 1e-7
+    assert len(check.differences(other, table)) == 1
+    assert check.differences(table.drop(index=5), table)[0].endswith("missing")
+    assert check.differences(pd.concat([table, table[:1]]), table)[0].endswith("twice")
+    assert check.differences(table.drop(columns="wind"), table) == ["column wind"]
