@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -57,7 +57,9 @@ class Mirror:
     `name`: the beginning of the producers' names, default made of the source cluster's id
     and both topics; two copies of one topic into the same target need different ones if
     both are to go on. `partitions`: copy only these. The target topic is made if it does
-    not exist. Raises InvalidRequestError if the partition counts differ.
+    not exist. `starting_offsets`: where to begin in the source's partitions that this copy
+    has stored nothing of, by default at the beginning; a target that has records already
+    needs it. Raises InvalidRequestError if it is missing, or the partition counts differ.
     """
 
     def __init__(
@@ -71,12 +73,14 @@ class Mirror:
         partitions: Iterable[int] | None = None,
         compression_type: CompressionType = "none",
         skip_deleted: bool = False,
+        starting_offsets: Mapping[int, int] | None = None,
     ) -> None:
         self.source_topic, self.target_topic = source_topic, target_topic
         self.progress: dict[int, Progress] = {}
         self._target = target_bootstrap
         self._compression: CompressionType = compression_type
         self._skip_deleted = skip_deleted
+        self._starting = dict(starting_offsets or {})
         self._producers: dict[int, Producer] = {}
         self._pending: dict[int, deque[Future[BatchMetadata]]] = {}
         cluster_id, count = self._look_at(source_bootstrap)
@@ -139,8 +143,11 @@ class Mirror:
         places = [TopicPartition(self.source_topic, number) for number in partitions]
         self._consumer.assign(places)
         starts = self._consumer.beginning_offsets(places)
+        filled = self._filled(partitions)
         for tp in places:
             one = self.progress[tp.partition]
+            if one.position < 0:
+                one.resumed_at = self._first_start(tp.partition, filled[tp.partition])
             # Records that were deleted before the first run are nobody's loss.
             if one.resumed_at < starts[tp]:
                 if one.position >= 0 and not self._skip_deleted:
@@ -154,6 +161,25 @@ class Mirror:
                     )
                 one.resumed_at = starts[tp]
             self._consumer.seek(tp, one.resumed_at)
+
+    def _filled(self, partitions: list[int]) -> dict[int, int]:
+        """How many records the target's partitions have had so far."""
+        places = [TopicPartition(self.target_topic, number) for number in partitions]
+        with Consumer(bootstrap_servers=self._target) as consumer:
+            ends = consumer.end_offsets(places)
+        return {tp.partition: end for tp, end in ends.items()}
+
+    def _first_start(self, partition: int, filled: int) -> int:
+        """Where to begin if the target knows nothing of this copy."""
+        if filled and partition not in self._starting:
+            raise InvalidRequestError(
+                f"{self.target_topic}-{partition} has {filled} records, and none of them is known "
+                f"to be of the mirror {self._name!r}. Either somebody else wrote them, or the "
+                "mirror stood still so long that its producer names expired. Say with "
+                "starting_offsets at which source offset to begin",
+                field="starting_offsets",
+            )
+        return self._starting.get(partition, 0)
 
     # --- copying ---------------------------------------------------------------------
 

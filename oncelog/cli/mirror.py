@@ -29,6 +29,13 @@ _MASTER = "local[*,4]"
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at what is the end now.")
 @click.option("--skip-deleted", is_flag=True, help="Go on behind what retention has deleted.")
 @click.option(
+    "--start",
+    "starts",
+    metavar="PARTITION:OFFSET",
+    multiple=True,
+    help="Where to begin in SOURCE, if TARGET has records that this copy did not write.",
+)
+@click.option(
     "--compression", type=click.Choice(["none", "zstd", "lz4"]), default="none", show_default=True
 )
 @click.option(
@@ -45,6 +52,7 @@ def mirror(
     partitions: tuple[int, ...],
     exit_at_end: bool,
     skip_deleted: bool,
+    starts: tuple[str, ...],
     compression: Any,
     engine: str,
     master: str | None,
@@ -58,7 +66,12 @@ def mirror(
     the earlier one ends with FENCED. Stop a Spark mirror before you go on with the client.
     """
     there = target_bootstrap or bootstrap
-    settings = {"name": name, "compression_type": compression, "skip_deleted": skip_deleted}
+    settings: dict[str, Any] = {
+        "name": name,
+        "compression_type": compression,
+        "skip_deleted": skip_deleted,
+        "starting_offsets": dict(_start(text) for text in starts),
+    }
     if engine == "spark":
         if partitions:
             raise click.UsageError("--partition is not for --engine spark, which copies all")
@@ -77,6 +90,13 @@ def mirror(
     else:
         count = sum(one.copied for one in progress)
         click.echo(f"copied {count} records from {source} to {target}", err=True)
+
+
+def _start(text: str) -> tuple[int, int]:
+    partition, _, offset = text.partition(":")
+    if not (partition.isdecimal() and offset.isdecimal()):
+        raise click.UsageError(f"--start {text!r} is not PARTITION:OFFSET")
+    return int(partition), int(offset)
 
 
 def _with_spark(

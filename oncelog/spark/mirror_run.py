@@ -34,7 +34,6 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.producer import Producer
-from oncelog.spark.offsets import Offsets
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.planning import Planner
 from oncelog.types import OffsetCommit, TopicPartition
@@ -131,8 +130,6 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Cl
     sources = [TopicPartition(settings.source_topic, p) for p in range(settings.partitions)]
     targets = [settings.target(p) for p in range(settings.partitions)]
     with Planner(SourceOptions.parse(settings.source_options())) as planner:
-        if starting:
-            _check_starting(planner, {sources[p]: begin for p, begin in starting.items()})
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             opened = list(pool.map(lambda p: _open(settings, p), range(settings.partitions)))
         starts = planner.earliest(sources)
@@ -198,16 +195,6 @@ def _go_on(settings: MirrorSettings, tp: TopicPartition, last: int, start: int, 
             )
         return start
     return begin
-
-
-def _check_starting(planner: Planner, starting: Offsets) -> None:
-    starts, ends = planner.earliest(starting), planner.latest(starting, starting)
-    for tp, begin in starting.items():
-        if not starts[tp] <= begin <= ends[tp]:
-            raise ConfigError(
-                f"starting_offsets: {tp} has the offsets {starts[tp]} to {ends[tp]}, not {begin}",
-                "starting_offsets",
-            )
 
 
 def _check_same_source(admin: Admin, settings: MirrorSettings, copied: bool) -> None:

@@ -24,14 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 from oncelog.admin import Admin
 from oncelog.config import CompressionType, ProducerConfig, check_name, parse_bootstrap
-from oncelog.errors import ConfigError, TopicAlreadyExistsError
+from oncelog.errors import (
+    ConfigError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 from oncelog.mirror import default_name
 from oncelog.spark.mirror_plan import check_transformed
 from oncelog.spark.mirror_run import CLIENT_ID, OPTION, MirrorSettings, claim
 from oncelog.spark.mirror_writer import COLUMNS
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.planning import Planner
-from oncelog.types import TopicInfo
+from oncelog.types import TopicInfo, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,8 +79,9 @@ def mirror(
     nothing yet; default the beginning. Needed if the target already has other records.
     `skip_deleted`: go on behind what retention deleted before it was copied.
 
-    Raises, before the target is touched: ConfigError with the name of the argument,
-    UnknownTopicOrPartitionError, OffsetOutOfRangeError, BrokerUnavailableError.
+    Raises ConfigError with the name of the argument, OffsetOutOfRangeError,
+    BrokerUnavailableError. A plan that is refused, or an argument that does not fit the
+    topics, leaves the target and a running mirror alone.
     """
     settings = MirrorSettings(
         run=secrets.token_hex(8),
@@ -95,16 +100,15 @@ def mirror(
         skip_deleted=skip_deleted,
         max_offsets_per_trigger=max_offsets_per_trigger,
     )
-    settings = _with_topics(settings, named=name is not None)
-    starting = _starting(starting_offsets or {}, settings)
+    starting = starting_offsets or {}
+    settings = _looked_at(settings, starting, named=name is not None)
     query, keeps_all = _query(spark, settings, transform)
-    settings = replace(settings, keeps_all=keeps_all and not skip_deleted)
-    query = query.option(OPTION, settings.to_option())
     if trigger is not None:
         query = _triggered(query, trigger)
-    query = query.option("checkpointLocation", checkpoint or _passing_checkpoint())
+    settings = _with_target(replace(settings, keeps_all=keeps_all and not skip_deleted))
     claim(settings, starting)
-    return query.start()
+    query = query.option("checkpointLocation", checkpoint or _passing_checkpoint())
+    return query.option(OPTION, settings.to_option()).start()
 
 
 # --- the query -----------------------------------------------------------------------
@@ -166,60 +170,84 @@ def _topic(argument: str, topic: str) -> str:
     return topic
 
 
-def _starting(given: Mapping[int, int], settings: MirrorSettings) -> dict[int, int]:
-    for partition, offset in given.items():
-        good = isinstance(partition, int) and 0 <= partition < settings.partitions
+def _check_starting(
+    planner: Planner, starting: Mapping[int, int], tps: list[TopicPartition]
+) -> None:
+    """Raises ConfigError if a partition does not exist or does not have the offset."""
+    for partition, offset in starting.items():
+        good = isinstance(partition, int) and 0 <= partition < len(tps)
         if not good or not isinstance(offset, int) or offset < 0:
             raise ConfigError(
                 f"starting_offsets must be source offsets by partition, from 0 to "
-                f"{settings.partitions - 1}, got {partition!r}: {offset!r}",
+                f"{len(tps) - 1}, got {partition!r}: {offset!r}",
                 "starting_offsets",
             )
-    return dict(given)
+    wanted = {tps[partition]: offset for partition, offset in starting.items()}
+    starts, ends = planner.earliest(wanted), planner.latest(wanted, wanted)
+    for tp, offset in wanted.items():
+        if not starts[tp] <= offset <= ends[tp]:
+            raise ConfigError(
+                f"starting_offsets: {tp} has the offsets {starts[tp]} to {ends[tp]}, not {offset}",
+                "starting_offsets",
+            )
 
 
-def _with_topics(settings: MirrorSettings, *, named: bool) -> MirrorSettings:
-    """Look at the source, make the target if it is not there, and fill in what they say."""
+# --- topics --------------------------------------------------------------------------
+
+
+def _looked_at(
+    settings: MirrorSettings, starting: Mapping[int, int], *, named: bool
+) -> MirrorSettings:
+    """Fill in what the source says. Changes nothing anywhere."""
     source, target = settings.source_topic, settings.target_topic
     options = SourceOptions.parse(settings.source_options())
     options.for_stream()
-    with Planner(options) as planner:
-        place = planner.look()
-    count = len(place.offsets)
-    with Admin(settings.source_bootstrap, client_id=CLIENT_ID) as admin:
-        cluster_id = admin.describe_cluster().cluster_id
-    name = settings.name if named else default_name(cluster_id, source, target)
-    check_name("name", f"{name}/{count - 1}")
-    # Refuses wrong settings of a producer before anything is made.
+    # Refuses wrong settings of a producer.
     ProducerConfig.from_settings(
         settings.target_bootstrap,
         {"compression_type": settings.compression_type, "client_id": CLIENT_ID},
     )
-    with Admin(settings.target_bootstrap, client_id=CLIENT_ID) as admin:
-        same = admin.describe_cluster().cluster_id == cluster_id
-        if same and source == target:
+    with Planner(options) as planner:
+        place = planner.look()
+        if starting:
+            _check_starting(planner, starting, sorted(place.offsets))
+    count = len(place.offsets)
+    with Admin(settings.source_bootstrap, client_id=CLIENT_ID) as admin:
+        cluster_id = admin.describe_cluster().cluster_id
+    with settings.admin() as admin:
+        if admin.describe_cluster().cluster_id == cluster_id and source == target:
             raise ConfigError(f"target: {target!r} is the source topic itself", "target")
-        there = _made(admin, target, count)
+        try:
+            _check_count(admin.describe_topic(target), count)
+        except UnknownTopicOrPartitionError:
+            pass  # it is made when all else is well
+    name = settings.name if named else default_name(cluster_id, source, target)
+    check_name("name", f"{name}/{count - 1}")
+    return replace(settings, name=name, source_id=place.ids[source], partitions=count)
+
+
+def _check_count(there: TopicInfo, count: int) -> None:
     if there.partition_count != count:
         raise ConfigError(
-            f"target: topic {target!r} has {there.partition_count} partitions, the source {count}",
+            f"target: topic {there.name!r} has {there.partition_count} partitions, the source "
+            f"{count}",
             "target",
         )
+
+
+def _with_target(settings: MirrorSettings) -> MirrorSettings:
+    """Make the target if it is not there, and fill in what it says."""
+    with settings.admin() as admin:
+        try:
+            there = admin.create_topic(settings.target_topic, settings.partitions)
+        except TopicAlreadyExistsError:
+            there = admin.describe_topic(settings.target_topic)
+    _check_count(there, settings.partitions)
     return replace(
         settings,
-        name=name,
-        source_id=place.ids[source],
         target_topic_id=there.topic_id,
-        partitions=count,
         max_batch_bytes=there.config.max_batch_bytes or _BATCH_BYTES,
     )
-
-
-def _made(admin: Admin, topic: str, partitions: int) -> TopicInfo:
-    try:
-        return admin.create_topic(topic, partitions)
-    except TopicAlreadyExistsError:
-        return admin.describe_topic(topic)
 
 
 __all__ = ["mirror"]

@@ -21,6 +21,7 @@ from oncelog import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.aio import Admin, Consumer, Producer
+from oncelog.aio.bridge import on_engine
 from tests.harness.local_cluster import LocalCluster
 
 PATIENCE = 30.0
@@ -127,7 +128,8 @@ async def test_a_buffer_that_stays_full(cluster: LocalCluster, topic: str) -> No
     async with Producer(
         cluster.bootstrap, buffer_memory=1000, batch_size=1000, max_block_ms=50
     ) as producer:
-        await producer.partitions_for(topic)
+        # Not by `partitions_for`, for which max_block_ms is the limit too.
+        await on_engine(producer._sync._cluster.require_topic(topic, PATIENCE))
         accumulator = producer._sync._accumulator
         with accumulator.lock:
             accumulator.used += 1000  # as if other records held the room

@@ -27,6 +27,7 @@ from oncelog import (
     UndeliveredRecordsError,
     UnknownTopicOrPartitionError,
 )
+from oncelog._engine import runtime
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.records import PATIENCE, by_partition, read_all
 from tests.integration.waiting import eventually
@@ -93,7 +94,8 @@ def test_a_buffer_that_stays_full_is_an_error(
         # Nothing can leave: the producer may have one request only, and it waits.
         max_in_flight=1,
     ) as producer:
-        producer.partitions_for(topic)
+        # Not by `partitions_for`, for which max_block_ms is the limit too.
+        runtime.run(producer._cluster.require_topic(topic, PATIENCE))
         accumulator = producer._accumulator
         with accumulator.lock:
             accumulator.used += 1000  # as if other records held the room

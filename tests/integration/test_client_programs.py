@@ -290,6 +290,28 @@ def test_a_mirror_goes_on_where_it_stopped(cluster: LocalCluster, topic: str) ->
         assert rows(cluster, copy) == rows(cluster, topic)
 
 
+def test_a_target_with_other_records_needs_a_word(cluster: LocalCluster, topic: str) -> None:
+    """A name that expired looks the same: to begin anew would copy everything twice."""
+    there, copy = cluster.bootstrap, f"{topic}-copy"
+    with Admin(there) as admin, Producer(there) as producer:
+        for name in (topic, copy):
+            admin.create_topic(name, 2, 3)
+        for n in range(20):
+            producer.send(topic, b"%d" % n, partition=n % 2)
+        producer.send(copy, b"other", partition=1)
+        producer.flush()
+        with pytest.raises(InvalidRequestError, match="1 records, and none of them is known"):
+            Mirror(there, topic, there, copy)
+        with Mirror(there, topic, there, copy, starting_offsets={1: 7}) as mirror:
+            assert [one.copied for one in mirror.run(exit_at_end=True).values()] == [10, 3]
+        with Mirror(there, topic, there, copy) as mirror:  # now it is known
+            assert [one.copied for one in mirror.run(exit_at_end=True).values()] == [0, 0]
+    copied = [row[0] for row in rows(cluster, copy)[1]]
+    assert copied == [b"other", b"15", b"17", b"19"]
+    program = Program("-m", "oncelog.cli", "mirror", topic, copy, "-b", there, "--start", "1")
+    assert program.wait()[0] == 2
+
+
 def test_what_a_mirror_refuses(cluster: LocalCluster, topic: str) -> None:
     there = cluster.bootstrap
     with Admin(there) as admin:

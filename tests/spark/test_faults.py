@@ -216,7 +216,7 @@ def test_an_attempt_that_sleeps_until_its_successor_is_done(
     settings = (
         "spark.executor.memory=512m",
         "spark.executor.heartbeatInterval=1s",
-        "spark.network.timeout=10s",
+        "spark.network.timeout=15s",
         "spark.network.timeoutInterval=1s",
     )
     with Driver(directory, filled, topic, "local-cluster[3,1,1024]", *settings) as driver:

@@ -322,7 +322,7 @@ def test_wrong_arguments_are_named(
         with pytest.raises(ConfigError, match=re.escape(problem)) as caught:
             copy(**arguments)
         assert name in caught.value.settings, arguments
-    assert not contents(cluster.bootstrap, f"{topic}-copy")
+    assert f"{topic}-copy" not in admin.list_topics()
 
 
 def test_a_source_that_is_deleted_fails_the_query(
