@@ -59,7 +59,7 @@ def departures(spark: SparkSession, bootstrap: str, topic: str, partitions: int)
     ahead with the fastest partition, and flights of a partition that waits for its new leader
     would be dropped as late. So there is one for each partition. It needs no allowance for
     late records, because Oncelog keeps a partition in the order in which its producer sent
-    it, and Spark takes the slowest of them. (An allowance for the longest stall is simpler
+    it, and Spark goes by the slowest of them. (An allowance for the longest stall is simpler
     where there are many partitions, or where event time passes no faster than time.)
     """
 

@@ -150,7 +150,7 @@ def _mean_delay(rows: Any, by: Any) -> Any:
 
 def _run(outcome: Outcome) -> Any:
     """Records per second on both sides, and how far in the year each side is."""
-    figure = _figure("The run: leaders are killed while the year goes by", 6.6)
+    figure = _figure("The run: how fast, and how far in time", 6.6)
     rate, progress = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1])
     start = outcome.moments[0].at
     at = np.array([moment.at - start for moment in outcome.moments])
@@ -210,6 +210,9 @@ th { text-align: left; border-bottom: 2px solid #9aa5b1; }
 td, th { padding: 4px 12px 4px 0; } td { border-bottom: 1px solid #e4e7eb; }
 .number { text-align: right; }
 """
+_WHY_SAME = """<p class="note">What waits while a partition has no leader is stored when it has one
+again, once and in order. Spark's watermark is that of the slowest partition, so nothing is
+late.</p>"""
 
 
 def _page(rows: Any, outcome: Outcome) -> str:
@@ -235,8 +238,9 @@ def _page(rows: Any, outcome: Outcome) -> str:
 <style>{_STYLE}</style>
 <h1>A year of departures through Oncelog and Spark</h1>
 <p class="sub">The flights that left New York's airports in 2013, streamed in the order in which
-they were due, while leaders are killed. Spark reads the topic at the same time, and writes one
-row for each airport and hour. Then pandas makes the same table of the files.</p>
+they were due{", while leaders are killed" if outcome.kills else ""}. Spark reads the topic at the
+same time, and writes one row for each airport and hour. Then pandas makes the same table of the
+files.</p>
 <div class="cards">{boxes}</div>
 {f"<h2>Differences</h2><ul>{wrong}</ul>" if wrong else ""}
 <img src="delays.png" alt="Heat maps of the mean delay, one for each airport">
@@ -244,8 +248,7 @@ row for each airport and hour. Then pandas makes the same table of the files.</p
 <img src="causes.png" alt="Mean delay by hour of the day, wind and visibility">
 <p class="note">Late: more than {LATE_MINUTES} minutes.</p>
 <img src="run.png" alt="Records per second, and the progress in event time">
-<p class="note">What waits while a partition has no leader is stored when it has one again, once
-and in order. Spark's watermark is that of the slowest partition, so nothing is late.</p>
+{"" if outcome.differences else _WHY_SAME}
 <h2>The worst hours</h2>
 {_worst_hours(rows)}
 </html>

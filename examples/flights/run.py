@@ -22,7 +22,6 @@ from oncelog import Admin, OncelogError, Producer
 
 TOPIC = "departures"
 PARTITIONS = 3
-REPLICAS = 3
 SECONDS = 120.0
 FIRST = 500  # flights that are sent before the clock starts
 SHOWN = 10  # differences
@@ -75,29 +74,20 @@ def run(
     for earlier in ("delays", "checkpoint"):
         shutil.rmtree(directory / earlier, ignore_errors=True)
     with Admin(bootstrap) as admin:
-        admin.create_topic(TOPIC, PARTITIONS, REPLICAS)
+        admin.create_topic(TOPIC, PARTITIONS)
     spark = job.session()
     try:
         stream = job.departures(spark, bootstrap, TOPIC, PARTITIONS)
         query = job.start(job.delays(job.with_tables(spark, stream)), directory)
-        moments = []
         with Producer(bootstrap, enable_idempotence=idempotent, linger_ms=20) as producer:
-            # Spark's first micro-batch takes seconds, which are weeks here: the clock waits.
-            send.all_at_once(producer, TOPIC, flights[:FIRST])
-            query.processAllAvailable()
-            for moment in send.replay(producer, TOPIC, flights[FIRST:], seconds):
-                moments.append(moment)
-                faults.at(FIRST + moment.sent)
-            faults.settle()
-            send.end_of_stream(producer, TOPIC, PARTITIONS, flights)
-            producer.flush()
+            moments = _send(producer, flights, seconds, query, faults)
             figures = dict(producer.metrics())
         # Until all of the topic is read, and what became complete by that is written.
         query.processAllAvailable()
         query.stop()
+        progress = query.recentProgress
         # Read by Spark, which knows which files of the folder are committed.
         found = spark.read.parquet(str(directory / "delays")).toArrow().to_pandas()
-        progress = query.recentProgress
     finally:
         spark.stop()
     outcome = Outcome(
@@ -113,6 +103,22 @@ def run(
     page.write(found, outcome, directory)
     (directory / "outcome.json").write_text(json.dumps(asdict(outcome)))
     return outcome
+
+
+def _send(
+    producer: Producer, flights: Any, seconds: float, query: Any, faults: Faults
+) -> list[send.Moment]:
+    # Spark's first micro-batch takes seconds, which are weeks here: the clock waits for it.
+    send.all_at_once(producer, TOPIC, flights[:FIRST])
+    query.processAllAvailable()
+    moments = []
+    for moment in send.replay(producer, TOPIC, flights[FIRST:], seconds):
+        moments.append(moment)
+        faults.at(FIRST + moment.sent)
+    faults.settle()
+    send.end_of_stream(producer, TOPIC, PARTITIONS, flights)
+    producer.flush()
+    return moments
 
 
 def _trigger(progress: Any) -> dict[str, Any]:
@@ -165,7 +171,10 @@ def add_options(parser: argparse.ArgumentParser, directory: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="examples.flights.run", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="examples.flights.run",
+        description="A year of departures through a topic and Spark, compared with pandas.",
+    )
     parser.add_argument("--bootstrap", required=True, help="a node's host:port, or several")
     add_options(parser, Path("flights"))
     options = parser.parse_args()

@@ -39,9 +39,12 @@ def main() -> None:
             checkpoint=str(directory / f"{way}-checkpoint"),
             max_offsets_per_trigger=RECORDS_PER_TRIGGER,
         )
-    for way, query in queries.items():
-        query.awaitTermination()
-        print(way, flush=True)
+    while queries:
+        spark.streams.awaitAnyTermination()  # raises what made a query fail
+        spark.streams.resetTerminated()
+        for way in [way for way, query in queries.items() if not query.isActive]:
+            print(way, flush=True)
+            del queries[way]
     spark.stop()
 
 
