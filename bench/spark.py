@@ -1,12 +1,15 @@
 """Reading topics with Spark, against an Arrow data source that holds its data in memory.
 
-    python -m bench.spark [--rounds N] [--mib N] [--nodes N] [--json FILE]
+    python -m bench.spark [--tasks N] [--rounds N] [--mib N] [--nodes N] [--json FILE]
 
 The hop from a Python worker to the JVM limits any Python data source, so the figure that
 counts is the share of it that reading from real nodes leaves. Both sources yield the same
 columns in batches of the same size, to the same sink (Spark's `noop`, which takes every
-column of every row), in turn, in one session. The nodes run on the same machine and share
-its cores with Spark.
+column of every row), in turn, in one session.
+
+The nodes run on the same machine. Where it has fewer cores than all of them together use,
+the share also says what serving and receiving the records costs: --tasks 1 leaves more
+room for that on two cores.
 
 Needs the extra `spark`. Also prints what a Consumer alone reads, without Spark, and the
 most memory that a Python worker held.
@@ -170,14 +173,14 @@ def measure(spark: Any, bootstrap: str, size: int, rows: int, rounds: int) -> di
     }
 
 
-def session() -> Any:
-    """A SparkSession for a figure: a task for each partition, and nothing printed."""
+def session(tasks: int = PARTITIONS) -> Any:
+    """A SparkSession for a figure: so many tasks at a time, and nothing printed."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_BENCH"] = str(os.getpid())  # Spark's workers inherit it
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(f"local[{PARTITIONS}]").appName("bench")
+    builder = SparkSession.builder.master(f"local[{tasks}]").appName("bench")
     for name, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -193,19 +196,20 @@ def session() -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Spark's rate with topics and with memory")
+    parser.add_argument("--tasks", type=int, default=PARTITIONS, help="of Spark, at the same time")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=int, default=400, help="of values, for each size")
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--json", type=Path, help="append the results to this file")
     given = parser.parse_args()
-    spark = session()
+    spark = session(given.tasks)
     spark.dataSource.register(ArrowInMemory)
     with tempfile.TemporaryDirectory() as directory:
         with LocalCluster(Path(directory), given.nodes, settings={}) as cluster:
             for size in SIZES:
                 rows = given.mib * MIB // size // PARTITIONS * PARTITIONS
                 result = measure(spark, cluster.bootstrap, size, rows, given.rounds)
-                line = json.dumps(result)
+                line = json.dumps({"tasks": given.tasks, **result})
                 print(line, flush=True)
                 if given.json is not None:
                     with given.json.open("a") as file:

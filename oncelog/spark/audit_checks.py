@@ -52,28 +52,45 @@ def kinds(numbered: bool, compared: bool) -> dict[str, str]:
     return {**found, **COPY_KINDS} if compared else found
 
 
-def findings(topic: DataFrame, copy: DataFrame | None, numbered: bool) -> DataFrame:
+def ranked(rows: DataFrame) -> DataFrame:
+    """Add `nth`, the how-manieth of its identity on its side a row is, and `known`: whether
+    the identity is in the topic at all. `rows` are those of both sides, with `side`."""
+    again = Window.partitionBy("identity", "side").orderBy("partition", "offset")
+    known = f.max(f.col("side") == "topic").over(Window.partitionBy("identity"))
+    return rows.withColumn("nth", f.row_number().over(again)).withColumn("known", known)
+
+
+def pairs(ranks: DataFrame) -> DataFrame:
+    """The n-th record of an identity in the topic (`t`) with the n-th one in the copy (`c`)."""
+    one = f.struct("partition", "offset", "timestamp", "producer", "sequence", "content")
+    return ranks.groupBy("identity", "nth").agg(
+        f.first(f.when(f.col("side") == "topic", one), ignorenulls=True).alias("t"),
+        f.first(f.when(f.col("side") == "copy", one), ignorenulls=True).alias("c"),
+        f.first("known").alias("known"),
+    )
+
+
+def findings(ranks: DataFrame, paired: DataFrame | None, numbered: bool) -> DataFrame:
     """Return all faults: kind, partition, offset, timestamp, producer, sequence, amount, detail.
 
-    `numbered`: the rows have a producer and a sequence. `amount` is 1, of a gap or a hole the
-    count of what is missing.
+    `ranks`, `paired`: what `ranked` and `pairs` made. `numbered`: the rows have a producer and
+    a sequence. `amount` is 1, of a gap or a hole the count of what is missing.
     """
-    again = Window.partitionBy("identity").orderBy("partition", "offset")
-    ranked = topic.withColumn("nth", f.row_number().over(again))
+    topic = ranks.where("side = 'topic'")
     found = [
-        _rows(ranked.where("nth > 1"), "duplicate", f.concat(f.lit("number "), "nth")),
+        _rows(topic.where("nth > 1"), "duplicate", f.concat(f.lit("number "), "nth")),
         _holes(topic),
     ]
     if numbered:
         readable = f.col("producer").isNotNull() & f.col("sequence").isNotNull()
         found.append(_rows(topic.where(~readable), "unreadable"))
         # A repeated record is a duplicate, and not out of order besides.
-        once = ranked.where(readable & (f.col("nth") == 1))
+        once = topic.where(readable & (f.col("nth") == 1))
         found += [_order(once, ["partition", "producer"], "order"), _gaps(once)]
         keyed = once.where(f.col("key").isNotNull())
         found.append(_order(keyed, ["partition", "producer", "key"], "key_order"))
-    if copy is not None:
-        found += _compared(topic, copy)
+    if paired is not None:
+        found += _compared(paired)
     return reduce(lambda a, b: a.unionByName(b), found)
 
 
@@ -157,30 +174,15 @@ def _highest_before(frame: DataFrame, group: list[str], value: Column) -> DataFr
 # --- topic and copy ------------------------------------------------------------------
 
 
-def _compared(topic: DataFrame, copy: DataFrame) -> list[DataFrame]:
-    """The n-th record of an identity in the topic belongs to the n-th one in the copy."""
-    columns = ["partition", "offset", "timestamp", "producer", "sequence", "content"]
-    both = topic.withColumn("in_topic", f.lit(True)).unionByName(
-        copy.withColumn("in_topic", f.lit(False))
-    )
-    order = Window.partitionBy("identity", "in_topic").orderBy("partition", "offset")
-    ranked = both.withColumn("nth", f.row_number().over(order)).withColumn(
-        "known", f.max("in_topic").over(Window.partitionBy("identity"))
-    )
-    one = f.struct(*columns)
-    pairs = ranked.groupBy("identity", "nth").agg(
-        f.first(f.when(f.col("in_topic"), one), ignorenulls=True).alias("t"),
-        f.first(f.when(~f.col("in_topic"), one), ignorenulls=True).alias("c"),
-        f.first("known").alias("known"),
-    )
-    lone = pairs.where(f.col("t").isNull())
-    matched = pairs.where(f.col("t").isNotNull() & f.col("c").isNotNull())
+def _compared(paired: DataFrame) -> list[DataFrame]:
+    lone = paired.where(f.col("t").isNull())
+    matched = paired.where(f.col("t").isNotNull() & f.col("c").isNotNull())
     stayed = matched.where(f.col("t.partition") == f.col("c.partition"))
     in_copy = stayed.select("c.*", f.col("t.offset").alias("origin"))
     late = _highest_before(in_copy, ["partition"], f.col("origin"))
     place = f.concat(f.lit("copy "), "c.partition", f.lit("@"), "c.offset")
     return [
-        _rows(pairs.where(f.col("c").isNull()).select("t.*"), "missing"),
+        _rows(paired.where(f.col("c").isNull()).select("t.*"), "missing"),
         _rows(lone.where("not known").select("c.*"), "extra"),
         _rows(lone.where("known").select("c.*"), "twice"),
         _rows(
@@ -201,4 +203,4 @@ def _compared(topic: DataFrame, copy: DataFrame) -> list[DataFrame]:
     ]
 
 
-__all__ = ["PLACED_IN_COPY", "findings", "kinds"]
+__all__ = ["PLACED_IN_COPY", "findings", "kinds", "pairs", "ranked"]

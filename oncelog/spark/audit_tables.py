@@ -27,14 +27,15 @@ class Tables:
         self._rows, self._found, self._kinds = rows, found, kinds
 
     def seen(self) -> dict[str, int]:
-        """Records of each side, and producers."""
-        counts = {row["side"]: row["count"] for row in self._rows.groupBy("side").count().collect()}
-        producers = self._rows.agg(f.count_distinct("producer").alias("n")).collect()[0]["n"]
-        return {
-            "topic": counts.get("topic", 0),
-            "copy": counts.get("copy", 0),
-            "producers": producers,
-        }
+        """Records of each side, and producers of the topic."""
+        row = self._rows.agg(
+            f.count_if(f.col("side") == "topic").alias("topic"),
+            f.count_if(f.col("side") == "copy").alias("copy"),
+            f.count_distinct(f.when(f.col("side") == "topic", f.col("producer"))).alias(
+                "producers"
+            ),
+        ).collect()[0]
+        return dict(row.asDict())
 
     def faults(self) -> dict[str, int]:
         """kind -> how many records or numbers."""

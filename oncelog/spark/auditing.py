@@ -158,14 +158,18 @@ def _report(
     spark: SparkSession, path: str, topic: str, copy: str | None, numbered: bool
 ) -> AuditReport:
     """One audit, from its rows on."""
-    from oncelog.spark.audit_checks import findings, kinds
+    from oncelog.spark.audit_checks import findings, kinds, pairs, ranked
     from oncelog.spark.audit_page import render
     from oncelog.spark.audit_tables import Tables
 
     rows = spark.read.parquet(f"{path}/records")
-    copied = rows.where("side = 'copy'").drop("side") if copy else None
-    found = findings(rows.where("side = 'topic'").drop("side"), copied, numbered)
-    found.write.parquet(f"{path}/findings")
+    # Sorted by identity once, and looked at in many ways; on disk where memory is short.
+    ranks = ranked(rows).persist()
+    paired = None if copy is None else pairs(ranks).persist()
+    findings(ranks, paired, numbered).write.parquet(f"{path}/findings")
+    for table in (ranks, paired):
+        if table is not None:
+            table.unpersist()
     found = spark.read.parquet(f"{path}/findings")
     looked_for = kinds(numbered, copy is not None)
     tables = Tables(rows, found, list(looked_for))

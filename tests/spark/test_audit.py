@@ -241,7 +241,7 @@ def compared(topic: list[dict[str, Any]], copy: list[dict[str, Any]]) -> dict[st
 # --- what is refused -----------------------------------------------------------------
 
 
-def test_wrong_arguments_are_named(
+def test_wrong_arguments_of_an_audit_are_named(
     spark: SparkSession, cluster: LocalCluster, admin: Admin, topic: str, tmp_path: Path
 ) -> None:
     admin.create_topic(topic, 1, 3)
