@@ -78,6 +78,8 @@ def measure(options: argparse.Namespace, results: Results, scratch: Path) -> Non
         run.shared(system)
     if not options.no_oncelog:
         run.own()
+        if "path" in options.only:
+            run.path()
         if "pids" in options.only:
             run.pids()
     run.measure_limits("after")

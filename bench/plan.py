@@ -11,7 +11,7 @@ KIB, MIB = 1024, 1024 * 1024
 #: Sections in the order in which they run; `--only` takes their names.
 SHARED = ("produce", "bytes", "latency", "consume")
 OWN = ("producers", "idempotence", "failover", "partitions", "restart")
-SECTIONS = ("client", *SHARED, *OWN, "pids")
+SECTIONS = ("client", *SHARED, *OWN, "path", "pids")
 PEERS = ("kafka", "nats", "rabbitmq")
 
 PRODUCE_CASES = tuple((size, count) for size in (100, 1024) for count in (1, 6))
@@ -36,6 +36,7 @@ class Scale:
     idle_s: float
     restart_mb: int
     pids: int
+    path_records: int
     system_s: float  # a variant of a system that takes longer is ended
     own_s: float  # what Oncelog's part may take
     peer_s: float  # what each variant of a peer adds to that
@@ -54,6 +55,7 @@ FULL = Scale(
     idle_s=10.0,
     restart_mb=10_000,
     pids=1_000_000,
+    path_records=1_000,
     system_s=200.0,
     own_s=720.0,
     peer_s=115.0,
@@ -71,6 +73,7 @@ QUICK = Scale(
     idle_s=3.0,
     restart_mb=500,
     pids=100_000,
+    path_records=300,
     system_s=100.0,
     own_s=170.0,
     peer_s=60.0,

@@ -27,6 +27,7 @@ TITLES = {
     "consume": "Consume: MB/s (share of the gRPC stream at 1 MiB)",
     "producers": "64 small producers: batches/s",
     "idempotence": "Idempotence on against off",
+    "path": "Where the time of one record goes: us since its send(), medians",
     "failover": "Failover: SIGKILL of the leader to the next acknowledgement",
     "partitions": "Many partitions",
     "restart": "Much data, and a restart",

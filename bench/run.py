@@ -21,7 +21,7 @@ from typing import Any
 from bench import report
 from bench.figures import Figures
 from bench.machine import describe
-from bench.own import failover, partitions, producers, restart
+from bench.own import failover, partitions, path, producers, restart
 from bench.plan import (
     BYTES_CASES,
     CONSUME,
@@ -295,6 +295,12 @@ class Run:
         self._with_values("restart", restart_case(size, "filled"), "mb_per_s", action, 500)
         again = functools.partial(restart.restart, system)
         self.attempt("restart", system.name, restart_case(size, "a node restarted"), again)
+
+    def path(self) -> None:
+        """On nodes of its own that note what passes."""
+        with self.directory("path") as directory:
+            action = functools.partial(path.path, directory, self.scale.path_records)
+            self.attempt("path", Oncelog.name, SINGLE, action)
 
     def pids(self) -> None:
         """Needs no cluster: one partition's map of what it has seen."""

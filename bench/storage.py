@@ -56,7 +56,7 @@ class Log:
 
     def append(self, batch: object, data: bytes) -> None:
         self.store.put_entry(batch, self.next, data)  # type: ignore[arg-type]
-        row = IndexEntry(self.next, self.next * 64, 64, len(data), 0, 0)
+        row = IndexEntry(self.next, self.next * 64, 64, len(data), 0, 0, 0)
         self.offsets.put(batch, row)  # type: ignore[arg-type]
         self.next += 1
 

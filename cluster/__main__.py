@@ -15,6 +15,7 @@ import grpc
 import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from cluster.allocator import keep_large_buffers
 from cluster.config import NodeConfig
 from cluster.errors import ClusterError, ConfigError
 from cluster.logs import configure_logging
@@ -36,6 +37,7 @@ def main() -> int:
         print(config.describe())
         return 0
     configure_logging(config.log_level)
+    keep_large_buffers()
     return uvloop.run(_run(config))
 
 

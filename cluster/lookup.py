@@ -68,9 +68,9 @@ async def find_batch(
             return Miss.UNKNOWN if partition.log_start_offset else Miss.ABSENT
         size = 0
         for place in places:
-            if place.index <= group.journal.base_index:
+            if place.raft_index <= group.journal.base_index:
                 return Miss.UNKNOWN
-            entry = unpack_batch(group.journal.entry(place.index))
+            entry = unpack_batch(group.journal.entry(place.raft_index))
             if entry.producer_id == producer_id and entry.epoch <= epoch:
                 if entry.epoch < epoch or entry.last < sequence:
                     return Miss.ABSENT

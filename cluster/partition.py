@@ -17,11 +17,11 @@ offset and no index entry.
 from __future__ import annotations
 
 import struct
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
+from cluster.batch_index import BatchIndex, is_intact, place_of
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import (
@@ -61,15 +61,13 @@ __all__ = [
     "ReadBatch",
 ]
 
-RECENT_ENTRIES = 4096  # of the offset index, in memory
 MAX_IN_FLIGHT_BYTES = 128 * 1024 * 1024
 
 _STATE = struct.Struct("<4sHxxqqqQQQ")
 _MAGIC, _VERSION = b"OLPS", 2
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBatch:
+class ReadBatch(NamedTuple):
     """A stored batch: its Raft entry with the offset that it got."""
 
     base_offset: int
@@ -105,7 +103,8 @@ class Partition(ProducerContract):
     ) -> None:
         """`capacity`: producers that a leader lets in. `group_offsets`: holds those of groups."""
         self.topic, self.index, self.policy = topic, index, policy
-        self._offsets, self._now_ms, self._touch = offsets, now_ms, touch
+        self._index = BatchIndex(offsets)
+        self._now_ms, self._touch = now_ms, touch
         self._capacity = capacity
         self.offsets = OffsetsTable() if group_offsets else None
         self.producers_throttled = 0
@@ -129,7 +128,7 @@ class Partition(ProducerContract):
         self.names_index = 0
         if self.offsets is not None:
             self.offsets = OffsetsTable()
-        self._recent: deque[IndexEntry] = deque(maxlen=RECENT_ENTRIES)
+        self._index.forget_recent()
         if state is not None:
             magic, version, *numbers, map_bytes = _STATE.unpack_from(state)
             assert magic == _MAGIC and version == _VERSION, "a partition's state"
@@ -158,7 +157,7 @@ class Partition(ProducerContract):
 
     def discard(self, batch: WriteBatch) -> None:
         """The log is about to be replaced by a snapshot's."""
-        self._offsets.clear(batch)
+        self._index.clear(batch)
 
     def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object:
         kind = data[0]
@@ -193,16 +192,7 @@ class Partition(ProducerContract):
         if verdict.kind is Kind.APPENDED:
             base = self.next_offset
             self.last_seen.record(meta, base, self.clock_ms, pin=bool(entry.flags & HELD))
-            place = IndexEntry(
-                index,
-                base,
-                entry.record_count,
-                len(data),
-                entry.max_timestamp_us,
-                entry.stamp_ms,
-            )
-            self._offsets.put(batch, place)
-            self._recent.append(place)
+            self._index.add(batch, place_of(index, base, entry, data))
             self.next_offset += entry.record_count
             self.stored_bytes += len(data)
             self.batches += 1
@@ -220,9 +210,7 @@ class Partition(ProducerContract):
             return
         self.stored_bytes -= entry.freed_bytes
         self.log_start = start
-        self._offsets.trim_below(batch, start)
-        while self._recent and self._recent[0].last_offset < start:
-            self._recent.popleft()
+        self._index.trim_below(batch, start)
 
     # -- writing (leader) -----------------------------------------------------------
 
@@ -384,46 +372,30 @@ class Partition(ProducerContract):
         out: list[ReadBatch] = []
         size = 0
         while offset < self.next_offset:
-            places = self._places(offset)
+            places = self._index.covering(offset)
             assert places, f"no index entry for offset {offset} below the high watermark"
             for place in places:
                 # After a restart the index is ahead of what has been applied again.
                 if place.base_offset >= self.next_offset:
                     return out
-                if place.index <= journal.base_index:
+                if place.raft_index <= journal.base_index:
                     raise OffsetOutOfRangeError(offset, place.last_offset + 1, self.next_offset)
                 if out and size + place.payload_bytes > max_bytes:
                     return out
-                out.append(ReadBatch(place.base_offset, journal.entry(place.index)))
+                data = journal.entry(place.raft_index, partial(is_intact, place))
+                out.append(ReadBatch(place.base_offset, data))
                 size += place.payload_bytes
                 offset = place.last_offset + 1
         return out
 
-    def _places(self, offset: int) -> list[IndexEntry]:
-        recent = self._recent
-        if recent and offset >= recent[0].base_offset:
-            low, high = 0, len(recent)
-            while low < high:
-                middle = (low + high) // 2
-                if recent[middle].last_offset < offset:
-                    low = middle + 1
-                else:
-                    high = middle
-            return [recent[i] for i in range(low, min(low + 256, len(recent)))]
-        return self._offsets.scan(offset, limit=256)
-
     def places_below(self, offset: int, limit: int) -> list[IndexEntry]:
         """Index entries of at most `limit` kept batches that begin below `offset`, newest first."""
-        recent = self._recent
-        if recent and offset > recent[0].base_offset:
-            newest = (place for place in reversed(recent) if place.base_offset < offset)
-            return list(islice(newest, limit))
-        places = self._offsets.scan_back(offset, limit)
+        places = self._index.below(offset, limit)
         return [place for place in places if place.last_offset >= self.log_start]
 
     def offset_at(self, timestamp_us: int) -> int:
         """First offset of the first batch with a timestamp at or after; -1 if there is none."""
-        place = self._offsets.find_timestamp(timestamp_us)
+        place = self._index.find_timestamp(timestamp_us)
         if place is None or place.base_offset >= self.next_offset:
             return -1
         return max(place.base_offset, self.log_start)
@@ -453,7 +425,7 @@ class Partition(ProducerContract):
         """Proposes the log start that retention asks for now: whole batches only."""
         policy, now = self.policy, self._now_ms()
         target, freed = self.log_start, 0
-        for place in self._expiring():
+        for place in self._index.all_from(self.log_start):
             if place.base_offset < target or place.base_offset >= self.next_offset:
                 continue
             old = policy.retention_ms >= 0 and now - place.append_time_ms > policy.retention_ms
@@ -468,18 +440,11 @@ class Partition(ProducerContract):
             self._own_group().propose(pack_log_start(entry), lambda outcome: None)
             self._touch()
 
-    def _expiring(self) -> Iterator[IndexEntry]:
-        """Index entries from the log start on, a bounded number at a time."""
-        offset = self.log_start
-        while places := self._offsets.scan(offset, limit=256):
-            yield from places
-            offset = places[-1].last_offset + 1
-
     def compact(self) -> None:
         """Lets the group drop the Raft log below what readers may still ask for."""
         group = self._own_group()
-        first = self._offsets.first()
-        limit = group.applied_index if first is None else first.index - 1
+        first = self._index.first()
+        limit = group.applied_index if first is None else first.raft_index - 1
         if limit > group.journal.base_index:
             if first is None:
                 group.checkpoint()

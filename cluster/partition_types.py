@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cluster.producer_names import NameState
 from cluster.producers import BatchMeta, Verdict
@@ -54,8 +54,7 @@ class Policy:
     names: Names = NO_NAMES
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRequest:
+class AppendRequest(NamedTuple):
     """A batch as it came, its header decoded and its crc compared."""
 
     meta: BatchMeta
@@ -65,8 +64,7 @@ class AppendRequest:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a batch's sender is told. `leader_id` 0: unknown."""
 
     verdict: Verdict

@@ -1,7 +1,8 @@
 """From offsets to Raft entries: one row for each stored batch of a partition.
 
     OFFSETS  group | last offset -> raft index, base offset, record count,
-                                    payload bytes, max timestamp, append time
+                                    payload bytes, max timestamp, append time,
+                                    checksum of the batch's header
 
 The key holds the batch's last offset, so the first row at or after an offset
 is the batch that contains it.
@@ -11,31 +12,31 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from storage import keys
 from storage.errors import CorruptionError
 from storage.kv import Family, KeyValue, WriteBatch
 
-_ROW = struct.Struct(">QQIIqq")
+_ROW = struct.Struct(">QQIIqqI")
 
 
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
+class IndexEntry(NamedTuple):
     """Where a batch is and what a reader needs to know before reading it.
 
-    index: its Raft entry. base_offset .. last_offset: its records.
-    payload_bytes: size of the payload. max_timestamp_us: highest client
+    raft_index: its Raft entry. base_offset .. last_offset: its records.
+    payload_bytes: size of the stored entry. max_timestamp_us: highest client
     timestamp, microseconds since 1970. append_time_ms: the leader's stamp,
-    milliseconds since 1970.
+    milliseconds since 1970. header_crc: CRC-32C of the entry's header.
     """
 
-    index: int
+    raft_index: int
     base_offset: int
     record_count: int
     payload_bytes: int
     max_timestamp_us: int
     append_time_ms: int
+    header_crc: int
 
     @property
     def last_offset(self) -> int:
@@ -52,15 +53,8 @@ class OffsetIndex:
 
     def put(self, batch: WriteBatch, entry: IndexEntry) -> None:
         assert entry.record_count > 0, entry
-        value = _ROW.pack(
-            entry.index,
-            entry.base_offset,
-            entry.record_count,
-            entry.payload_bytes,
-            entry.max_timestamp_us,
-            entry.append_time_ms,
-        )
-        batch.put(Family.OFFSETS, keys.numbered(self._group, entry.last_offset), value)
+        key = keys.numbered(self._group, entry.last_offset)
+        batch.put(Family.OFFSETS, key, _ROW.pack(*entry))
 
     def find(self, offset: int) -> IndexEntry | None:
         """The batch that holds `offset`; the first one above where offsets were trimmed."""
@@ -84,7 +78,7 @@ class OffsetIndex:
     def find_timestamp(self, timestamp_us: int) -> IndexEntry | None:
         """The first batch whose highest timestamp is at or after `timestamp_us`.
 
-        Client timestamps need not rise, so this reads rows from the start: 56
+        Client timestamps need not rise, so this reads rows from the start: 60
         bytes for each batch, with bounded memory.
         """
         rows = self._rows(0, limit=None)
@@ -137,6 +131,6 @@ class OffsetIndex:
             raise CorruptionError(
                 f"offset index row {keys.number_of(key)} ends at {entry.last_offset}",
                 group=self._group,
-                index=entry.index,
+                index=entry.raft_index,
             )
         return entry

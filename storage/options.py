@@ -16,6 +16,7 @@ from rocksdict import (
     DBCompressionType,
     DBRecoveryMode,
     Options,
+    ReadOptions,
 )
 
 from storage.kv import Family
@@ -112,6 +113,13 @@ def family_options(options: EngineOptions) -> dict[Family, Options]:
     _entries(families[Family.ENTRIES], options, cache)
     _checkpoints(families[Family.CHECKPOINTS])
     return families
+
+
+def unchecked_reads() -> ReadOptions:
+    """For values that the reader checks itself."""
+    reads = ReadOptions()
+    reads.set_verify_checksums(False)
+    return reads
 
 
 def _tables(each: Options, cache: Cache, block_bytes: int) -> None:

@@ -54,7 +54,7 @@ class Oncelog(System):
         return {
             "version": importlib.metadata.version("oncelog"),
             "nodes": "defaults: fsync on a majority before each acknowledgement",
-            "client": "defaults: idempotence on, acks=all, linger 5 ms, batches of 256 KiB",
+            "client": "defaults: idempotence on, acks=all, linger 5 ms, batches of 1 MiB",
             "client for bytes": IN_FLIGHT,
             "client for latency": {"linger.ms": 0},
         }

@@ -245,9 +245,7 @@ class Group:
 
     def heard_at_rest(self, now: float, sender: int, term: int, commit: int) -> bool:
         """Its leader's word through a coalesced heartbeat. False: we see it otherwise."""
-        core = self.core
-        agrees = core.leader_id == sender and core.term == term and core.commit_index >= commit
-        if not agrees or self.failed is not None:
+        if self.failed is not None or not self.core.follows(sender, term, commit):
             return False
         self._election.heard_at_rest(now)
         return True

@@ -177,11 +177,18 @@ class Journal:
     def _first_in_memory(self) -> int:
         return self.last_index - len(self._tail) + 1
 
-    def entry(self, index: int) -> bytes:
-        """Raises storage.CorruptionError if the disk's copy is damaged."""
+    def entry(self, index: int, is_intact: Callable[[bytes], bool] | None = None) -> bytes:
+        """Raises storage.CorruptionError if the disk's copy is damaged.
+
+        is_intact: compares a checksum that the caller has; saves the store's own.
+        """
         assert self.base_index < index <= self.last_index, (index, self.base_index)
         data = self._tail.get(index)
-        return data if data is not None else self._store.read(index, index)[0]
+        if data is not None:
+            return data
+        if is_intact is not None:
+            return self._store.read_checked_by(index, is_intact)
+        return self._store.read(index, index)[0]
 
     def entries(self, first: int, last: int) -> list[bytes]:
         """Entries first..last. Raises storage.CorruptionError."""

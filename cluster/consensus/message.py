@@ -11,10 +11,10 @@ Entries travel as parallel tuples (terms, data) that start at `prev_index + 1`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Leader to follower. Without entries it is a heartbeat.
 
     `prev_index` 0 verifies nothing: it only says that the leader lives.
@@ -33,8 +33,7 @@ class Append:
         return self.prev_index + len(self.terms)
 
 
-@dataclass(frozen=True, slots=True)
-class AppendReply:
+class AppendReply(NamedTuple):
     """Follower to leader.
 
     success: everything below `next_index` equals the leader's log of this term

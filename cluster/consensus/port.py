@@ -206,6 +206,14 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         leader = self._SyncObj__raftLeader
         return 0 if leader is None else int(leader.id)
 
+    def follows(self, leader: int, term: int, commit: int) -> bool:
+        """Whether it follows this leader in this term and knows of this commit index."""
+        return (
+            self._SyncObj__raftLeader is self._nodes.get(leader)
+            and self._SyncObj__raftCurrentTerm == term
+            and self._SyncObj__raftCommitIndex >= commit
+        )
+
     @property
     def commit_index(self) -> int:
         return int(self._SyncObj__raftCommitIndex)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cluster.consensus.port import NO_OP
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Applied:
     """The proposal is committed and applied here; `result` is what apply returned."""
 
@@ -22,7 +22,7 @@ class Applied:
     result: object
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Abandoned:
     """This node no longer knows the outcome: the entry may commit or not."""
 

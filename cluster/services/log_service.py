@@ -268,24 +268,38 @@ class LogService(rpc.LogServiceServicer):
         request: pb.SubscribeRequest,
         context: grpc.aio.ServicerContext[pb.SubscribeRequest, bytes],
     ) -> AsyncIterator[bytes]:
+        """Each message is a serialized FetchResponse. One is read while one is sent."""
         await _check_partitions(request.partitions, context)
-        budget = self._budget(request.max_bytes)
         wanted = [pb.PartitionFetch() for _ in request.partitions]
         for mine, theirs in zip(wanted, request.partitions, strict=True):
             mine.CopyFrom(theirs)
-        loop = asyncio.get_running_loop()
         with Listening(self._reader.replicas(wanted)) as listening:
-            while True:
-                listening.clear()
-                found = self._reader.collect(wanted, budget, request.any_replica)
-                for fetch, section in zip(wanted, found.sections, strict=True):
-                    fetch.offset = section.next_offset(fetch.offset)
-                if found.size or found.failed:
-                    yield encode([s for s in found.sections if s.batches or s.records.error])
-                if found.failed:
-                    return
-                if not found.size:
-                    await listening.wait(loop.time() + 60)
+            more = asyncio.create_task(self._read_on(wanted, request, listening))
+            try:
+                while True:
+                    message, is_last = await more
+                    if not is_last:
+                        more = asyncio.create_task(self._read_on(wanted, request, listening))
+                    yield message
+                    if is_last:
+                        return
+            finally:
+                more.cancel()
+
+    async def _read_on(
+        self, wanted: list[pb.PartitionFetch], request: pb.SubscribeRequest, listening: Listening
+    ) -> tuple[bytes, bool]:
+        """The next message, and whether it is the last: it tells an error. Moves `wanted` on."""
+        budget = self._budget(request.max_bytes)
+        while True:
+            listening.clear()
+            found = self._reader.collect(wanted, budget, request.any_replica)
+            for fetch, section in zip(wanted, found.sections, strict=True):
+                fetch.offset = section.next_offset(fetch.offset)
+            if found.size or found.failed:
+                told = [s for s in found.sections if s.batches or s.records.error]
+                return encode(told), found.failed
+            await listening.wait(asyncio.get_running_loop().time() + 60)
 
     def _budget(self, asked: int) -> int:
         limit = self._node.fetch_max_bytes

@@ -73,10 +73,12 @@ def run(
     flights = data.departures(records)
     for earlier in ("delays", "checkpoint"):
         shutil.rmtree(directory / earlier, ignore_errors=True)
-    with Admin(bootstrap) as admin:
-        admin.create_topic(TOPIC, PARTITIONS)
+    # Before anything of gRPC: PySpark forks to start its JVM, and a process that has gRPC's
+    # threads may not come out of a fork whole.
     spark = job.session()
     try:
+        with Admin(bootstrap) as admin:
+            admin.create_topic(TOPIC, PARTITIONS)
         stream = job.departures(spark, bootstrap, TOPIC, PARTITIONS)
         query = job.start(job.delays(job.with_tables(spark, stream)), directory)
         with Producer(bootstrap, enable_idempotence=idempotent, linger_ms=20) as producer:

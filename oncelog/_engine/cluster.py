@@ -52,8 +52,12 @@ class Cluster:
         self.backoff = Backoff(
             config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, random.Random()
         )
+        # A node that hangs must not hold up the news from another one.
+        self._metadata_timeout_s = min(1.0, config.request_timeout_ms / 1000)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._preferred = random.choice(config.bootstrap_servers)
+        # Nodes that others are asked before, the one avoided last at the end.
+        self._avoided: dict[str, None] = {}
         self._refreshing: dict[frozenset[str], asyncio.Task[list[TopicPartition]]] = {}
         # Topics of which the last node that was asked knew nothing: perhaps deleted.
         self._unknown: set[str] = set()
@@ -84,20 +88,35 @@ class Cluster:
         return channel
 
     def addresses(self) -> list[str]:
-        """All known nodes, the one that answered last first, then in random order."""
+        """All known nodes: the one that answered last, the others in random order, and what
+        is avoided at the end.
+        """
         known = dict.fromkeys([*self.leaders.nodes.values(), *self.config.bootstrap_servers])
-        others = [address for address in known if address != self._preferred]
+        others = [a for a in known if a != self._preferred and a not in self._avoided]
         random.shuffle(others)
-        return [self._preferred, *others]
+        avoided = [a for a in self._avoided if a in known and a != self._preferred]
+        return [self._preferred, *others, *avoided]
 
     def avoid(self, address: str) -> None:
-        """Ask another node first next time."""
+        """Ask the other nodes first, until they are avoided, too."""
+        self._avoided.pop(address, None)
+        self._avoided[address] = None
         if self._preferred == address:
             self._preferred = next((a for a in self.addresses() if a != address), address)
 
     def ask_another(self) -> None:
         """The node that was asked first knows too little; begin with another one next time."""
         self.avoid(self._preferred)
+
+    def leader_failed(self, address: str, failures: int) -> None:
+        """A node did not serve as the leader that it was said to be, so often in a row.
+
+        It may be cut off from the others and would name itself, or nobody, for as long as
+        that lasts: others are asked who leads.
+        """
+        self.avoid(address)
+        if failures % OLD_NEWS == 0:
+            self.ask_another()
 
     async def close(self) -> None:
         for task in self._refreshing.values():
@@ -166,20 +185,21 @@ class Cluster:
         deadline = time.monotonic() + limit
         failures = 0
         while True:
-            leader = self.leaders.leader(tp)
+            address = self.leaders.address(tp)
             try:
-                if leader is None or not leader.address:
+                if not address:
                     raise NotReadyError(f"{tp} has no leader")
                 return await self._call_one(
-                    leader.address, method, request, max(0.05, deadline - time.monotonic())
+                    address, method, request, max(0.05, deadline - time.monotonic())
                 )
             except RetriableError as error:
                 failures += 1
                 hinted = isinstance(error, NotLeaderError) and bool(error.leader_address)
                 if isinstance(error, NotLeaderError) and hinted:
                     self.leaders.hint(tp, error.leader_id, error.leader_address)
-                if failures % OLD_NEWS == 0:
-                    self.ask_another()
+                else:
+                    self.leaders.doubt(tp)
+                self.leader_failed(address, failures)
                 pause = 0.0 if hinted and failures == 1 else self.backoff.delay(failures)
                 if time.monotonic() + pause >= deadline:
                     raise
@@ -221,11 +241,8 @@ class Cluster:
     async def _refresh(self, names: frozenset[str]) -> list[TopicPartition]:
         request = cluster_pb2.DescribeTopicsRequest(names=sorted(names))
         try:
-            # A node that hangs must not hold up the news from another one.
             answer = await self.call(
-                describe_topics,
-                request,
-                attempt_timeout_s=min(1.0, self.config.request_timeout_ms / 1000),
+                describe_topics, request, attempt_timeout_s=self._metadata_timeout_s
             )
         except UnknownTopicOrPartitionError:
             # The node may be behind, or cut off from the others: they are asked next.
@@ -239,6 +256,17 @@ class Cluster:
             return changed
         self._unknown.difference_update(names)
         return self.leaders.update(answer)
+
+    async def refresh_at(self, address: str, topic: str) -> None:
+        """Take over what this node knows of a topic. Raises its OncelogError, or that of none."""
+        request = cluster_pb2.DescribeTopicsRequest(names=[topic])
+        answer = await self.call(
+            describe_topics,
+            request,
+            address=address,
+            attempt_timeout_s=self._metadata_timeout_s,
+        )
+        self.leaders.update(answer)
 
     async def require_topic(self, topic: str, timeout_s: float) -> None:
         """Wait until the topic's metadata is known; raise UnknownTopicOrPartitionError.

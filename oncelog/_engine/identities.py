@@ -23,7 +23,8 @@ from oncelog.v1 import batch_pb2, producer_pb2
 log = logging.getLogger("oncelog.producer")
 
 _RENEW_AT = 0.9
-_LEASE_ATTEMPT_S = 2.0
+# A node that hangs must not hold up a producer while others answer.
+_ATTEMPT_S = 2.0
 
 
 class Identities:
@@ -31,6 +32,7 @@ class Identities:
         self._config = config
         self._cluster = cluster
         self._name = config.producer_name or ""
+        self._attempt_s = min(_ATTEMPT_S, config.request_timeout_ms / 1000)
         self._serial = 0
         self._lock = asyncio.Lock()
         self.current: Identity | None = None
@@ -113,6 +115,7 @@ class Identities:
                     lambda channel: producer_stub(channel).OpenProducer,
                     request,
                     address=address or None,
+                    attempt_timeout_s=self._attempt_s,
                 )
                 opened = answer.partitions[0]
             except errors.NotSupportedError:
@@ -130,6 +133,7 @@ class Identities:
             if opened is not None and opened.error in ("UNKNOWN_PRODUCER", "PRODUCER_EXPIRED"):
                 raise errors.UnknownProducerError(f"{tp}: {opened.error}")
             failures += 1
+            self._cluster.leader_failed(address, failures)
             await asyncio.sleep(self._cluster.backoff.delay(failures))
             try:
                 await self._cluster.refresh([tp.topic])
@@ -150,12 +154,7 @@ class Identities:
         failures = 0
         while True:
             try:
-                # A node that hangs must not hold up a producer while others answer.
-                return await self._cluster.call(
-                    method,
-                    request,
-                    attempt_timeout_s=min(_LEASE_ATTEMPT_S, self._config.request_timeout_ms / 1000),
-                )
+                return await self._cluster.call(method, request, attempt_timeout_s=self._attempt_s)
             except errors.RetriableError as error:
                 failures += 1
                 log.debug("asked for a producer id: %s", error)

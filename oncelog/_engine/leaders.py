@@ -20,6 +20,8 @@ class Leader:
     node_id: int = 0
     address: str = ""  # "": not known
     term: int = -1
+    # The node that refused and named this one instead, without a term; "": none.
+    refused: str = ""
     replicas: tuple[int, ...] = ()
 
 
@@ -44,6 +46,8 @@ class Leaders:
         changed: list[TopicPartition] = []
         for topic in answer.topics:
             view = self.topics.get(topic.name)
+            if view is not None and topic.topic_id < view.topic_id:
+                continue  # the node has not heard yet that this one was deleted: ids only rise
             if view is None or view.topic_id != topic.topic_id:
                 # Deleted and created again: terms start anew.
                 view = TopicView(topic.name, topic.topic_id, DEFAULT_MAX_BATCH_BYTES)
@@ -63,11 +67,14 @@ class Leaders:
         if info.term < leader.term or not address:
             return False
         if info.term == leader.term and leader.address:
-            # Same term, same leader; but its address may be news.
-            address = address if info.leader_id == leader.node_id else leader.address
+            if leader.refused and address == leader.refused:
+                return False  # it led in this term, and does not any more
+            if not leader.refused:
+                # Same term, same leader; but its address may be news.
+                address = address if info.leader_id == leader.node_id else leader.address
         changed = leader.address != address
         leader.node_id = info.leader_id if changed else leader.node_id
-        leader.address, leader.term = address, info.term
+        leader.address, leader.term, leader.refused = address, info.term, ""
         return changed
 
     def hint(self, tp: TopicPartition, node_id: int, address: str) -> bool:
@@ -77,14 +84,22 @@ class Leaders:
             return False
         self.nodes.setdefault(node_id, address)
         changed = leader.address != address
+        if changed:
+            leader.refused = leader.address
         leader.node_id, leader.address = node_id, address
         return changed
+
+    def doubt(self, tp: TopicPartition) -> None:
+        """Who is said to lead does not, and names nobody: any node's word may take its place."""
+        leader = self.leader(tp)
+        if leader is not None:
+            leader.refused = ""
 
     def forget(self, tp: TopicPartition, address: str) -> None:
         """This node does not lead the partition, whatever was known."""
         leader = self.leader(tp)
         if leader is not None and leader.address == address:
-            leader.address = ""
+            leader.address = leader.refused = ""
 
     def leader(self, tp: TopicPartition) -> Leader | None:
         view = self.topics.get(tp.topic)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from oncelog import errors
 from oncelog._engine.batches import OpenBatch
+from oncelog.types import TopicPartition
 
 
 @dataclass(slots=True)
@@ -22,6 +23,8 @@ class Reaction:
     leader_hint: tuple[int, str] | None = None
     # The whole producer stops with this error.
     fatal: errors.ProducerFatalError | None = None
+    # The same, unless the topic has been deleted and created anew.
+    fatal_here: errors.UnknownProducerError | None = None
 
 
 @dataclass(slots=True)
@@ -68,6 +71,15 @@ def gap_after(batch: OpenBatch, error: errors.OncelogError) -> errors.ProducerFa
     )
 
 
+def lost_with_topic(tp: TopicPartition, stored: int) -> errors.ProducerFatalError:
+    """What a producer stops with whose own sequences, up to `stored`, the partition has lost."""
+    return errors.ProducerFatalError(
+        f"{tp}: the records with the application's sequences up to {stored} are no longer there, "
+        f"the topic was deleted and created anew; what follows must not be stored without them: "
+        f"send all of them again with a new producer"
+    )
+
+
 def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.OncelogError:
     """Return a copy of the error with this outcome, if it is an error that has one."""
     if not isinstance(error, errors.DeliveryError):
@@ -77,4 +89,4 @@ def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.
     return twin
 
 
-__all__ = ["Reaction", "Stats", "gap_after", "with_outcome"]
+__all__ = ["Reaction", "Stats", "gap_after", "lost_with_topic", "with_outcome"]

@@ -28,7 +28,13 @@ from oncelog import errors
 from oncelog._engine.accumulator import Accumulator
 from oncelog._engine.backoff import Backoff
 from oncelog._engine.batches import OpenBatch
-from oncelog._engine.outcomes import Reaction, Stats, gap_after, with_outcome
+from oncelog._engine.outcomes import (
+    Reaction,
+    Stats,
+    gap_after,
+    lost_with_topic,
+    with_outcome,
+)
 from oncelog._engine.sealing import NO_IDENTITY, Identity, SealedBatch, seal
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
@@ -75,6 +81,9 @@ class PartitionSender:
         self._failures = 0
         self.identity = NO_IDENTITY
         self._prev = -1
+        self._topic_id = 0  # of the topic in which `identity` began
+        # The application's own sequence that was stored last; -1: none.
+        self.stored_given = -1
         self._dead = idempotent  # no batch may be sealed with `identity` any more
         self._resets = 0  # since the last acknowledgement
         # A batch with the application's own sequences has failed. What follows it must not
@@ -95,10 +104,11 @@ class PartitionSender:
         """Whether this partition needs an identity that it has not used yet."""
         return self._dead and self.identity is not NO_IDENTITY
 
-    def adopt(self, identity: Identity, last_sequence: int) -> None:
+    def adopt(self, identity: Identity, last_sequence: int, topic_id: int) -> None:
         """Go on with this identity after `last_sequence` (-1: from the start)."""
         assert not self.window, "an identity changes only when nothing is on its way"
         self.identity = identity
+        self._topic_id = topic_id
         self._prev = last_sequence
         self._dead = False
 
@@ -195,9 +205,21 @@ class PartitionSender:
         error.outcome = "unknown" if sealed.ambiguous else "not_stored"
         if isinstance(error, errors.ProducerExpiredError) and self._leased:
             return self._refused(sealed, error, now)
+        if isinstance(error, errors.FencedError):
+            self._fenced(sealed)
+        if isinstance(error, errors.UnknownProducerError):
+            return Reaction(fatal_here=error)
         if isinstance(error, errors.ProducerFatalError):
             return Reaction(fatal=error)
         return self._refused(sealed, error, now)
+
+    def _fenced(self, sealed: SealedBatch) -> None:
+        """What was sent behind a fenced batch is refused, too: a partition's epoch never falls,
+        and a node takes the batches of a stream in order.
+        """
+        window = list(self.window)
+        for other in window[window.index(sealed) + 1 :]:
+            other.attempt_id = 0
 
     def _at_head_for_sure(self, sealed: SealedBatch) -> bool:
         return sealed is self._head() and sealed.sent_as_head
@@ -213,6 +235,8 @@ class PartitionSender:
             stats.batches_acked += 1
             stats.records_acked += sealed.batch.record_count
             stats.max_ack_latency_s = max(stats.max_ack_latency_s, now - sealed.first_sent_at)
+            if sealed.batch.sequences is not None:
+                self.stored_given = max(self.stored_given, sealed.last_sequence)
             sealed.batch.delivery.succeed(result.base_offset, duplicate)
             self._on_settled(sealed.batch)
         self._pop_acked(now)
@@ -241,6 +265,7 @@ class PartitionSender:
         elif result.verdict in (V.VERDICT_NOT_READY, V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION):
             reaction.leader_lost = True
         sealed.ambiguous = True
+        sealed.unanswered |= result.verdict in (V.VERDICT_TIMEOUT, V.VERDICT_UNSPECIFIED)
         self._rewind(now, delay)
         return reaction
 
@@ -255,10 +280,15 @@ class PartitionSender:
         """Go on at another node, at once."""
         self._rewind(now)
 
+    def send_again(self, now: float) -> None:
+        """Nobody knows what an answer meant: hear it once more."""
+        self._failures += 1
+        self._rewind(now, self._backoff.delay(self._failures))
+
     def _rewind(self, now: float, delay: float = 0.0) -> None:
         for sealed in self.window:
             if sealed.attempt_id:
-                sealed.ambiguous = True
+                sealed.ambiguous = sealed.unanswered = True
                 sealed.attempt_id = 0
             sealed.refused = False
             if sealed.attempts > self._retries and not sealed.acked:
@@ -303,6 +333,39 @@ class PartitionSender:
             self._prev = sealed.prev_sequence
             return Reaction()
         return self._seal_again(behind, error)
+
+    # --- another topic of the name ---------------------------------------------------
+
+    def is_of(self, topic_id: int) -> bool:
+        """Whether this is the topic in which the batches' sequences began."""
+        return topic_id == self._topic_id
+
+    def on_topic_created_anew(self) -> Reaction:
+        """The topic was deleted and created again, and its leader knows nothing of this producer.
+
+        What had no answer may have been stored in the topic that is gone: it fails. What was
+        refused is in neither, nor what is behind it: it goes to the new one, under a new
+        producer id, so that no delayed copy can take its place.
+        """
+        what = f"{self.tp}: the topic was deleted and created anew"
+        if not self._leased:
+            return Reaction(
+                fatal=errors.ProducerFatalError(
+                    f"{what}; the given producer id cannot go on: make a new producer"
+                )
+            )
+        if any(sealed.batch.sequences is not None for sealed in self.window):
+            self.gap = lost_with_topic(self.tp, self.stored_given)
+            self._accumulator.refuse(self.gap)
+            return Reaction(fatal=self.gap)
+        left = [sealed for sealed in self.window if not sealed.acked]
+        self.window.clear()
+        self._cursor = 0
+        sure = next((n for n, sealed in enumerate(left) if not sealed.unanswered), len(left))
+        gone = errors.DeliveryError(f"{what} while this was on its way")
+        gone.outcome = "unknown"
+        self._fail(left[:sure], gone)
+        return self._seal_again(left[sure:], gone)
 
     def _seal_again(self, behind: list[SealedBatch], error: errors.DeliveryError) -> Reaction:
         if not self._leased or self._resets >= 3:
@@ -381,7 +444,9 @@ class PartitionSender:
         """The producer stops: fail what is on its way."""
         for sealed in self.window:
             if not sealed.acked and not sealed.abandoned:
-                self._fail_batch(sealed.batch, with_outcome(error, "unknown"))
+                doubt = sealed.ambiguous or sealed.attempt_id
+                outcome: errors.Outcome = "unknown" if doubt else "not_stored"
+                self._fail_batch(sealed.batch, with_outcome(error, outcome))
         for batch in self._again:
             self._fail_batch(batch, with_outcome(error, "not_stored"))
         self.window.clear()

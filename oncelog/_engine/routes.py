@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from oncelog._engine.cluster import OLD_NEWS, Cluster
+from oncelog._engine.cluster import Cluster
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
@@ -52,9 +52,7 @@ class Routes:
         failures = self._failures[tp] = self._failures.get(tp, 0) + 1
         self._not_before[tp] = time.monotonic() + self._cluster.backoff.delay(failures - 1)
         self._cluster.leaders.forget(tp, address)
-        self._cluster.avoid(address)
-        if failures % OLD_NEWS == 0:
-            self._cluster.ask_another()
+        self._cluster.leader_failed(address, failures)
 
     def leads_elsewhere(
         self, tp: TopicPartition, address: str, leader_id: int, leader_address: str

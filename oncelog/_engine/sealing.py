@@ -47,8 +47,10 @@ class SealedBatch:
     attempt_id: int = 0  # 0: no attempt whose answer is awaited
     sent_at: float = 0.0
     first_sent_at: float = 0.0
-    # Some attempt ended without an answer that says what became of it.
+    # Some attempt ended without an answer that says what became of it,
     ambiguous: bool = False
+    # or without any answer from the node in its time.
+    unanswered: bool = False
     # Everything before it was acknowledged when it was last sent.
     sent_as_head: bool = False
     # Answered OUT_OF_ORDER while an earlier batch was being retried.

@@ -21,7 +21,13 @@ from oncelog._engine.batches import OpenBatch
 from oncelog._engine.cluster import OLD_NEWS, Cluster
 from oncelog._engine.futures import Delivery
 from oncelog._engine.identities import Identities
-from oncelog._engine.outcomes import Reaction, Stats, gap_after, with_outcome
+from oncelog._engine.outcomes import (
+    Reaction,
+    Stats,
+    gap_after,
+    lost_with_topic,
+    with_outcome,
+)
 from oncelog._engine.partition import PartitionSender
 from oncelog._engine.sealing import NO_IDENTITY, SealedBatch
 from oncelog._engine.stream import ProduceStream
@@ -29,13 +35,16 @@ from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
 from oncelog.wire.compression import CODECS
+from oncelog.wire.verdicts import RETRIABLE
 
 log = logging.getLogger("oncelog.producer")
 
 _TICK_S = 0.1
 # A batch without an answer for so long makes the client ask who leads now: a node that
-# was frozen or cut off does not say so.
+# was frozen or cut off does not say so. An election may not be over by then: it asks again
+# soon at first, and then once a second, for a cluster may also just be slow.
 _STALL_S = 1.0
+_STALL_PAUSES = Backoff(0.25, 1.0)
 _MAX_FAILED_KEPT = 1000
 
 
@@ -58,6 +67,7 @@ class Sender:
         self._loop = loop
         self._partitions: dict[TopicPartition, PartitionSender] = {}
         self._busy: dict[TopicPartition, PartitionSender] = {}
+        # Nothing is sent to these: they wait for a producer id, or for news of their topic.
         self._identifying: set[TopicPartition] = set()
         self._streams: dict[str, ProduceStream] = {}
         self._stream_failures: dict[str, int] = {}
@@ -68,7 +78,10 @@ class Sender:
         self._timer_at = float("inf")
         self._stale: set[str] = set()
         self._stale_event = asyncio.Event()
-        self._stall_asked: dict[str, float] = {}
+        # Topics with stalled partitions: how often it was asked who leads, and when it is due.
+        self._stalls: dict[str, tuple[int, float]] = {}
+        # Leaders that refused, with their terms: there is another one, or will be.
+        self._doubted: dict[TopicPartition, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -229,8 +242,15 @@ class Sender:
             return
         finally:
             self._identifying.discard(tp)
-        partition.adopt(identity, last_sequence)
+        if self.config.producer_name and last_sequence < partition.stored_given:
+            self.fail(lost_with_topic(tp, partition.stored_given))
+            return
+        partition.adopt(identity, last_sequence, self._topic_id(tp.topic))
         self._soon()
+
+    def _topic_id(self, topic: str) -> int:
+        view = self.cluster.leaders.topics.get(topic)
+        return view.topic_id if view is not None else 0
 
     async def position(self, tp: TopicPartition) -> int:
         """Ask the partition for this producer's last stored sequence; -1: none."""
@@ -286,7 +306,9 @@ class Sender:
     ) -> None:
         # `outstanding` has lost the id; the answer's own id is the attempt's.
         reaction = partition.on_result(sealed, result.id, result, time.monotonic())
-        self._react(partition.tp, reaction)
+        if self._doubted and result.verdict not in RETRIABLE:
+            self._doubted.pop(partition.tp, None)  # it leads, after all
+        self._react(partition, reaction)
         self._check_gap(partition)
         self._soon()
 
@@ -294,15 +316,59 @@ class Sender:
         if partition.gap is not None:
             self.fail(partition.gap)
 
-    def _react(self, tp: TopicPartition, reaction: Reaction) -> None:
+    def _react(self, partition: PartitionSender, reaction: Reaction) -> None:
+        tp = partition.tp
         if reaction.fatal is not None:
             self.fail(reaction.fatal)
+        elif reaction.fatal_here is not None:
+            if tp not in self._identifying:  # else it is being looked into
+                self._identifying.add(tp)
+                self._spawn(self._find_topic(partition, reaction.fatal_here), f"find {tp.topic}")
         elif reaction.leader_hint is not None:
             self.cluster.leaders.hint(tp, *reaction.leader_hint)
         elif reaction.leader_lost:
-            self._mark_stale(tp.topic)
+            self._doubt(tp)
+
+    async def _find_topic(
+        self, partition: PartitionSender, error: errors.UnknownProducerError
+    ) -> None:
+        """A leader does not know the producer: either all is lost, or it is another topic."""
+        tp = partition.tp
+        try:
+            # Nobody else can be sure to know of the topic that this node leads.
+            await self.cluster.refresh_at(self._sent_to[tp], tp.topic)
+        except errors.OncelogError as problem:
+            log.debug("no metadata: %s", problem)
+            partition.send_again(time.monotonic())
+        else:
+            if partition.is_of(self._topic_id(tp.topic)):
+                self.fail(error)
+            else:
+                log.warning("%s was deleted and created anew", tp.topic)
+                self._react(partition, partition.on_topic_created_anew())
+        finally:
+            self._identifying.discard(tp)
+        self._soon()
 
     # --- metadata --------------------------------------------------------------------
+
+    def _doubt(self, tp: TopicPartition) -> None:
+        """Who is said to lead does not. Ask others, until one of them names another leader.
+
+        It may be cut off, and then tells whoever asks it that it led last. So does a node
+        that is cut off with it, or one that has not heard of the election yet.
+        """
+        refused = self._sent_to.get(tp, "")
+        self.cluster.avoid(refused)
+        self.cluster.leaders.doubt(tp)
+        leader = self.cluster.leaders.leader(tp)
+        if leader is not None and leader.address == refused:
+            self._doubted[tp] = (refused, leader.term)
+        self._mark_stale(tp.topic)
+
+    def _is_doubted(self, tp: TopicPartition) -> bool:
+        leader = self.cluster.leaders.leader(tp)
+        return leader is not None and self._doubted.get(tp) == (leader.address, leader.term)
 
     def _mark_stale(self, topic: str) -> None:
         self._stale.add(topic)
@@ -332,7 +398,7 @@ class Sender:
 
     def _reachable(self, tp: TopicPartition) -> bool:
         stream = self._streams.get(self.cluster.leaders.address(tp))
-        return stream is not None and stream.opened
+        return stream is not None and stream.opened and not self._is_doubted(tp)
 
     # --- time ------------------------------------------------------------------------
 
@@ -386,6 +452,7 @@ class Sender:
             self._soon()
 
     def _look_for_stalls(self, now: float) -> None:
+        stalled: dict[str, set[str]] = {}  # topic -> nodes that do not answer
         for tp, partition in list(self._busy.items()):
             oldest = partition.oldest_attempt()
             if oldest is None:
@@ -393,10 +460,15 @@ class Sender:
             stream = self._streams.get(self._sent_to.get(tp, ""))
             if now - oldest > self.config.request_timeout_ms / 1000 and stream is not None:
                 stream.close("no answer within request_timeout_ms")
-            elif now - max(oldest, self._stall_asked.get(tp.topic, 0.0)) > _STALL_S:
-                self._stall_asked[tp.topic] = now
-                self.cluster.avoid(self._sent_to.get(tp, ""))
-                self._mark_stale(tp.topic)
+            elif now - oldest > _STALL_S:
+                stalled.setdefault(tp.topic, set()).add(self._sent_to.get(tp, ""))
+        self._stalls = {topic: self._stalls.get(topic, (0, now)) for topic in stalled}
+        for topic, (asked, due) in self._stalls.items():
+            if now >= due:
+                self._stalls[topic] = (asked + 1, now + _STALL_PAUSES.delay(asked + 1))
+                for address in stalled[topic]:
+                    self.cluster.avoid(address)
+                self._mark_stale(topic)
 
 
 def _fatal(error: errors.OncelogError) -> errors.ProducerFatalError:

@@ -17,7 +17,8 @@ import atexit
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
 _TRIGGERS = ("processingTime", "availableNow", "once")
 _BATCH_BYTES = 1024 * 1024  # where a topic names no limit of its own
+_ARROW_LIMITS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
+}
 
 
 def mirror(
@@ -102,13 +107,15 @@ def mirror(
     )
     starting = starting_offsets or {}
     settings = _looked_at(settings, starting, named=name is not None)
+    settings = replace(settings, packed=transform is None)
     query, keeps_all = _query(spark, settings, transform)
     if trigger is not None:
         query = _triggered(query, trigger)
     settings = _with_target(replace(settings, keeps_all=keeps_all and not skip_deleted))
     claim(settings, starting)
     query = query.option("checkpointLocation", checkpoint or _passing_checkpoint())
-    return query.option(OPTION, settings.to_option()).start()
+    with _small_arrow_batches(spark):
+        return query.option(OPTION, settings.to_option()).start()
 
 
 # --- the query -----------------------------------------------------------------------
@@ -125,12 +132,29 @@ def _query(
     spark.dataSource.register(MirrorDataSource)
     what = MirrorDataSource.name()
     frame = spark.readStream.format(what).option(OPTION, settings.to_option()).load()
-    keeps_all = True
-    result = frame
-    if transform is not None:
-        result = transform(frame)
-        keeps_all = check_transformed(frame, result)
+    if transform is None:
+        return frame.writeStream.format(what), True
+    result = transform(frame)
+    keeps_all = check_transformed(frame, result)
     return result.select(*COLUMNS).writeStream.format(what), keeps_all
+
+
+@contextmanager
+def _small_arrow_batches(spark: SparkSession) -> Iterator[None]:
+    """Bound what Spark hands to a Python worker at once, in queries that start meanwhile.
+
+    A query keeps the session's settings of its start. The number of rows matters beside the
+    bytes: Spark counts the bytes after each row, which takes longer the more nested rows,
+    headers here, it has already put together.
+    """
+    before = {name: spark.conf.get(name) for name in _ARROW_LIMITS}
+    try:
+        for name, value in _ARROW_LIMITS.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.set(name, old)
 
 
 def _triggered(query: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStreamWriter:

@@ -157,7 +157,10 @@ class Compose:
     def cut_off(self, node: int) -> Iterator[None]:
         """Takes a node off its network: neither peers nor clients reach it, this machine's too."""
         container = self.container(node)
-        ((network, settings),) = self.inspect(node)["NetworkSettings"]["Networks"].items()
+        networks = list(self.inspect(node)["NetworkSettings"]["Networks"].items())
+        if len(networks) != 1:
+            raise HarnessError(f"node{node} is on {len(networks)} networks, not on one")
+        ((network, settings),) = networks
         # Docker forgets the names by which the others know the node.
         names = [word for name in settings["Aliases"] for word in ("--alias", name)]
         _docker(["docker", "network", "disconnect", network, container])

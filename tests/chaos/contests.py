@@ -33,6 +33,16 @@ WENT_ON, FENCED, UNKNOWN = "went on", "fenced", "unknown"
 Note = Callable[[str], None]
 
 
+def told_no(error: BaseException) -> bool:
+    """Whether the client is sure that the record is not stored, and cannot be any more.
+
+    So it is when a node answers FENCED, if that is the answer to the only attempt: the epoch
+    of a partition never falls. An earlier attempt without an answer may have been stored
+    before it rose; then nobody knows.
+    """
+    return isinstance(error, DeliveryError) and error.outcome != "unknown"
+
+
 class Racer(threading.Thread):
     """Appends to one partition, each record for the offset that it believes comes next."""
 
@@ -68,11 +78,12 @@ class Racer(threading.Thread):
                 self._topic, value, partition=self._partition, expected_offset=expected
             ).result(ANSWER_PATIENCE)
         except OffsetMismatchError as error:
-            if error.outcome != "unknown":
+            if told_no(error):
                 self._writes.refused(number)
             return error.next_offset
         except (DeliveryError, TimeoutError) as error:
-            # The next attempt is told whether this one is there.
+            # The next attempt is told whether this one is there. Refused, to the checker, is
+            # one whose offset was taken.
             self._note(f"racer {self._writes.worker}: {error}")
             return expected
         self._writes.acknowledged(number, metadata.partition, metadata.offset)
@@ -109,7 +120,7 @@ class Instance:
         try:
             metadata = future.result(ANSWER_PATIENCE)
         except (OncelogError, TimeoutError) as error:
-            if isinstance(error, DeliveryError) and error.outcome != "unknown":
+            if told_no(error):
                 self._writes.refused(number)
             self._ended(error)
             if self.end != FENCED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import threading
 import time
@@ -158,20 +159,30 @@ def run(
     )
 
 
+def silences(events: Sequence[Event], timeline: Timeline) -> list[float]:
+    """For each fault the longest time in seconds without an acknowledgement in a partition.
+
+    Of those that began with the fault or after it, and before the next one.
+    """
+    end = max((max(tenths) for tenths in timeline.served.values()), default=0)
+    gaps = [
+        (first, second)
+        for tenths in timeline.served.values()
+        for first, second in pairwise([*sorted(tenths), end])
+    ]
+    # What was acknowledged last was so shortly before the fault.
+    starts = [event.start * 10 - 2 for event in events]
+    return [
+        max((second - first for first, second in gaps if start <= first < following), default=0)
+        / 10
+        for start, following in zip(starts, [*starts[1:], math.inf], strict=False)
+    ]
+
+
 def recoveries(events: Sequence[Event], timeline: Timeline) -> list[float]:
-    """For each kill the longest silence of a partition around it, in seconds."""
-    found = []
-    for event in events:
-        if event.name not in KILLS:
-            continue
-        first, last = event.start * 10 - 10, event.end * 10 + 50
-        gaps = [
-            b - a
-            for tenths in timeline.served.values()
-            for a, b in pairwise(sorted(tenth for tenth in tenths if first <= tenth <= last))
-        ]
-        found.append(max(gaps, default=0) / 10)
-    return found
+    """The silence of each kill and power cut, in seconds."""
+    found = silences(events, timeline)
+    return [one for event, one in zip(events, found, strict=True) if event.name in KILLS]
 
 
 def read_replica(api: Api, node: int, topic: str, partition: int) -> Replica:

@@ -20,7 +20,7 @@ from oncelog import (
     ProducerFatalError,
     RecordMetadata,
 )
-from tests.chaos.contests import Racer, Takeovers
+from tests.chaos.contests import Racer, Takeovers, told_no
 from tests.chaos.history import History, Read, Writes, value_of
 from tests.harness.api import Api
 from tests.harness.payload import decompress, values_and_keys
@@ -136,7 +136,9 @@ class Writer(threading.Thread):
             self._writes.acknowledged(number, metadata.partition, metadata.offset)
             self._timeline.acknowledge(metadata.partition)
         else:
-            # Only a timeout is sure to leave it open; whatever else it is, it may be stored.
+            # What the client is sure of is judged like an acknowledgement.
+            if told_no(error):
+                self._writes.refused(number)
             kind = "timed out" if isinstance(error, DeliveryTimeoutError) else "failed"
             self._timeline.error(f"worker {self._worker}: {kind}: {error}")
 

@@ -380,7 +380,7 @@ def identity(data: bytes) -> None:
 
 
 def identity_seeds() -> list[bytes]:
-    return [b'{"format": 1, "cluster_id": "c", "node_id": 1, "directory_id": 5}\n', b"[1]", b"1"]
+    return [b'{"format": 2, "cluster_id": "c", "node_id": 1, "directory_id": 5}\n', b"[1]", b"1"]
 
 
 TARGETS = {

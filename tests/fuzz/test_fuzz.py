@@ -32,7 +32,7 @@ FOUND = {
     "an identity that is not UTF-8": ("identity", "fb22"),
     "an identity with a number without end": (
         "identity",
-        b'{"format": 1, "cluster_id": "c", "node_id": Infinity}'.hex(),
+        b'{"format": 2, "cluster_id": "c", "node_id": Infinity}'.hex(),
     ),
     "an identity nested without end": ("identity", (b"[" * 100_000).hex()),
 }

@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 
-from examples.flights import data, run
+from examples.flights import data, job, run
 from oncelog import OncelogError
 from tests.harness.demo import TOPIC, Killer, count, fresh
 from tests.harness.local_cluster import LocalCluster
@@ -75,6 +75,7 @@ def main() -> int:
 def flights(options: argparse.Namespace) -> int:
     nodes = options.dir / "cluster"
     fresh(nodes)
+    job.session()  # the job's own; here, since the harness uses gRPC as well
     with LocalCluster(nodes, settings={}) as cluster:
         print(f"three nodes: {cluster.bootstrap}")
         outcome = run.run(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from oncelog import Consumer, Producer
+from oncelog import Consumer, Producer, TopicPartition
 from oncelog._engine.cluster import Cluster
 from oncelog.v1 import cluster_pb2
 from tests.harness.api import Api, reason
@@ -29,6 +29,10 @@ def move_leader_out_of_sight(cluster: LocalCluster, topic: str, leader: int, tar
     with Api(cluster.nodes[leader].spec.listen) as direct:  # around the proxy
         direct.cluster.TransferLeadership(request, timeout=20)
     eventually(lambda: cluster.high_watermark(target, topic, 0) is not None, "the target leads")
+
+
+def leaders_named(cluster: LocalCluster, topic: str) -> set[int]:
+    return {cluster.api(node).topic(topic).partitions[0].leader_id for node in cluster.nodes}
 
 
 def ask_first(client: Cluster, address: str) -> None:
@@ -79,3 +83,60 @@ def test_topic_metadata_vanishing_for_a_moment(
         assert (metrics["resets"], metrics["records_failed"]) == (0, 0)
         assert named.send(topic, b"15").result(PATIENCE).offset == 15
         assert [next(reading).value for _ in range(11)] == [b"%d" % n for n in range(5, 16)]
+
+
+def test_the_node_asked_first_is_the_leader_that_was_cut_off(
+    make_cluster: MakeCluster, topic: str
+) -> None:
+    """It refuses at once, so nothing stalls, and tells whoever asks that it led last."""
+    cluster = make_cluster(settings=STEADY, proxied=True)
+    cluster.api(1).create_topic(topic, 1, 3)
+    with (
+        Producer(cluster.bootstrap, linger_ms=0) as producer,
+        Producer(cluster.bootstrap, linger_ms=0, producer_name="early") as early,
+        Producer(cluster.bootstrap, linger_ms=0, producer_name="late") as late,
+    ):
+        for client in (producer, early):
+            client.send(topic, b"before").result(PATIENCE)
+        old = cluster.leader(topic, 0)
+        eventually(lambda: leaders_named(cluster, topic) == {old}, "all know who leads")
+        assert late.partitions_for(topic) == 1  # it knows the leader, and has written nothing
+        cluster.isolate(old)
+        try:
+            cluster.leader(topic, 0, not_in=[old])
+            eventually(lambda: cluster.high_watermark(old, topic, 0) is None, "it refuses")
+            assert cluster.api(old).topic(topic).partitions[0].leader_id in (0, old)
+            for client in (producer, early, late):
+                ask_first(client._cluster, cluster.addresses[old])
+                assert client.send(topic, b"after").result(PATIENCE).offset >= 2
+                metrics = client.metrics()
+                assert (metrics["resets"], metrics["records_failed"]) == (0, 0)
+        finally:
+            cluster.isolate(old, "heal")
+
+
+def test_a_name_at_a_leader_that_hangs(make_cluster: MakeCluster, topic: str) -> None:
+    """It is asked to fence the predecessor, and never answers: the new leader is."""
+    cluster = make_cluster(settings=STEADY, proxied=True)
+    assert cluster.proxy is not None
+    cluster.api(1).create_topic(topic, 1, 3)
+    with Producer(
+        cluster.bootstrap,
+        linger_ms=0,
+        producer_name="named",
+        request_timeout_ms=600_000,  # nothing is to wait for that
+        delivery_timeout_ms=600_000,
+    ) as producer:
+        old = cluster.leader(topic, 0)
+        eventually(lambda: leaders_named(cluster, topic) == {old}, "all know who leads")
+        assert producer.partitions_for(topic) == 1
+        assert producer._cluster.leaders.address(TopicPartition(topic, 0)) == cluster.addresses[old]
+        cluster.isolate(old)
+        cluster.proxy.ask("freeze", f"client-{old}")
+        try:
+            cluster.leader(topic, 0, not_in=[old])
+            assert producer.send(topic, b"after").result(PATIENCE).offset == 0
+        finally:
+            cluster.proxy.ask("reset", f"client-{old}")
+            cluster.proxy.ask("heal", f"client-{old}")
+            cluster.isolate(old, "heal")

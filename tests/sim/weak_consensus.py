@@ -49,7 +49,7 @@ def _commit_in_every_heartbeat() -> tuple[Any, str, Any]:
     empty = Replicator._empty
 
     def with_commit(self: Replicator, progress: Any) -> Any:
-        return replace(empty(self, progress), commit=self._commit())
+        return empty(self, progress)._replace(commit=self._commit())
 
     return (Replicator, "_empty", with_commit)
 
@@ -73,7 +73,7 @@ def stale_appends() -> Any:
 
     def with_stale(self: Guard, sender: int, message: Any) -> Any:
         if message.term < self._core.term and not self._core.is_leader:
-            message = replace(message, term=self._core.term)
+            message = message._replace(term=self._core.term)
         return append(self, sender, message)
 
     return [(Guard, "append", with_stale)]
@@ -98,8 +98,8 @@ def acks_without_term() -> Any:
     def without_term(self: Guard, sender: int, message: Any) -> bool:
         if message.term < self._core.term:
             last = self._journal.last_index + 1
-            message = replace(
-                message, term=self._core.term, next_index=min(message.next_index, last)
+            message = message._replace(
+                term=self._core.term, next_index=min(message.next_index, last)
             )
         return append_reply(self, sender, message)
 

@@ -34,6 +34,8 @@ __all__ = ["make_cluster", "pytest_runtest_makereport", "topic"]
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Retention is quick, so that a test can have records deleted.
 SETTINGS = {**STEADY, "retention_check_ms": 100, "checkpoint_entries": 20}
+# Where nobody waits for a new leader, nodes need not hear of theirs so often.
+CALM = {**SETTINGS, "election_timeout_ms": 1500, "heartbeat_ms": 150}
 Read = Callable[..., "DataFrame"]
 collect_ignore_glob = [] if importlib.util.find_spec("pyspark") else ["test_*.py"]
 
@@ -58,6 +60,8 @@ def spark_builder(directory: Path, master: str = "local[2,2]") -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
+        # What a test runs is over before the best code for it would be compiled.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.default.parallelism": "2",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
@@ -88,7 +92,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three nodes that nobody harms. Each test has topics of its own in it."""
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as made:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), settings=CALM) as made:
         _running.append(made)
         yield made
         _running.remove(made)

@@ -10,14 +10,72 @@ are settings of Spark. Prints a line when a copy is done.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from pyspark.errors import StreamingQueryException
+
+from tests.integration.waiting import eventually
 from tests.spark.conftest import spark_builder
+from tests.spark.copies import PATIENCE_S
 from tests.spark.traps import Trap
 from tests.spark.ways import copy_naively, copy_with_mirror
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
 # Several micro-batches, so that a sleeper wakes up in a later one's time.
 RECORDS_PER_TRIGGER = 200
+# What Spark says of a process that took more than ten seconds, which no setting changes.
+TOO_LATE = "Python worker failed to connect back"
+
+
+def is_ready(query: StreamingQuery) -> bool:
+    """Whether its source is there; or it has failed."""
+    return not query.isActive or not query.status["message"].startswith("Initializing")
+
+
+class Copies:
+    """Both ways' queries, each begun again if Spark did not wait for its first process."""
+
+    def __init__(self, spark: SparkSession, directory: Path, bootstrap: str, source: str) -> None:
+        self._spark, self._directory = spark, directory
+        self._bootstrap, self._source = bootstrap, source
+        self.running: dict[str, StreamingQuery] = {}
+
+    def begin(self, way: str) -> None:
+        start = {"naive": copy_naively, "mirror": copy_with_mirror}[way]
+        query = self.running[way] = start(
+            self._spark,
+            self._bootstrap,
+            self._source,
+            f"{self._source}-{way}",
+            Trap(self._directory / f"{way}-rows"),
+            Trap(self._directory / f"{way}-commit"),
+            checkpoint=str(self._directory / f"{way}-checkpoint"),
+            max_offsets_per_trigger=RECORDS_PER_TRIGGER,
+        )
+        # One after the other: each first Python process has ten seconds to appear.
+        eventually(partial(is_ready, query), f"{way} begins", PATIENCE_S)
+
+    def ended(self) -> list[str]:
+        """The ways whose copy is made by now. Raises what else made a query end."""
+        done = []
+        for way, query in list(self.running.items()):
+            if query.isActive:
+                continue
+            error = query.exception()
+            if error is None:
+                done.append(way)
+                del self.running[way]
+            elif TOO_LATE in str(error):
+                self.begin(way)
+            else:
+                raise error
+        return done
 
 
 def main() -> None:
@@ -27,24 +85,15 @@ def main() -> None:
         builder = builder.config(*setting.split("=", 1))
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    queries = {}
-    for way, start in (("naive", copy_naively), ("mirror", copy_with_mirror)):
-        queries[way] = start(
-            spark,
-            bootstrap,
-            source,
-            f"{source}-{way}",
-            Trap(directory / f"{way}-rows"),
-            Trap(directory / f"{way}-commit"),
-            checkpoint=str(directory / f"{way}-checkpoint"),
-            max_offsets_per_trigger=RECORDS_PER_TRIGGER,
-        )
-    while queries:
-        spark.streams.awaitAnyTermination()  # raises what made a query fail
+    copies = Copies(spark, directory, bootstrap, source)
+    copies.begin("naive")
+    copies.begin("mirror")
+    while copies.running:
+        with suppress(StreamingQueryException):  # `ended` looks at each query's
+            spark.streams.awaitAnyTermination()
         spark.streams.resetTerminated()
-        for way in [way for way, query in queries.items() if not query.isActive]:
+        for way in copies.ended():
             print(way, flush=True)
-            del queries[way]
     spark.stop()
 
 

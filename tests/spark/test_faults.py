@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oncelog import Admin, Producer
+from oncelog.spark import audit
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
@@ -122,6 +123,20 @@ def test_a_lost_checkpoint(
             assert query.awaitTermination(int(PATIENCE_S))
     assert_bites(filled, topic)
     assert_identical(filled, topic)
+    # The audit says the same.
+    found = {
+        way: audit(
+            spark,
+            topic,
+            copy=f"{topic}-{way}",
+            bootstrap_servers=filled.bootstrap,
+            path=str(tmp_path / f"audit-{way}"),
+        ).faults
+        for way in WAYS
+    }
+    assert found["naive"]["twice"] == RECORDS
+    kinds = ("missing", "extra", "twice", "changed", "moved", "disordered")
+    assert {kind: found["mirror"][kind] for kind in kinds} == dict.fromkeys(kinds, 0)
 
 
 # --- drivers -------------------------------------------------------------------------
@@ -232,6 +247,10 @@ def test_an_attempt_that_sleeps_until_its_successor_is_done(
                 os.kill(one.worker, signal.SIGCONT)  # if Spark has not killed its JVM yet
             for trap in traps.values():
                 trap.wait_handed_on()
-            eventually(lambda: fenced(filled, f"{topic}-mirror") > 0, "the sleeper is FENCED")
+            # Its batch was, or its producer knew that it is fenced before it sent one.
+            eventually(
+                lambda: traps["mirror"].was_refused() or fenced(filled, f"{topic}-mirror") > 0,
+                "the sleeper is FENCED",
+            )
     assert_bites(filled, topic)
     assert_identical(filled, topic)

@@ -28,6 +28,7 @@ from oncelog.errors import (
 )
 from oncelog.spark import mirror_run
 from oncelog.spark.mirror_run import Claim, MirrorSettings, claim, claims
+from oncelog.spark.mirror_source import pack, unpacked
 from oncelog.spark.mirror_writer import COLUMNS, PartitionCopy
 from oncelog.types import TopicPartition
 from oncelog.wire.arrow import rising_ends, schema
@@ -256,6 +257,14 @@ def test_batches_keep_to_the_topics_limit(settings: Make, admin: Admin, producer
     assert copied(run) == list(range(200))
     with pytest.raises(BatchTooLargeError):
         run_task(run, rows([200], size=5000))
+
+
+def test_a_packed_row_holds_a_batch() -> None:
+    batches = [rows(range(3), size=100), rows([7]), rows(range(20))[5:8], rows([])]
+    packed = [pack(batch) for batch in batches]
+    assert [one.num_rows for one in packed] == [1] * 4
+    together = pa.Table.from_batches(packed).combine_chunks().to_batches()
+    assert list(unpacked(together)) == batches
 
 
 # --- taking over ----------------------------------------------------------------------

@@ -12,6 +12,7 @@ has set lets everybody pass.
     caught      who it is: its pid, the pids of its parents; whoever comes later passes
     released    it may go on
     handed_on   it has handed on the rest of its rows
+    refused     they were not taken: the writer has failed by then
     finished    after that, it may end
 """
 
@@ -65,7 +66,13 @@ class Trap:
             half = batch.num_rows // 2
             yield batch.slice(0, half)
             caught = self.reach()
-            yield batch.slice(half)
+            try:
+                yield batch.slice(half)
+            except GeneratorExit:
+                if caught:
+                    self._touch("refused")
+                    self._touch("handed_on")
+                raise
             if caught:
                 self._touch("handed_on")
                 self._wait("finished")
@@ -114,6 +121,9 @@ class Trap:
 
     def wait_handed_on(self) -> None:
         self._wait("handed_on")
+
+    def was_refused(self) -> bool:
+        return (self._directory / "refused").exists()
 
 
 def _parent(pid: int) -> int:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def _trapped(writer: type[DataSourceStreamArrowWriter], rows: Trap, commit: Trap | None) -> Any:
     # A class of a function: it goes to the workers by value, its traps with it.
     class Trapped(writer):
-        def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-            return super().write(rows.rows(iterator))
+        def _batches(self, iterator: Iterator[Any]) -> Iterator[Any]:
+            return rows.rows(super()._batches(iterator))
 
         def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
             if commit is not None:
@@ -79,12 +79,15 @@ class NaiveWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         with Producer(self._bootstrap) as producer:
-            for batch in iterator:
+            for batch in self._batches(iterator):
                 if batch.num_rows:
                     partition = batch.column("partition")[0].as_py()
                     records = batch.select(list(RECORD_COLUMNS))
                     producer.send_batch(self._target, partition, records).result(60)
         return WriterCommitMessage()
+
+    def _batches(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        return iterator
 
 
 def copy_naively(

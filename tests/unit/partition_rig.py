@@ -72,7 +72,7 @@ class Rig:
         self.shared = identity(7) if idempotent else None
         if self.shared is not None:
             assert self.sender.needs_identity(self.now, self.shared)
-            self.sender.adopt(self.shared, start)
+            self.sender.adopt(self.shared, start, 1)
         self.attempts = 0
 
     def _on_settled(self, batch: OpenBatch) -> None:

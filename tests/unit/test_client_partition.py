@@ -201,25 +201,44 @@ def test_one_acknowledgement_delayed_while_the_next_five_arrive():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "error"),
+    ("verdict", "error", "behind"),
     [
-        (V.VERDICT_FENCED, errors.FencedError),
-        (V.VERDICT_SEQUENCE_CONFLICT, errors.SequenceConflictError),
-        (V.VERDICT_UNKNOWN_PRODUCER, errors.UnknownProducerError),
+        (V.VERDICT_FENCED, errors.FencedError, "not_stored"),
+        (V.VERDICT_SEQUENCE_CONFLICT, errors.SequenceConflictError, "unknown"),
+        (V.VERDICT_UNKNOWN_PRODUCER, errors.UnknownProducerError, "unknown"),
     ],
 )
-def test_what_stops_the_producer(verdict: int, error: type[errors.OncelogError]):
+def test_what_stops_the_producer(verdict: int, error: type[errors.OncelogError], behind: str):
     rig = Rig()
     futures, sent = three(rig)
     reaction = rig.answer(sent[0], verdict, current_epoch=3)
-    assert type(reaction.fatal) is error
-    rig.sender.fail_all(reaction.fatal)
-    for future in futures:
-        failure = future.exception(0)
-        assert type(failure) is error
-        assert isinstance(failure, errors.DeliveryError)
-        assert failure.outcome == "unknown"
+    fatal = reaction.fatal or reaction.fatal_here
+    assert type(fatal) is error
+    rig.sender.fail_all(fatal)
+    assert {type(future.exception(0)) for future in futures} == {error}
+    assert [outcome(future) for future in futures] == ["not_stored", behind, behind]
     assert rig.accumulator.used == 0
+
+
+def test_fenced_says_nothing_of_what_was_sent_before():
+    rig = Rig()
+    futures, sent = three(rig)
+    reaction = rig.answer(sent[1], V.VERDICT_FENCED, current_epoch=3)
+    assert reaction.fatal is not None
+    rig.sender.fail_all(reaction.fatal)
+    assert [outcome(future) for future in futures] == ["unknown", "not_stored", "not_stored"]
+
+
+def test_fenced_says_nothing_of_earlier_attempts():
+    rig = Rig()
+    futures, _ = three(rig)
+    rig.sender.on_connection_lost(rig.now)
+    futures.append(rig.append(b"d"))
+    again = rig.send()
+    reaction = rig.answer(again[0], V.VERDICT_FENCED, current_epoch=3)
+    assert reaction.fatal is not None
+    rig.sender.fail_all(reaction.fatal)
+    assert [outcome(future) for future in futures] == [*["unknown"] * 3, "not_stored"]
 
 
 def test_a_refused_batch_without_successors_consumes_no_sequence():
@@ -251,7 +270,7 @@ def test_a_fatal_error_in_the_middle_of_five_in_flight():
     assert rig.sender.needs_identity(rig.now, rig.shared)
     assert rig.sender.was_reset
     assert rig.send() == []
-    rig.sender.adopt(identity(8, serial=2), -1)
+    rig.sender.adopt(identity(8, serial=2), -1, 1)
     again = rig.send()
     assert values(again) == [b"3", b"4"]
     assert sequences(again) == [(0, 0, -1), (1, 1, 0)]
@@ -287,7 +306,7 @@ def test_an_expired_id_is_replaced_when_nothing_is_in_doubt():
     futures, sent = three(rig)
     rig.answer(sent[0], V.VERDICT_PRODUCER_EXPIRED)
     assert not futures[0].done()
-    rig.sender.adopt(identity(9, serial=2), -1)
+    rig.sender.adopt(identity(9, serial=2), -1, 1)
     again = rig.send()
     assert values(again) == [b"a", b"b", b"c"]
     assert sequences(again) == [(0, 0, -1), (1, 1, 0), (2, 2, 1)]
@@ -313,5 +332,63 @@ def test_endless_resets_end():
         if reaction.fatal is not None:
             assert serial == 5
             return
-        rig.sender.adopt(identity(serial, serial=serial), -1)
+        rig.sender.adopt(identity(serial, serial=serial), -1, 1)
     pytest.fail("resets go on for ever")
+
+
+# --- a topic that was deleted and created anew ---------------------------------------
+
+
+def test_what_was_refused_goes_to_the_new_topic_what_had_no_answer_fails():
+    rig = Rig()
+    rig.append(b"before")
+    (first,) = rig.send()
+    rig.answer(first, V.VERDICT_APPENDED, base_offset=0)
+    lost = rig.append(b"lost")
+    rig.send()
+    rig.sender.on_connection_lost(rig.now)
+    futures = [rig.append(name) for name in (b"a", b"b")]
+    sent = rig.send()
+    assert values(sent) == [b"lost", b"a", b"b"]
+    for one in sent[:2]:
+        reaction = rig.answer(one, V.VERDICT_UNKNOWN_PRODUCER)
+        assert isinstance(reaction.fatal_here, errors.UnknownProducerError)
+    assert rig.sender.is_of(1)
+    assert not rig.sender.is_of(2)
+    assert rig.sender.on_topic_created_anew().fatal is None
+    assert outcome(lost) == "unknown"
+    assert "created anew" in str(lost.exception(0))
+    assert rig.sender.needs_identity(rig.now, rig.shared)
+    rig.sender.adopt(identity(8, serial=2), -1, 2)
+    again = rig.send()
+    assert values(again) == [b"a", b"b"]
+    assert sequences(again) == [(0, 0, -1), (1, 1, 0)]
+    for one in again:
+        rig.answer(one, V.VERDICT_APPENDED, base_offset=5)
+    assert [outcome(future) for future in futures] == [None, None]
+    assert rig.sender.idle
+
+
+def test_nobodys_own_sequences_go_on_in_a_new_topic():
+    rig = Rig()
+    rig.append(b"before", sequence=10)
+    (first,) = rig.send()
+    rig.answer(first, V.VERDICT_APPENDED, base_offset=0)
+    future = rig.append(b"a", sequence=11)
+    (sent,) = rig.send()
+    rig.answer(sent, V.VERDICT_UNKNOWN_PRODUCER)
+    reaction = rig.sender.on_topic_created_anew()
+    assert reaction.fatal is not None
+    assert "sequences up to 10" in str(reaction.fatal)
+    rig.sender.fail_all(reaction.fatal)
+    assert outcome(future) == "not_stored"
+    with pytest.raises(errors.ProducerFatalError, match="sequences up to 10"):
+        rig.append(b"b", sequence=12)
+
+
+def test_a_given_id_does_not_go_on_in_a_new_topic():
+    rig = Rig(leased=False)
+    _, sent = three(rig)
+    rig.answer(sent[0], V.VERDICT_UNKNOWN_PRODUCER)
+    reaction = rig.sender.on_topic_created_anew()
+    assert "make a new producer" in str(reaction.fatal)

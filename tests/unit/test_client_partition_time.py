@@ -45,7 +45,7 @@ def test_a_new_lease_is_taken_when_the_window_is_drained():
     for offset, one in enumerate(again):
         rig.answer(one, V.VERDICT_APPENDED, base_offset=offset)
     assert rig.sender.needs_identity(rig.now, rig.shared)
-    rig.sender.adopt(rig.shared, -1)
+    rig.sender.adopt(rig.shared, -1, 1)
     (last,) = rig.send()
     assert (last[0].identity.producer_id, last[0].base_sequence) == (8, 0)
     assert all(f.done() for f in futures)
@@ -54,7 +54,7 @@ def test_a_new_lease_is_taken_when_the_window_is_drained():
 
 def test_nothing_is_sealed_after_the_lease_ended():
     rig = Rig()
-    rig.sender.adopt(identity(7, expire_at=50.0), -1)
+    rig.sender.adopt(identity(7, expire_at=50.0), -1, 1)
     rig.now = 50.0
     rig.append(b"a")
     assert rig.send() == []
@@ -151,7 +151,7 @@ def test_a_window_given_up_ends_the_id_in_this_partition():
     assert rig.send() == []
     assert rig.sender.needs_identity(rig.now, rig.shared)
     assert rig.sender.was_reset
-    rig.sender.adopt(identity(8, serial=2), -1)
+    rig.sender.adopt(identity(8, serial=2), -1, 1)
     rig.answer(sent[0], V.VERDICT_APPENDED, base_offset=0)  # late, and of no use to anybody
     again = rig.send()
     assert values(again) == [b"d"]
@@ -246,7 +246,7 @@ def test_every_record_once_and_in_order_whatever_fails(seed: int):
         elif step < 0.55:
             if rig.sender.needs_identity(rig.now, rig.shared):
                 serial += 1
-                rig.sender.adopt(identity(100 + serial, serial=serial), -1)
+                rig.sender.adopt(identity(100 + serial, serial=serial), -1, 1)
             network += rig.send()
         elif step < 0.75 and network:
             deliver()

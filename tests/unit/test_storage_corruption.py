@@ -67,6 +67,17 @@ def _flip(stores: Path, work: Path, kind: str, suffix: str, position: float) -> 
     return target
 
 
+def _flip_in_entry(index: int, stores: Path, work: Path) -> Path:
+    """A copy of the closed store with a bit flipped in that entry's data, in the blob file."""
+    target = work / "store"
+    shutil.copytree(stores / "closed", target)
+    (blob,) = (target / "rocksdb").glob("*.blob")
+    content = bytearray(blob.read_bytes())
+    content[content.index(_data(index)) + 100] ^= 1
+    blob.write_bytes(content)
+    return target
+
+
 def test_undamaged_copies_are_whole(stores: Path, tmp_path: Path) -> None:
     for kind in ("killed", "closed"):
         shutil.copytree(stores / kind, tmp_path / kind)
@@ -129,13 +140,28 @@ def test_a_missing_current_file_does_not_begin_a_new_store(
     assert _check(target), "nothing was lost by the attempt"
 
 
+def test_a_reader_with_a_checksum_of_its_own_finds_the_damage(stores: Path, tmp_path: Path) -> None:
+    """Without the store's checksums the damaged bytes do come, and the reader refuses them."""
+    target = _flip_in_entry(30, stores, tmp_path)
+    seen: list[bytes] = []
+
+    def is_intact(data: bytes) -> bool:
+        seen.append(data)
+        return data == _data(30)
+
+    with Engine.open(target, options=OPTIONS) as engine:
+        store = RaftLogStore(engine, 3)
+        with pytest.raises(CorruptionError, match="group 3, index 30"):
+            store.read_checked_by(30, is_intact)
+        (data,) = seen
+        assert len(data) == len(_data(30)) and data != _data(30)
+        assert store.read_checked_by(32, lambda data: data == _data(32)) == _data(32)
+        with pytest.raises(CorruptionError, match="index 32"):
+            store.read_checked_by(32, lambda data: False)
+
+
 def test_a_damaged_entry_names_group_and_index(stores: Path, tmp_path: Path) -> None:
-    target = tmp_path / "store"
-    shutil.copytree(stores / "closed", target)
-    (blob,) = (target / "rocksdb").glob("*.blob")
-    content = bytearray(blob.read_bytes())
-    content[content.index(_data(30)) + 100] ^= 1
-    blob.write_bytes(content)
+    target = _flip_in_entry(30, stores, tmp_path)
     with Engine.open(target, options=OPTIONS) as engine:
         store = RaftLogStore(engine, 3)
         assert store.load().last_index == LAST

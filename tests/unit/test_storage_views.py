@@ -33,7 +33,7 @@ def _fill(engine: Engine, group: int, counts: list[int], stamps: list[int]) -> l
     index.clear(batch)
     rows = []
     for number, (count, stamp) in enumerate(zip(counts, stamps, strict=True)):
-        rows.append(IndexEntry(number + 2, offset, count, count * 10, stamp, number))
+        rows.append(IndexEntry(number + 2, offset, count, count * 10, stamp, number, number))
         index.put(batch, rows[-1])
         offset += count
     engine.write(batch)

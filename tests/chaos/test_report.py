@@ -1,0 +1,77 @@
+"""The page of a chaos run, from results that were made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import report
+from tests.chaos.checker import Check
+from tests.chaos.history import History
+from tests.chaos.run import Event, Result, recoveries, silences
+from tests.chaos.workload import Load, Timeline
+
+EVENTS = [
+    Event("kill-leader", 2.0, 4.0, "killed node 1"),
+    Event("pause", 5.0, 5.5, "paused <node 2>"),
+    Event("power-cut", 8.0, 10.0, "cut the power of node 3"),
+]
+
+
+def timeline() -> Timeline:
+    """Ten acknowledgements a second, but from 2.0 to 4.5 s and from 8.0 s to the end."""
+    made = Timeline()
+    for tenth in (*range(20), *range(45, 80)):
+        made.acknowledged[tenth] = 10
+        made.served.setdefault(0, set()).add(tenth)
+    made.served[1] = set(range(101))
+    return made
+
+
+def page(folder: Path, checks: list[Check]) -> str:
+    times = timeline()
+    result = Result(
+        seed=1,
+        faults=["kill-leader", "pause"],
+        seconds=12.0,
+        load=Load("topic", 2),
+        history=History(),
+        timeline=times,
+        events=EVENTS,
+        leaders=[(0.0, 0, 1), (3.0, 0, 0), (4.0, 0, 2)],
+        checks=checks,
+        recovery=recoveries(EVENTS, times),
+        left_out={"disk-full": "needs root"},
+    )
+    written, _ = report.write(result, folder)
+    return written.read_text()
+
+
+def test_a_silence_is_of_the_fault_that_it_began_with() -> None:
+    assert silences(EVENTS, timeline()) == [2.6, 0.1, 2.1]
+    assert recoveries(EVENTS, timeline()) == [2.6, 2.1]
+
+
+@pytest.mark.parametrize(
+    ("broken", "open_", "verdict"),
+    [
+        (False, False, "all checks hold: 2 of 2"),
+        (True, False, "NOT all checks hold: lost"),
+        (True, True, "NOT all checks hold: lost"),
+        (False, True, "1 of 2 checks hold, the others could not be made"),
+    ],
+)
+def test_the_verdict_comes_first(tmp_path: Path, broken: bool, open_: bool, verdict: str) -> None:
+    lost, twice = Check("lost", "nothing is lost"), Check("duplicate", "nothing is there twice")
+    if broken:
+        lost.note("node 1: (0, 7) & more")
+    if open_:
+        twice.unknown = "not read: node 2"
+    text = page(tmp_path, [lost, twice])
+    before, _, after = text.partition("<table>")
+    assert verdict in before
+    assert ("node 1: (0, 7) &amp; more" in after) is broken
+    assert ("unknown: not read: node 2" in after) is open_
+    assert "paused &lt;node 2&gt;" in text
+    assert "Left out: disk-full: needs root." in text

@@ -1,0 +1,74 @@
+"""What a client believes of leaders when nodes say different things, and whom it asks next."""
+
+from __future__ import annotations
+
+from oncelog._engine.cluster import Cluster
+from oncelog._engine.leaders import Leaders
+from oncelog.config import ProducerConfig
+from oncelog.types import TopicPartition
+from oncelog.v1 import cluster_pb2
+
+TP = TopicPartition("t", 0)
+NODES = {1: "a:1", 2: "b:2", 3: "c:3"}
+
+
+def answer(leader: int, term: int, topic_id: int = 5) -> cluster_pb2.DescribeTopicsResponse:
+    info = cluster_pb2.PartitionInfo(partition=0, leader_id=leader, term=term, replicas=NODES)
+    return cluster_pb2.DescribeTopicsResponse(
+        topics=[cluster_pb2.TopicInfo(name="t", topic_id=topic_id, partitions=[info])],
+        nodes=[cluster_pb2.NodeInfo(node_id=n, address=at) for n, at in NODES.items()],
+    )
+
+
+def test_the_higher_term_is_believed() -> None:
+    leaders = Leaders()
+    assert leaders.update(answer(1, term=3)) == [TP]
+    assert leaders.update(answer(2, term=2)) == []
+    assert leaders.address(TP) == "a:1"
+    assert leaders.update(answer(2, term=4)) == [TP]
+    assert leaders.address(TP) == "b:2"
+
+
+def test_a_hint_lasts_until_it_leads_nowhere() -> None:
+    """It names no term. Who refused does not lead any more in the term in which it did."""
+    leaders = Leaders()
+    leaders.update(answer(1, term=3))
+    assert leaders.hint(TP, 2, "b:2")
+    assert leaders.update(answer(3, term=2)) == []
+    assert leaders.address(TP) == "b:2"
+    assert leaders.update(answer(1, term=3)) == [], "it has refused"
+    assert leaders.address(TP) == "b:2"
+    leaders.doubt(TP)  # the second refuses, too, and names nobody
+    assert leaders.address(TP) == "b:2"
+
+
+def test_what_nodes_say_of_the_same_term_takes_the_place_of_a_hint() -> None:
+    leaders = Leaders()
+    leaders.update(answer(1, term=3))
+    leaders.hint(TP, 2, "b:2")
+    assert leaders.update(answer(3, term=3)) == [TP]
+    assert leaders.address(TP) == "c:3"
+    assert leaders.update(answer(2, term=3)) == [], "one leader in a term"
+
+
+def test_a_topic_made_anew_is_not_taken_back() -> None:
+    leaders = Leaders()
+    leaders.update(answer(1, term=30))
+    leaders.update(answer(2, term=1, topic_id=6))
+    assert (leaders.topics["t"].topic_id, leaders.address(TP)) == (6, "b:2")
+    assert leaders.update(answer(1, term=30)) == []
+    assert (leaders.topics["t"].topic_id, leaders.address(TP)) == (6, "b:2")
+
+
+def test_nodes_that_were_avoided_are_asked_last() -> None:
+    cluster = Cluster(ProducerConfig.from_settings(list(NODES.values()), {}))
+    first = cluster.addresses()[0]
+    cluster.avoid(first)
+    second = cluster.addresses()[0]
+    assert cluster.addresses()[-1] == first
+    cluster.ask_another()
+    third = cluster.addresses()[0]
+    assert {first, second, third} == set(NODES.values()), "before one is asked again"
+    assert cluster.addresses() == [third, first, second]
+    cluster.ask_another()
+    assert cluster.addresses() == [first, second, third]
