@@ -111,7 +111,9 @@ class Duties:
             return
         if time.monotonic() - since < delay:
             return
-        if group.follower_lag().get(preferred, IN_STEP_ENTRIES + 1) <= IN_STEP_ENTRIES:
+        # To a node that is silent, hung or with a full disk, proposals would wait in vain.
+        in_step = group.follower_lag().get(preferred, IN_STEP_ENTRIES + 1) <= IN_STEP_ENTRIES
+        if in_step and group.hears(preferred):
             group.transfer(preferred)
             self._driver.touch(gid)
 

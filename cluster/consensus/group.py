@@ -60,8 +60,7 @@ class Group:
         machine: StateMachine,
         env: Environment,
     ) -> None:
-        self.config = config
-        self.machine = machine
+        self.config, self.machine = config, machine
         self.failed: BaseException | None = None
         self.out: list[tuple[int, Message]] = []
         self.snapshots_due: list[int] = []
@@ -162,9 +161,8 @@ class Group:
             return float("inf")
         if not self.core.is_leader:
             return self.core.election_deadline
-        if self._transfer is not None:
-            return min(self.core.heartbeat_due, self._transfer[1])
-        return self.core.heartbeat_due
+        until = float("inf") if self._transfer is None else self._transfer[1]
+        return min(self.core.heartbeat_due, until)
 
     @property
     def has_work(self) -> bool:
@@ -211,6 +209,11 @@ class Group:
             return 0
         peers = self._replicator.peers
         return max(sorted(self._up), key=lambda peer: peers[peer].match)
+
+    def hears(self, peer: int) -> bool:
+        """Whether the follower answered within an election timeout; else nobody is at rest."""
+        now, timeout = self._env.clock(), self.config.election_timeout
+        return self.at_rest or now - self.core.heard_at(peer) < timeout
 
     def compact(self, limit: int) -> None:
         """Drops the log's head up to the newest checkpoint at or below `limit`."""
@@ -445,9 +448,8 @@ class Group:
         """Stops this replica for good; the others elect a leader among themselves."""
         if self.failed is not None:
             return
-        where = (self.name, self.core.term, self.applied_index)
         text = "replica stopped partition=%s term=%d index=%d: %s"
-        log.critical(text, *where, error, exc_info=error)
+        log.critical(text, self.name, self.term, self.applied_index, error, exc_info=error)
         self.failed = error
         self.out.clear()
         self._replicator = None

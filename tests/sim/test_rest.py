@@ -47,6 +47,20 @@ def resting() -> Stage:
     return stage
 
 
+def test_a_leader_knows_which_follower_is_silent() -> None:
+    """Leadership is not handed to one that is: proposals would wait for it in vain."""
+    stage = resting()
+    assert stage.group(1).hears(2)
+    assert stage.group(1).hears(3)
+    stage.isolate(3)
+    stage.run(ROUNDS)
+    assert stage.group(1).hears(2)
+    assert not stage.group(1).hears(3)
+    stage.release()
+    stage.run(ROUNDS)
+    assert stage.group(1).hears(3)
+
+
 def test_a_group_at_rest_costs_one_row_in_its_nodes_message() -> None:
     stage = resting()
     heard = Heard(stage)
