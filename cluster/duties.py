@@ -120,11 +120,9 @@ class Duties:
     async def _send_snapshot(self, gid: int, peer: int, group: Group) -> None:
         index, installed = group.journal.base_index, False
         try:
-            index, index_term, state = group.base_snapshot()
+            snapshot = group.base_snapshot()
             log.info("sending snapshot partition=%s peer=%d index=%d", group.name, peer, index)
-            result = await self._links[peer].send_snapshot(
-                gid, group.term, index, index_term, state
-            )
+            result = await self._links[peer].send_snapshot(snapshot)
             installed = result.installed
         except (grpc.aio.AioRpcError, StorageError) as error:
             log.warning("snapshot not sent partition=%s peer=%d: %s", group.name, peer, error)

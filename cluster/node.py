@@ -20,7 +20,7 @@ from collections.abc import Collection
 
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
-from cluster.consensus.message import Leadership, Message
+from cluster.consensus.message import Leadership, Message, Snapshot
 from cluster.controller import Controller, MetadataMachine
 from cluster.duties import Duties
 from cluster.errors import ClusterError, NotLeaderError
@@ -28,7 +28,7 @@ from cluster.figures import figures
 from cluster.metadata import MetadataState, TermsChanged, TopicAltered
 from cluster.metrics import Metrics
 from cluster.partition import Partition
-from cluster.peers import Identity, PeerLink, PeerService, Snapshot
+from cluster.peers import Identity, PeerLink, PeerService
 from cluster.producer_ids import ProducerIdBlocks, max_block_age_s
 from cluster.replicas import METADATA_GROUP, Replicas, Shared, wall_clock_ms
 from cluster.runner import Runner
@@ -95,7 +95,12 @@ class Node:
         self._bind()
         self.engine = Engine.open(config.data_dir / "db")
         self._stack.callback(self.engine.close)
-        self.runner = Runner(time.monotonic, self.metrics.fsync_latency.observe, self._fail)
+        self.runner = Runner(
+            time.monotonic,
+            config.election_timeout_ms / 2000,
+            self.metrics.fsync_latency.observe,
+            self._fail,
+        )
         self.driver = Driver(self.engine, time.monotonic, self._send, self.runner.wake)
         self.replicas = Replicas(
             Shared(
@@ -269,6 +274,9 @@ class Node:
         if news.term >= self._elsewhere.get(news.group, (0, 0))[0]:
             self._elsewhere[news.group] = (news.term, news.leader)
             self._tell_leader_news()
+            replica = self.replicas.by_group.get(news.group)
+            if replica is not None:
+                replica.notify()  # its readers belong to the new leader
 
     def _on_link(self, peer: int, up: bool) -> None:
         self.driver.set_link(peer, up)
@@ -309,24 +317,17 @@ class Node:
             async with asyncio.timeout(0.1):
                 await self._leader_news.wait()
 
-    async def _install(self, snapshot: Snapshot) -> pb.SnapshotResult:
+    async def _install(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
         """Takes a leader's snapshot between two rounds of the driver."""
-        return await self.runner.between_rounds(lambda: self._install_now(snapshot))
+        return await self.runner.between_rounds(lambda: self._install_now(sender, snapshot))
 
-    def _install_now(self, snapshot: Snapshot) -> pb.SnapshotResult:
+    def _install_now(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
         group = self.driver.groups.get(snapshot.group)
         if group is None:
             return pb.SnapshotResult(refused="no replica of this group here")
         if self.driver.storage_full:
             return pb.SnapshotResult(refused="this node's disk is full")
-        base = group.journal.base_index
-        taken = group.install(
-            snapshot.sender, snapshot.term, snapshot.index, snapshot.index_term, snapshot.state
-        )
-        if taken and group.journal.base_index != base:
-            self.driver.flush()
-            group.reopen()
-            self.driver.touch(snapshot.group)
+        taken = self.driver.install(sender, snapshot)
         return pb.SnapshotResult(installed=taken, term=group.term)
 
     # -- metadata -----------------------------------------------------------------------
@@ -391,13 +392,15 @@ class Node:
     # -- who is where -------------------------------------------------------------------
 
     def leader_of(self, group_id: int) -> tuple[int, int]:
-        """(node id or 0, term)."""
+        """(node id or 0, term).
+
+        What a new leader told this node counts before what its own replica knows: one that
+        has stopped, or cannot write because the disk is full, goes on leading an old term.
+        """
         group = self.driver.groups.get(group_id)
-        if group is not None and group.failed is None:
-            return group.leader_id, group.term
         term, leader = self._elsewhere.get(group_id, (0, 0))
         if group is not None and term <= group.term:
-            return 0, group.term  # what was heard before this replica stopped
+            return group.leader_id, group.term
         return leader, term
 
     async def wait_for_leaders(self, group_ids: Collection[int], timeout: float) -> bool:
@@ -425,8 +428,7 @@ class Node:
         """See log_service.LogContext.find."""
         here = self.replicas.by_name.get((topic, partition))
         if here is not None and here.group is not None:
-            group = here.group
-            return here, group.leader_id or self.leader_of(group.config.group)[0]
+            return here, self.leader_of(here.group.config.group)[0]
         gid = self.metadata.group_of(topic, partition)
         if gid is None:
             raise KeyError((topic, partition))

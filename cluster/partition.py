@@ -179,7 +179,7 @@ class Partition(ProducerContract):
             assert not self._joined, "waiters are answered before the overlay goes"
         self._in_flight_bytes = 0
         self.role_listener()
-        self._notify()
+        self.notify()
 
     def _apply_batch(self, index: int, data: bytes, batch: WriteBatch) -> Answer:
         entry = unpack_batch(data)
@@ -199,7 +199,7 @@ class Partition(ProducerContract):
             self.records += entry.record_count
             self.bytes += len(data)
             verdict = Verdict(Kind.APPENDED, base_offset=base)
-            self._notify()
+            self.notify()
         return Answer(verdict, entry.stamp_ms)
 
     def _apply_log_start(self, entry: LogStartEntry, batch: WriteBatch) -> None:
@@ -411,11 +411,12 @@ class Partition(ProducerContract):
             self._touch()  # a group at rest is spoken for by its node until it is woken
 
     def closed(self) -> None:
-        """The replica is gone: whoever listens must look again."""
+        """The replica is gone."""
         self.group = None
-        self._notify()
+        self.notify()
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Whoever listens must look again."""
         for listener in list(self.listeners):
             listener()
 
@@ -444,6 +445,8 @@ class Partition(ProducerContract):
         """Lets the group drop the Raft log below what readers may still ask for."""
         group = self._own_group()
         first = self._index.first()
+        if first is None and self.log_start < self.next_offset:
+            return  # where the first batch is, waits to be written: the disk is full
         limit = group.applied_index if first is None else first.raft_index - 1
         if limit > group.journal.base_index:
             if first is None:

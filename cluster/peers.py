@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import crc32c
 import grpc
 
-from cluster.consensus.message import Message
+from cluster.consensus.message import Message, Snapshot
 from cluster.frames import decode_frame, encode_frame, encode_hello, size_of
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
@@ -201,17 +201,17 @@ class PeerLink:
         log.info("link %s peer=%d address=%s", "up" if up else "down", self.peer, self.address)
         self._on_link(self.peer, up)
 
-    async def send_snapshot(
-        self, group: int, term: int, index: int, index_term: int, state: bytes
-    ) -> pb.SnapshotResult:
+    async def send_snapshot(self, snapshot: Snapshot) -> pb.SnapshotResult:
         """Transfers a snapshot. Raises grpc.aio.AioRpcError."""
+
+        state = snapshot.state
 
         async def chunks() -> AsyncIterator[pb.SnapshotChunk]:
             yield pb.SnapshotChunk(
-                group=group,
-                term=term,
-                index=index,
-                index_term=index_term,
+                group=snapshot.group,
+                term=snapshot.term,
+                index=snapshot.index,
+                index_term=snapshot.index_term,
                 size=len(state),
                 crc32c=crc32c.crc32c(state),
                 sender=self._identity.node_id,
@@ -224,18 +224,6 @@ class PeerLink:
 
 
 # -- incoming ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A received snapshot, whole and with its checksum compared."""
-
-    group: int
-    term: int
-    index: int
-    index_term: int
-    sender: int
-    state: bytes
 
 
 class PeerService(rpc.PeerServiceServicer):
@@ -252,7 +240,7 @@ class PeerService(rpc.PeerServiceServicer):
         identity: Identity,
         peers: dict[int, str],
         receive: Callable[[int, list[Message]], None],
-        install: Callable[[Snapshot], Awaitable[pb.SnapshotResult]],
+        install: Callable[[int, Snapshot], Awaitable[pb.SnapshotResult]],
         propose: Callable[[bytes], Awaitable[pb.ProposeMetadataResponse]],
         directory_of: Callable[[int], int],
     ) -> None:
@@ -337,10 +325,8 @@ class PeerService(rpc.PeerServiceServicer):
         state = b"".join(parts)
         if size != first.size or crc32c.crc32c(state) != first.crc32c:
             return pb.SnapshotResult(refused="crc32c: the snapshot was damaged on its way")
-        snapshot = Snapshot(
-            first.group, first.term, first.index, first.index_term, first.sender, state
-        )
-        return await self._install(snapshot)
+        snapshot = Snapshot(first.group, first.term, first.index, first.index_term, state)
+        return await self._install(first.sender, snapshot)
 
     async def ProposeMetadata(
         self,

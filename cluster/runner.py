@@ -15,11 +15,17 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FULL_DISK_WAIT = 0.5  # seconds between attempts to write when the disk is full
+READ_FIRST = 0.02  # seconds for messages that came while this node stood still
 
 
 class Runner:
     """The loop around `Driver`'s three phases.
 
+    A timeout says that a peer was silent, but a node that stood still itself (stopped,
+    starved of processor time, busy in a long call) has not listened. If timeouts are late by
+    more than `standstill`, what has come meanwhile is read before anybody is missed.
+
+    standstill: seconds.
     on_sync(seconds): told how long each fsync took.
     on_failure(error): the node must end: an fsync failed.
     """
@@ -27,10 +33,12 @@ class Runner:
     def __init__(
         self,
         clock: Callable[[], float],
+        standstill: float,
         on_sync: Callable[[float], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._clock, self._on_sync, self._on_failure = clock, on_sync, on_failure
+        self._clock, self._standstill = clock, standstill
+        self._on_sync, self._on_failure = on_sync, on_failure
         self._news = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="fsync")
         self._stopping = False
@@ -70,6 +78,8 @@ class Runner:
         try:
             while not self._stopping:
                 await self._wait(loop, driver)
+                if self._clock() - driver.timeout_due > self._standstill:
+                    await asyncio.sleep(READ_FIRST)
                 self._news.clear()
                 self._run_between()
                 if driver.begin():

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 
 from cluster.consensus.group import Group
 from cluster.consensus.heartbeats import Heartbeats
-from cluster.consensus.message import DURABLE, Beat, BeatReply, Leadership, Message
+from cluster.consensus.message import DURABLE, Beat, BeatReply, Leadership, Message, Snapshot
 from cluster.consensus.port import Clock
 from storage.errors import StorageFullError
 from storage.kv import KeyValue, WriteBatch
@@ -94,12 +94,15 @@ class Driver:
                     self._with_work.add(gid)
         self._wake()
 
-    def next_due(self) -> float:
-        """When `begin` must be called at the latest; now if there is work already."""
-        if self._inbound or self._with_work:
-            return self._clock()
+    @property
+    def timeout_due(self) -> float:
+        """The earliest timeout of all groups."""
         due = self._due[0][0] if self._due else float("inf")
         return min(due, self._heartbeats.due)
+
+    def next_due(self) -> float:
+        """When `begin` must be called at the latest; now if there is work already."""
+        return self._clock() if self._inbound or self._with_work else self.timeout_due
 
     # -- the three phases -----------------------------------------------------------
 
@@ -143,12 +146,25 @@ class Driver:
         for peer, messages in held.items():
             self._send(peer, messages)
 
-    def flush(self) -> None:
-        """Writes and syncs what is in the batch, between two rounds. Raises StorageError."""
+    def install(self, sender: int, snapshot: Snapshot) -> bool:
+        """Puts a leader's snapshot in the place of a group's log, between two rounds; durable.
+
+        Returns whether the leader may go on from there. Raises StorageError: end the node.
+        """
         assert not self._syncing and not self._held
-        self._kv.write(self._batch)
-        self._batch = self._kv.batch()
-        self._kv.sync()
+        assert not self.storage_full, "what waits to be written comes first"
+        group = self.groups[snapshot.group]
+        base = group.journal.base_index
+        # It may rest as a leader that does not know yet that it is none.
+        self._heartbeats.wake(snapshot.group)
+        taken = group.install(sender, snapshot)
+        if taken and group.journal.base_index != base:
+            self._kv.write(self._batch)
+            self._batch = self._kv.batch()
+            self._kv.sync()
+            group.reopen()
+        self.touch(snapshot.group)
+        return taken
 
     # -- parts ------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from cluster.consensus.message import (
     Message,
     PreVote,
     PreVoteReply,
+    Snapshot,
     TimeoutNow,
     Vote,
     VoteReply,
@@ -110,8 +111,7 @@ class Group:
             delay=self._election_delay,
         )
         self._replicator: Replicator | None = None
-        self._role = (False, self.core.term)
-        self._ready = False
+        self._role, self._ready = (False, self.core.term), False
         self._rest = Rest(self.core, env.clock)
 
     def _election_delay(self) -> float:
@@ -459,34 +459,34 @@ class Group:
 
     # -- snapshots ----------------------------------------------------------------------
 
-    def base_snapshot(self) -> tuple[int, int, bytes]:
-        """(index, term, state) exactly at the log's base, for a follower that is behind it.
+    def base_snapshot(self) -> Snapshot:
+        """The state exactly at the log's base, for a follower that is behind it.
 
         Raises storage.CorruptionError, or StorageError while it is not written yet.
         """
-        return self._checkpoints.base()
+        return Snapshot(self.config.group, self.term, *self._checkpoints.base())
 
     def snapshot_sent(self, peer: int, index: int, installed: bool) -> None:
         if self._replicator is not None and peer in self._replicator.peers:
             self._replicator.on_snapshot_sent(peer, index, installed)
 
-    def install(self, sender: int, leader_term: int, index: int, term: int, state: bytes) -> bool:
+    def install(self, sender: int, snapshot: Snapshot) -> bool:
         """Replaces log and state by a leader's snapshot. False: it is stale.
 
         The caller writes and syncs before it tells the leader. A log that holds
         the snapshot's last entry keeps all it has: it may have acknowledged more.
         """
-        if self.failed is not None or leader_term < self.core.term:
+        if self.failed is not None or snapshot.term < self.core.term:
             return False
-        if leader_term > self.core.term:
-            self.core.see_term(leader_term, sender)
+        if snapshot.term > self.core.term:
+            self.core.see_term(snapshot.term, sender)
         self._note_role()
-        journal = self.journal
+        journal, index, term = self.journal, snapshot.index, snapshot.index_term
         if index <= journal.applied_index:
             return True
         if index <= journal.last_index and journal.term_at(index) == term:
             return True
-        self._checkpoints.replace(index, term, state)
+        self._checkpoints.replace(index, term, snapshot.state)
         self.machine.discard(self._env.batch())
         journal.reset(index, term)
         log.info("snapshot installed partition=%s term=%d index=%d", self.name, term, index)

@@ -94,6 +94,17 @@ class TimeoutNow:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A leader's state exactly at `index`, in pieces on the wire: it goes by a call of its own."""
+
+    group: int
+    term: int
+    index: int
+    index_term: int
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Leadership:
     """News for nodes without a replica: `leader` leads the group in `term`."""
 

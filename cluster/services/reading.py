@@ -111,9 +111,10 @@ class Reader:
             into.error = pb.PARTITION_ERROR_STORAGE
             into.message = f"this replica has stopped: {group.failed}"
             return None
-        if group is not None and (any_replica or group.is_ready):
+        leads = group is not None and group.is_leader and leader == group.config.node_id
+        if group is not None and (any_replica or (leads and group.is_ready)):
             return partition
-        if group is not None and group.is_leader:
+        if leads:
             into.error = pb.PARTITION_ERROR_NOT_READY
             return None
         into.error = pb.PARTITION_ERROR_NOT_LEADER

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.v1 import log_pb2
 from tests.chaos.faults import demand_readable
 from tests.chaos.run import run
 from tests.chaos.workload import Load
@@ -17,7 +18,8 @@ from tests.durability.conftest import hook
 from tests.harness import disk, network
 from tests.harness.api import batch, verdict
 from tests.harness.local_cluster import LocalCluster
-from tests.integration.waiting import eventually
+from tests.integration.conftest import STEADY
+from tests.integration.waiting import PATIENCE, eventually
 
 MISSING = disk.missing() or network.missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -28,7 +30,10 @@ ALL_THREE = 3  # a seed whose first power cut is of all nodes
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with LocalCluster(
-        tmp_path_factory.mktemp("bites") / "cluster", disks=True, namespaces=True
+        tmp_path_factory.mktemp("bites") / "cluster",
+        settings=STEADY,
+        disks=True,
+        namespaces=True,
     ) as made:
         made.api(1).create_topic("orders", 1, 3)
         yield made
@@ -58,6 +63,10 @@ def seen(cluster: LocalCluster, node: int) -> set[int]:
 def test_a_full_disk_is_refused_with_a_reason_and_the_others_go_on(cluster: LocalCluster) -> None:
     leader = cluster.leader("orders", 0)
     one = batch("orders", 0, 0, 0, bytes(5000))
+    end = log_pb2.PartitionFetch(topic="orders", partition=0, offset=cluster.latest("orders", 0))
+    follows = cluster.api(leader).log.Subscribe(
+        log_pb2.SubscribeRequest(partitions=[end]), timeout=PATIENCE
+    )
     with cluster.disks[leader].full():
 
         def refused() -> bool:
@@ -67,8 +76,13 @@ def test_a_full_disk_is_refused_with_a_reason_and_the_others_go_on(cluster: Loca
 
         eventually(refused, "the full node says so")
         other = cluster.leader("orders", 0, not_in=[leader])
-        (result,) = cluster.api(other).produce(one)
-        assert verdict(result) == "APPENDED"
+        # It can write nothing down, not even that its term is over, but it must say so:
+        # those who read here would wait for what only the other one gets.
+        told = next(follows).partitions[0]
+        assert told.error == log_pb2.PARTITION_ERROR_NOT_LEADER, told
+        assert told.leader_id == other
+        assert cluster.high_watermark(leader, "orders", 0) is None
+        assert verdict(cluster.produce(one)) == "APPENDED"
         demand_readable(cluster, leader)
     cluster.wait_caught_up(leader)
     cluster.wait_level("orders")

@@ -373,12 +373,22 @@ class LocalCluster:
 
     def leader(self, topic: str, partition: int, *, not_in: Iterable[int] = ()) -> int:
         """Waits until a running node leads the partition and may answer; that node's id."""
+        return self._leader_and_mark(topic, partition, not_in)[0]
+
+    def latest(self, topic: str, partition: int) -> int:
+        """The high watermark by whoever leads, waited for; a leader asked later may not be one."""
+        return self._leader_and_mark(topic, partition)[1]
+
+    def _leader_and_mark(
+        self, topic: str, partition: int, not_in: Iterable[int] = ()
+    ) -> tuple[int, int]:
         excluded = set(not_in)
         end = time.monotonic() + LEADER_PATIENCE
         while time.monotonic() < end:
             for node in set(self.running) - excluded:
-                if self.high_watermark(node, topic, partition) is not None:
-                    return node
+                found = self.high_watermark(node, topic, partition)
+                if found is not None:
+                    return node, found
             time.sleep(LOOK_AGAIN)
         raise HarnessError(f"{topic}-{partition} has no leader\n{self.logs()}")
 
@@ -410,15 +420,12 @@ class LocalCluster:
         """Waits until all running (or the given) replicas have all that their leaders have."""
         wanted = list(self.running if nodes is None else nodes)
         end = time.monotonic() + LEADER_PATIENCE
-        led: list[int | None] = []
+        led: list[int] = []
         seen: dict[int, list[int]] = {}
         while time.monotonic() < end:
             try:
                 count = len(self.describe_topic(topic).partitions)
-                led = [
-                    self.high_watermark(self.leader(topic, part), topic, part)
-                    for part in range(count)
-                ]
+                led = [self.latest(topic, part) for part in range(count)]
                 for node in wanted:
                     info = self.api(node).topic(topic)
                     seen[node] = [part.high_watermark for part in info.partitions]
@@ -438,7 +445,7 @@ class LocalCluster:
         asked = next((other for other in self.running if other != node), node)
         topics = self.api(asked).topics()
         wanted = {
-            (topic.name, part.partition): self._led(topic.name, part.partition)
+            (topic.name, part.partition): self.latest(topic.name, part.partition)
             for topic in topics
             for part in topic.partitions
             if node in part.replicas
@@ -457,13 +464,6 @@ class LocalCluster:
                 time.sleep(LOOK_AGAIN)
         if late:
             raise HarnessError(f"node {node} has not caught up with {late}\n{self.logs()}")
-
-    def _led(self, topic: str, partition: int) -> int:
-        """The high watermark of whoever leads."""
-        while True:
-            mark = self.high_watermark(self.leader(topic, partition), topic, partition)
-            if mark is not None:
-                return mark
 
     def describe_topic(self, topic: str) -> cluster_pb2.TopicInfo:
         """As the first running node sees it."""

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from cluster.consensus.message import Snapshot
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
 from cluster.partition import Answer, AppendRequest, OffsetOutOfRangeError
@@ -231,28 +232,27 @@ class Cluster:
                 self.scheduler.after(self.network.quality.delay, end, installed)
 
         try:
-            index, index_term, state = group.base_snapshot()
+            snapshot = group.base_snapshot()
         except StorageError:
             end(False)
             return
         receiver = self.nodes[peer]
         self.trace("node %d sends snapshot %d/%d to node %d", sender.id, gid, index, peer)
         if receiver.alive and self._passes(sender.id, peer):
-            snapshot = (group.term, index, index_term, state)
             delay = 0.3 * self.rng.random()
             self.scheduler.after(delay, self._arrive_snapshot, receiver, receiver.incarnation,
-                                 gid, sender.id, snapshot, reply)  # fmt: skip
+                                 sender.id, snapshot, reply)  # fmt: skip
             if self.rng.random() < 0.3:  # and once more, overtaken by what it holds
                 self.scheduler.after(6 * self.rng.random(), self._arrive_snapshot, receiver,
-                                     receiver.incarnation, gid, sender.id, snapshot,
+                                     receiver.incarnation, sender.id, snapshot,
                                      lambda installed: None)  # fmt: skip
         self.scheduler.after(3.0, end, False)
 
     @staticmethod
-    def _arrive_snapshot(receiver: Node, incarnation: int, gid: int, sender: int,
-                         snapshot: Any, reply: Callable[[bool], None]) -> None:  # fmt: skip
+    def _arrive_snapshot(receiver: Node, incarnation: int, sender: int, snapshot: Snapshot,
+                         reply: Callable[[bool], None]) -> None:  # fmt: skip
         if receiver.incarnation == incarnation:
-            receiver.install(gid, sender, snapshot, reply)
+            receiver.install(sender, snapshot, reply)
 
     def _passes(self, sender: int, receiver: int) -> bool:
         return not self.network.links[sender, receiver].blocked

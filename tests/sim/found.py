@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import storage.checkpoints
+from cluster.consensus.message import Append
 from cluster.producers import Kind
 from storage.errors import StorageError
 from tests.sim.checker import Violation
@@ -79,4 +80,48 @@ def fenced_by_a_batch_that_expired() -> None:
     stage.release()
     stage.run(1.0)
     assert old.kind is Kind.PRODUCER_EXPIRED, old.answer
+    stage.finish()
+
+
+@schedule
+def a_first_batch_on_a_full_disk_is_not_trimmed() -> None:
+    """Found by seed 5391: its index row waited to be written, so the partition looked empty."""
+    stage = Stage(checkpoint_entries=4)
+    stage.elect(1)
+    stage.hold(
+        lambda sender, receiver, message: (
+            isinstance(message, Append) and receiver == 3 and not message.data
+        )
+    )
+    stage.produce(1)
+    stage.node(3).disk.full = True
+    stage.release()
+    stage.run(1.0)
+    assert stage.node(3).driver.storage_full
+    assert stage.node(3).partitions[GID].next_offset == 1
+    stage.node(3).compact()
+    stage.node(3).disk.full = False
+    stage.finish()
+
+
+@schedule
+def a_leader_at_rest_is_replaced_by_a_snapshot() -> None:
+    """Found by seed 4554: it stood still, and was still thought to rest after it began anew."""
+    stage = Stage(checkpoint_entries=4, retention_bytes=0)
+    stage.elect(1)
+    stage.produce(1)
+    stage.run(2.0)
+    assert stage.group(1).at_rest
+    stage.node(1).paused_until = stage.cluster.scheduler.now + 10.0
+    stage.hold(lambda sender, receiver, message: 1 in (sender, receiver))
+    stage.run(4.0)
+    stage.elect(2)
+    stage.produce(2, 12)
+    for _ in range(2):
+        stage.node(2).compact()
+        stage.run(1.0)
+    answers: list[bool] = []
+    stage.node(1).install(2, stage.group(2).base_snapshot(), answers.append)
+    stage.run(4.0)
+    assert answers == [True]
     stage.finish()

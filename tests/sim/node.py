@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig
 from cluster.consensus.group import Group
+from cluster.consensus.message import Snapshot
 from cluster.partition import Answer, AppendRequest, Policy
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
@@ -380,22 +381,21 @@ class Node:
 
     # -- snapshots --------------------------------------------------------------------------
 
-    def install(self, gid: int, sender: int, snapshot: tuple[int, int, int, bytes],
-                reply: Callable[[bool], None]) -> None:  # fmt: skip
+    def install(self, sender: int, snapshot: Snapshot, reply: Callable[[bool], None]) -> None:
         """Takes a leader's snapshot between two rounds."""
 
         def now() -> None:
-            term, index, index_term, state = snapshot
-            group = self.machines[gid].group
+            if self.driver.storage_full:
+                reply(False)
+                return
+            group = self.machines[snapshot.group].group
             assert group is not None
-            base = group.journal.base_index
-            taken = group.install(sender, term, index, index_term, state)
-            if taken and group.journal.base_index != base:
-                self.cluster.trace("node %d installs %d/%d", self.id, gid, index)
+            journal = group.journal
+            taken = self.driver.install(sender, snapshot)
+            if group.journal is not journal:
+                what = (self.id, snapshot.group, snapshot.index)
+                self.cluster.trace("node %d installs %d/%d", *what)
                 self.cluster.installs += 1
-                self.driver.flush()
-                group.reopen()
-                self.driver.touch(gid)
             reply(taken)
 
         if self.alive:

@@ -346,13 +346,12 @@ def an_old_snapshot_changes_nothing() -> None:
     stage.node(1).compact()
     stage.run(1.0)
     group = stage.group(1)
-    index, index_term, state = group.base_snapshot()
-    assert index > 1
-    snapshot = (group.term, index, index_term, state)
+    snapshot = group.base_snapshot()
+    assert snapshot.index > 1
     stage.produce(1, 6)
     stage.run(1.0)
     answers: list[bool] = []
-    stage.node(2).install(GID, 1, snapshot, answers.append)
+    stage.node(2).install(1, snapshot, answers.append)
     stage.run(0.5)
     stage.crash(1)
     stage.run(3.0)

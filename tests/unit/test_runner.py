@@ -1,0 +1,72 @@
+"""The loop around the driver: what it does after its own node stood still."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+from cluster.runner import Runner
+
+STOOD_STILL = 0.3
+HOPS = 5  # between the thread that receives and the driver, as with gRPC
+
+
+class Driver:
+    """Has one timeout; notes what had come when it was looked at."""
+
+    storage_full = False
+
+    def __init__(self) -> None:
+        self.timeout_due = time.monotonic() + STOOD_STILL / 3
+        self.inbound: list[str] = []
+        self.seen: list[list[str]] = []
+        self.looked = asyncio.Event()
+
+    def next_due(self) -> float:
+        return self.timeout_due
+
+    def begin(self) -> bool:
+        self.seen.append(list(self.inbound))
+        if time.monotonic() >= self.timeout_due:
+            self.timeout_due = float("inf")
+            self.looked.set()
+        return False
+
+
+async def first_look(standstill: float) -> list[str]:
+    """What the driver has at hand at its timeout, when a message came during a standstill."""
+    watched = Driver()
+    driver: Any = watched
+    failures: list[BaseException] = []
+    runner = Runner(time.monotonic, standstill, lambda seconds: None, failures.append)
+    loop = asyncio.get_running_loop()
+    runner.start(driver)
+    await asyncio.sleep(0)
+
+    async def arrive() -> None:
+        for _ in range(HOPS):
+            await asyncio.sleep(0)
+        watched.inbound.append("a peer's answer")
+        runner.wake()
+
+    def network() -> None:
+        asyncio.run_coroutine_threadsafe(arrive(), loop)
+
+    thread = threading.Thread(target=network)
+    thread.start()
+    thread.join()
+    time.sleep(STOOD_STILL)  # noqa: ASYNC251  # the whole loop stands still
+    await watched.looked.wait()
+    await runner.stop()
+    assert not failures
+    return watched.seen[0]
+
+
+async def test_after_a_standstill_what_has_come_is_read_before_a_timeout_counts() -> None:
+    assert await first_look(STOOD_STILL / 3) == ["a peer's answer"]
+
+
+async def test_without_that_a_peer_is_missed_that_has_answered() -> None:
+    assert await first_look(float("inf")) == []
