@@ -2,7 +2,7 @@
 
 services --MetadataCommand--> Controller --> own group, or the leader's node
                                    |
-MetadataMachine.apply --> MetadataState (topics, placement, ids, names)
+MetadataMachine.apply (metadata_machine.py) --> on_applied
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
 from cluster.errors import NotReadyError, ProposalTimeoutError
-from cluster.metadata import MetadataState
 from cluster.peers import PeerLink
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
-from storage.kv import WriteBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,36 +31,6 @@ KEEP_ENTRIES = 1000  # metadata entries kept for followers that are a little beh
 RETRY_WAIT = 0.05  # seconds; a leader is being elected
 # Commands that may be repeated when their outcome is unknown.
 REPEATABLE = ("register_node", "allocate_producer_ids", "lease_name", None)
-
-
-class MetadataMachine:
-    """The metadata group's state machine: MetadataState behind entry framing."""
-
-    def __init__(self, state: MetadataState, on_applied: Callable[[int], None]) -> None:
-        self.state = state
-        self._on_applied = on_applied
-        self.role_listener: Callable[[], None] = lambda: None
-
-    def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> bytes:
-        assert data[0] == METADATA, f"metadata entry {index} has type {data[0]}"
-        result = self.state.apply(index, data[1:])
-        self._on_applied(index)
-        return result
-
-    def dump(self) -> bytes:
-        return self.state.dump()
-
-    def restore(self, state: bytes | None, index: int) -> None:
-        if state is None:
-            self.state.clear()
-        else:
-            self.state.load(state, index)
-
-    def discard(self, batch: WriteBatch) -> None:
-        """The metadata group has nothing but its state."""
-
-    def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
-        self.role_listener()
 
 
 class Controller:

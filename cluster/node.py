@@ -21,11 +21,12 @@ from collections.abc import Collection
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import Leadership, Message, Snapshot
-from cluster.controller import Controller, MetadataMachine
+from cluster.controller import Controller
 from cluster.duties import Duties
 from cluster.errors import ClusterError, NotLeaderError
 from cluster.figures import figures
 from cluster.metadata import MetadataState, TermsChanged, TopicAltered
+from cluster.metadata_machine import MetadataMachine
 from cluster.metrics import Metrics
 from cluster.partition import Partition
 from cluster.peers import Identity, PeerLink, PeerService

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.group import Group
-from cluster.controller import MetadataMachine
 from cluster.metadata import MetadataState
+from cluster.metadata_machine import MetadataMachine
 from cluster.partition import Partition
 from cluster.producer_names import NameState
 from storage.kv import WriteBatch

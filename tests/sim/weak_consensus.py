@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import cluster.consensus.driver as driver_module
 import cluster.consensus.message as message_module
@@ -13,9 +14,10 @@ from cluster.consensus.election import Election
 from cluster.consensus.group import Group
 from cluster.consensus.guard import Guard
 from cluster.consensus.journal import Journal
-from cluster.consensus.message import AppendReply, VoteReply
+from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
+from cluster.partition import Partition
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
 from tests.sim.mutations import mutation
@@ -274,14 +276,35 @@ def checkpoint_off_by_one() -> Any:
 
 @mutation("an older snapshot replaces a newer log")
 def stale_snapshot_installed() -> Any:
-    def install(
-        self: Group, sender: int, leader_term: int, index: int, term: int, state: bytes
-    ) -> bool:
-        if leader_term < self.core.term:
+    def install(self: Group, sender: int, snapshot: Snapshot) -> bool:
+        if snapshot.term < self.core.term:
             return False
-        self._checkpoints.replace(index, term, state)
+        self._checkpoints.replace(snapshot.index, snapshot.index_term, snapshot.state)
         self.machine.discard(self._env.batch())
-        self.journal.reset(index, term)
+        self.journal.reset(snapshot.index, snapshot.index_term)
         return True
 
     return [(Group, "install", install)]
+
+
+@mutation("a leader at rest that begins anew from a snapshot still rests")
+def rest_outlives_a_snapshot() -> Any:
+    install = Driver.install
+
+    def sleepy(self: Driver, sender: int, snapshot: Snapshot) -> bool:
+        with mock.patch.object(self._heartbeats, "wake"):
+            return install(self, sender, snapshot)
+
+    return [(Driver, "install", sleepy)]
+
+
+@mutation("a partition whose index is not written yet is trimmed as an empty one")
+def unwritten_index_is_empty() -> Any:
+    def compact(self: Partition) -> None:
+        group, first = self._own_group(), self._index.first()
+        limit = group.applied_index if first is None else first.raft_index - 1
+        if limit > group.journal.base_index:
+            group.checkpoint()
+            group.compact(min(limit, group.applied_index))
+
+    return [(Partition, "compact", compact)]

@@ -1,0 +1,42 @@
+"""What the metadata group replicates, as its consensus group sees it.
+
+Group --apply, dump, restore--> MetadataMachine --> MetadataState (topics, placement, ids, names)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.entries import METADATA
+from cluster.metadata import MetadataState
+from storage.kv import WriteBatch
+
+
+class MetadataMachine:
+    """The metadata group's state machine: MetadataState behind entry framing."""
+
+    def __init__(self, state: MetadataState, on_applied: Callable[[int], None]) -> None:
+        self.state = state
+        self._on_applied = on_applied
+        self.role_listener: Callable[[], None] = lambda: None
+
+    def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> bytes:
+        assert data[0] == METADATA, f"metadata entry {index} has type {data[0]}"
+        result = self.state.apply(index, data[1:])
+        self._on_applied(index)
+        return result
+
+    def dump(self) -> bytes:
+        return self.state.dump()
+
+    def restore(self, state: bytes | None, index: int) -> None:
+        if state is None:
+            self.state.clear()
+        else:
+            self.state.load(state, index)
+
+    def discard(self, batch: WriteBatch) -> None:
+        """The metadata group has nothing but its state."""
+
+    def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
+        self.role_listener()
