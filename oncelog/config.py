@@ -48,14 +48,14 @@ def _choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def parse_bootstrap(servers: object) -> tuple[str, ...]:
-    """`"a:1,b:2"` or a sequence of `"host:port"` -> the addresses."""
+    """`"a:1,b:2"` or a sequence of such -> the addresses."""
     name = "bootstrap_servers"
     if isinstance(servers, str):
-        servers = servers.split(",")
+        servers = [servers]
     if not isinstance(servers, list | tuple):
         raise ConfigError(f"{name} must be 'host:port,...' or a list, got {servers!r}", name)
-    addresses = [str(server).strip() for server in servers]
-    addresses = [address for address in addresses if address]
+    parts = ",".join(map(str, servers)).split(",")
+    addresses = [address for part in parts if (address := part.strip())]
     if not addresses:
         raise ConfigError(f"{name} is empty: name at least one node as host:port", name)
     for address in addresses:

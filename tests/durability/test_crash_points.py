@@ -32,7 +32,7 @@ from tests.integration.waiting import eventually
 
 KIB = 1024
 LAST = 300
-HALF = 150  # in one test, which else takes too long
+CHUNK = 75  # in one test, which else takes too long
 SAMPLE = (2, 5, 12, 30, 75, 190, 300)
 POINT_PATIENCE = 60.0  # seconds of looking at a running node that does not reach its point
 SLICE = 0.02
@@ -146,16 +146,16 @@ def test_a_sample_of_system_calls(make_cluster: MakeCluster, topic: str, library
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1, LAST, HALF))
+@pytest.mark.parametrize("first", range(1, LAST, CHUNK))
 def test_each_of_our_own_first_calls(make_cluster: MakeCluster, topic: str, first: int) -> None:
-    points = own(range(first, first + HALF))
+    points = own(range(first, first + CHUNK))
     assert run_points(make_cluster(settings=BUSY), topic, points) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1, 3 * LAST, HALF))
+@pytest.mark.parametrize("first", range(1, 3 * LAST, CHUNK))
 def test_each_of_the_first_system_calls(
     make_cluster: MakeCluster, topic: str, library: Path, first: int
 ) -> None:
-    points = system(range(first, first + HALF), library)
+    points = system(range(first, first + CHUNK), library)
     assert run_points(make_cluster(settings=BUSY), topic, points) == []

@@ -36,6 +36,7 @@ def test_defaults_are_sound():
         ("a:1", ("a:1",)),
         (" a:1 , b:2,a:1", ("a:1", "b:2")),
         (["[::1]:7001"], ("[::1]:7001",)),
+        (("a:1,b:2", "c:3"), ("a:1", "b:2", "c:3")),
     ],
 )
 def test_bootstrap(given: object, expected: tuple):
