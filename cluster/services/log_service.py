@@ -289,13 +289,21 @@ class LogService(rpc.LogServiceServicer):
     async def _read_on(
         self, wanted: list[pb.PartitionFetch], request: pb.SubscribeRequest, listening: Listening
     ) -> tuple[bytes, bool]:
-        """The next message, and whether it is the last: it tells an error. Moves `wanted` on."""
+        """The next message, and whether it is the last: it tells an error. Moves `wanted` on.
+
+        Partitions that filled this message come last in the next one (as in KIP-74): else the
+        first of them, while it is behind, would keep all others waiting.
+        """
         budget = self._budget(request.max_bytes)
         while True:
             listening.clear()
             found = self._reader.collect(wanted, budget, request.any_replica)
+            served: list[pb.PartitionFetch] = []
+            waiting: list[pb.PartitionFetch] = []
             for fetch, section in zip(wanted, found.sections, strict=True):
                 fetch.offset = section.next_offset(fetch.offset)
+                (served if section.batches else waiting).append(fetch)
+            wanted[:] = waiting + served
             if found.size or found.failed:
                 told = [s for s in found.sections if s.batches or s.records.error]
                 return encode(told), found.failed

@@ -12,6 +12,7 @@ import pytest
 from oncelog.v1 import log_pb2
 from tests.harness.api import CALL_PATIENCE, Api, as_call, batch, verdict
 from tests.harness.local_cluster import LocalCluster
+from tests.integration.conftest import MakeCluster
 
 WAIT_MS = 15_000
 
@@ -123,6 +124,32 @@ def test_subscribe_delivers_what_is_there_and_what_comes(leader: Api, topic: str
         call.cancel()
         reader.join()
     assert got.empty(), "something came twice"
+
+
+def test_a_partition_that_is_far_behind_does_not_keep_others_waiting(
+    make_cluster: MakeCluster, topic: str
+) -> None:
+    single = make_cluster(1)
+    node = single.api(1)
+    node.create_topic(topic, 3, 1)
+    for partition in range(3):
+        for _ in range(8):
+            result = single.produce(batch(topic, partition, 0, 0, bytes(1000)))
+            assert verdict(result) == "APPENDED"
+    call = node.log.Subscribe(
+        log_pb2.SubscribeRequest(
+            partitions=[
+                log_pb2.PartitionFetch(topic=topic, partition=partition, offset=0)
+                for partition in range(3)
+            ],
+            max_bytes=2000,
+        ),
+        timeout=CALL_PATIENCE,
+    )
+    first = [next(call) for _ in range(6)]
+    call.cancel()
+    served = [{part.partition for part in answer.partitions} for answer in first]
+    assert set.union(*served[:3]) == set.union(*served[3:]) == {0, 1, 2}
 
 
 def test_list_offsets(leader: Api, topic: str) -> None:
