@@ -97,6 +97,6 @@ class BatchIndex:
             yield from places
             offset = places[-1].last_offset + 1
 
-    def find_timestamp(self, timestamp_us: int) -> IndexEntry | None:
+    def find_timestamp(self, timestamp_us: int) -> Iterator[IndexEntry | None]:
         """See OffsetIndex.find_timestamp."""
         return self._stored.find_timestamp(timestamp_us)

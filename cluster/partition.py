@@ -17,7 +17,7 @@ offset and no index entry.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -393,12 +393,18 @@ class Partition(ProducerContract):
         places = self._index.below(offset, limit)
         return [place for place in places if place.last_offset >= self.log_start]
 
-    def offset_at(self, timestamp_us: int) -> int:
-        """First offset of the first batch with a timestamp at or after; -1 if there is none."""
-        place = self._index.find_timestamp(timestamp_us)
-        if place is None or place.base_offset >= self.next_offset:
-            return -1
-        return max(place.base_offset, self.log_start)
+    def offset_at(self, timestamp_us: int) -> Iterator[int | None]:
+        """First offset of the first batch with a timestamp at or after; -1 if there is none.
+
+        A search in steps: each gives None, but the last gives the offset.
+        """
+        for place in self._index.find_timestamp(timestamp_us):
+            if place is None:
+                yield None
+            elif place.base_offset < self.next_offset:
+                yield max(place.base_offset, self.log_start)
+                return
+        yield -1
 
     def unreadable(self, error: StorageError) -> None:
         """A committed entry could not be read. If it is damaged, a sound replica must lead.

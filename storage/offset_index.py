@@ -18,6 +18,7 @@ from storage import keys
 from storage.errors import CorruptionError
 from storage.kv import Family, KeyValue, WriteBatch
 
+SEARCH_ROWS = 512  # looked at in one step of a search
 _ROW = struct.Struct(">QQIIqqI")
 
 
@@ -75,14 +76,20 @@ class OffsetIndex:
     def last(self) -> IndexEntry | None:
         return next(self._rows(0, limit=1, reverse=True), None)
 
-    def find_timestamp(self, timestamp_us: int) -> IndexEntry | None:
-        """The first batch whose highest timestamp is at or after `timestamp_us`.
+    def find_timestamp(self, timestamp_us: int) -> Iterator[IndexEntry | None]:
+        """Looks for the first batch whose highest timestamp is at or after `timestamp_us`.
 
-        Client timestamps need not rise, so this reads rows from the start: 60
-        bytes for each batch, with bounded memory.
+        Client timestamps need not rise, so this reads rows from the start: 60 bytes for
+        each batch, with bounded memory. It goes in steps, so that the caller can do
+        something else in between: None for each SEARCH_ROWS that were looked at in vain,
+        then the batch, if there is one.
         """
-        rows = self._rows(0, limit=None)
-        return next((row for row in rows if row.max_timestamp_us >= timestamp_us), None)
+        for number, row in enumerate(self._rows(0, limit=None), 1):
+            if row.max_timestamp_us >= timestamp_us:
+                yield row
+                return
+            if number % SEARCH_ROWS == 0:
+                yield None
 
     def trim_below(self, batch: WriteBatch, offset: int) -> None:
         """Drops the batches that end below `offset`."""

@@ -318,7 +318,7 @@ class LogService(rpc.LogServiceServicer):
         request: pb.ListOffsetsRequest,
         context: grpc.aio.ServicerContext[pb.ListOffsetsRequest, pb.ListOffsetsResponse],
     ) -> pb.ListOffsetsResponse:
-        return self._reader.list_offsets(request)
+        return await self._reader.list_offsets(request)
 
     async def ResolveSequence(
         self,

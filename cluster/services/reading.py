@@ -5,6 +5,7 @@ LogService (Fetch, Subscribe, ListOffsets) --> Reader --> Partition.read, offset
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -131,7 +132,8 @@ class Reader:
             into.error = pb.PARTITION_ERROR_STORAGE
             into.message = str(error)
 
-    def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
+    async def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
+        """A search by time may read a row for each batch: others go on in between."""
         response = pb.ListOffsetsResponse()
         for query in request.queries:
             result = response.results.add(topic=query.topic, partition=query.partition, offset=-1)
@@ -141,7 +143,11 @@ class Reader:
             match query.WhichOneof("position"):
                 case "timestamp_us":
                     try:
-                        result.offset = partition.offset_at(query.timestamp_us)
+                        for found in partition.offset_at(query.timestamp_us):
+                            if found is None:
+                                await asyncio.sleep(0)
+                            else:
+                                result.offset = found
                     except StorageError as error:
                         self._unreadable(partition, error, request.any_replica, result)
                 case "latest":

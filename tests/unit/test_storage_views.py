@@ -13,7 +13,7 @@ from storage.checkpoints import CHUNK_BYTES, INLINE_BYTES, CheckpointStore
 from storage.engine import Engine
 from storage.errors import CorruptionError
 from storage.kv import Family
-from storage.offset_index import IndexEntry, OffsetIndex
+from storage.offset_index import SEARCH_ROWS, IndexEntry, OffsetIndex
 from storage.options import EngineOptions
 
 OPTIONS = EngineOptions(min_free_bytes=0)
@@ -69,7 +69,16 @@ def test_index_against_a_list(engine: Engine, data: st.DataObject) -> None:
     assert index.scan(offset, 7) == wanted[:7]
     stamp = data.draw(st.integers(-6, 51))
     later = [row for row in rows if row.max_timestamp_us >= stamp]
-    assert index.find_timestamp(stamp) == (later[0] if later else None)
+    assert list(index.find_timestamp(stamp)) == later[:1]
+
+
+def test_a_search_by_time_goes_in_steps(engine: Engine) -> None:
+    """Millions of small batches must not stop a node while they are looked at."""
+    count = 2 * SEARCH_ROWS + 10
+    rows = _fill(engine, 5, [1] * count, list(range(count)))
+    index = OffsetIndex(engine, 5)
+    assert list(index.find_timestamp(count - 1)) == [None, None, rows[-1]]
+    assert list(index.find_timestamp(count)) == [None, None]
 
 
 def test_index_clear_leaves_other_groups(engine: Engine) -> None:
