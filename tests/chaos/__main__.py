@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -402,7 +403,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _end(number: int, _frame: object) -> None:
+    sys.exit(128 + number)  # an exception, so that the fault under way is healed
+
+
 def main() -> int:
+    signal.signal(signal.SIGTERM, _end)
     options = _parser().parse_args()
     console = Console(soft_wrap=True)
     try:

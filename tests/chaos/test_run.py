@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from tests.harness import disk, network
 from tests.harness.api import batch, verdict
 from tests.harness.local_cluster import LocalCluster
 from tests.harness.node_process import ROOT, HarnessError
+from tests.integration.waiting import eventually
 
 PATIENCE = 240.0
 # What needs disks and networks of the nodes' own, and why it cannot be had here.
@@ -140,6 +142,29 @@ def test_single_faults_that_need_root(rooted_root: Path, words: list[str]) -> No
 def test_single_faults(root: Path, words: list[str]) -> None:
     chaos(*words, "--dir", str(root))
     still_good(root)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 130)]
+)
+def test_a_fault_that_is_ended_early_is_healed(root: Path, number: int, code: int) -> None:
+    node = LocalCluster.load(root).nodes[2]
+    words = ("pause", "2", "--seconds", "3600", "--dir", str(root))
+    process = subprocess.Popen([sys.executable, "-m", "tests.chaos", *words], cwd=ROOT)
+    try:
+        eventually(lambda: is_stopped(node.pid), "the node stands still")
+        process.send_signal(number)
+        assert process.wait(PATIENCE) == code
+    finally:
+        process.kill()
+        process.wait()
+    assert not is_stopped(node.pid)
+    still_good(root)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP holds the process: its state, behind its name in brackets, is T."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 @pytest.mark.parametrize(
