@@ -27,6 +27,8 @@ _METHOD = "/oncelog.v1.LogService/Subscribe"
 # Enough that a message costs little beside its bytes, and no more, because a node sends
 # one while it collects the next.
 _MESSAGE_BYTES = 2 * 1024 * 1024
+# Where there is more to read, silence is a reason to ask by a poll, which looks who leads.
+_SILENCE_S = 2.0
 # At the same time; further partitions are polled until one of these is done.
 MOST_STREAMS = 8
 
@@ -58,7 +60,7 @@ class CatchUp:
             while await self._has_room(wanted):
                 if call is None:
                     call = self._subscribe(address, wanted)
-                async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+                async with asyncio.timeout(_SILENCE_S):
                     message = await call.read()
                 if message is grpc.aio.EOF:
                     return None

@@ -31,6 +31,8 @@ log = logging.getLogger("oncelog.consumer")
 # How long an offset above a leader's high watermark may last: a new leader learns how far
 # the log is committed a moment after its election.
 _AHEAD_GRACE_S = 10.0
+# A poll that is late by so much: others are asked who leads.
+_STALL_S = 1.0
 
 
 class Fetcher:
@@ -163,8 +165,7 @@ class Fetcher:
             any_replica=config.any_replica,
         )
         try:
-            answer = await self.cluster.call(_fetch_bytes, request, address=address)
-            answers = read_fetch_response(answer)
+            answers = read_fetch_response(await self._answer(address, request, partitions))
         except (errors.RetriableError, DecodeError) as error:
             log.debug("fetch from %s: %s", address, error)
             for wanted in partitions:
@@ -183,6 +184,30 @@ class Fetcher:
                 self._ahead_since.pop(wanted.tp, None)
                 if len(self._streams) < MOST_STREAMS and self._catch_up.is_worth_it(records):
                     self._start_stream(address, Wanted(wanted.tp, records.end, wanted.generation))
+
+    async def _answer(
+        self, address: str, request: log_pb2.FetchRequest, partitions: list[Wanted]
+    ) -> bytes:
+        """What the node says, unless it says nothing and another one leads by now.
+
+        A node that hangs keeps its connections, so the request would time out first.
+        Raises OncelogError.
+        """
+        topics = {wanted.tp.topic for wanted in partitions}
+        call: asyncio.Task[bytes] = self._loop.create_task(
+            self.cluster.call(_fetch_bytes, request, address=address)
+        )
+        patience = request.max_wait_ms / 1000 + _STALL_S
+        try:
+            while not (await asyncio.wait({call}, timeout=patience))[0]:
+                patience = _STALL_S
+                self.cluster.avoid(address)
+                await self.cluster.refresh(topics)
+                if any(self._routes.address(wanted.tp) != address for wanted in partitions):
+                    raise errors.BrokerUnavailableError(f"{address}: silent, and no longer leads")
+            return call.result()
+        finally:
+            call.cancel()
 
     def _start_stream(self, address: str, wanted: Wanted) -> None:
         task = self._loop.create_task(self._stream(address, wanted))

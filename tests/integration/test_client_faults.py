@@ -155,6 +155,35 @@ def test_a_consumer_survives_a_leader_change(make_cluster: MakeCluster, topic: s
         assert numbers == list(range(60 + 20))
 
 
+def test_a_consumer_does_not_wait_for_a_leader_that_hangs(
+    make_cluster: MakeCluster, topic: str
+) -> None:
+    """Its connections stay, and its answer would be waited for until the request times out."""
+    cluster = make_cluster(settings=STEADY)
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(topic, 1, 3)
+    with (
+        Producer(cluster.bootstrap, linger_ms=0) as producer,
+        Consumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap,
+            auto_offset_reset="earliest",
+            request_timeout_ms=600_000,
+            consumer_timeout_ms=60_000,
+        ) as consumer,
+    ):
+        reading = iter(consumer)
+        producer.send(topic, b"before").result(PATIENCE)
+        assert next(reading).value == b"before"
+        leader = cluster.leader(topic, 0)
+        cluster.pause(leader)
+        try:
+            producer.send(topic, b"behind").result(PATIENCE)
+            assert next(reading).value == b"behind"
+        finally:
+            cluster.resume(leader)
+
+
 # --- acknowledgements that are lost ------------------------------------------------------
 
 
