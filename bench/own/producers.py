@@ -19,11 +19,10 @@ LAST_SEEN_S = 300.0
 def many(oncelog: Oncelog, producers: int, depth: int, seconds: float) -> Figures:
     """`producers` of the Python client in one process, single-record batches."""
     return oncelog.bench(
-        "produce", oncelog.fresh(PARTITIONS),
+        "producers", oncelog.fresh(PARTITIONS),
         "--record-size", SMALL,
-        "--producers", producers,
+        "--count", producers,
         "--depth", depth,
-        *settings_words({"linger.ms": 0}),
         seconds=seconds,
     )  # fmt: skip
 

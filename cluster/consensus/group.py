@@ -348,18 +348,15 @@ class Group:
         if role == self._role:
             return
         led, (leads, term) = self._role[0], role
-        self._role = role
+        self._role, config = role, self.config
+        # What was to be acknowledged in an older term may be replaced before it is synced.
+        self.out = [one for one in self.out if not _is_ack_before(term, one[1])]
         if led:
             self._step_down()
         if leads:
             self._rest = Rest(self.core, self._env.clock)
             self._replicator = Replicator(
-                self.config.group,
-                term,
-                self.journal,
-                self.config.peers,
-                self._up,
-                lambda: self.commit_index,
+                config.group, term, self.journal, config.peers, self._up, lambda: self.commit_index
             )
             log.info("leads partition=%s term=%d index=%d", self.name, term, self.applied_index)
         if led or leads:
@@ -471,10 +468,9 @@ class Group:
             self._replicator.on_snapshot_sent(peer, index, installed)
 
     def install(self, sender: int, snapshot: Snapshot) -> bool:
-        """Replaces log and state by a leader's snapshot. False: it is stale.
+        """Replaces log and state by a leader's snapshot; the driver syncs. False: it is stale.
 
-        The caller writes and syncs before it tells the leader. A log that holds
-        the snapshot's last entry keeps all it has: it may have acknowledged more.
+        A log that holds its last entry keeps all it has: it may have acknowledged more.
         """
         if self.failed is not None or snapshot.term < self.core.term:
             return False
@@ -498,3 +494,7 @@ class Group:
         self.out.clear()
         self.failed = None
         self._open()
+
+
+def _is_ack_before(term: int, message: Message) -> bool:
+    return isinstance(message, AppendReply) and message.term < term

@@ -1,7 +1,8 @@
-"""`oncelog bench produce|consume|latency`: loads on any running cluster.
+"""`oncelog bench produce|producers|consume|latency|failover|partitions|restart`.
 
-What needs nodes that it may kill or fill (failover, many partitions, restart) is part of
-the source tree: `scripts/bench`. The figures are one client process's; a table or JSON.
+Loads on any running cluster, and trials of it. The figures are one client process's; a
+table or JSON. `scripts/bench` of the source tree runs them beside other systems, on nodes
+of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import click
 
-from oncelog.cli import load
+from oncelog.cli import load, trials
 from oncelog.cli.options import common
 from oncelog.cli.output import print_facts, print_json
 
@@ -67,8 +68,6 @@ def _load_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--arrow", is_flag=True, help="With --batch-bytes: Arrow batches, not lists.")
 @click.option("--total-mb", type=click.IntRange(min=1), help="With --batch-bytes: stop after.")
 @click.option("--spread", type=click.IntRange(min=1), help="This many partitions, in turn.")
-@click.option("--producers", type=click.IntRange(min=1), help="So many at once, record by record.")
-@click.option("--depth", type=click.IntRange(min=1), default=1, help="Records under way in each.")
 @common
 def produce(
     topic: str,
@@ -79,35 +78,46 @@ def produce(
     arrow: bool,
     total_mb: int | None,
     spread: int | None,
-    producers: int | None,
-    depth: int,
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Send records to TOPIC as fast as they are taken; count what is acknowledged."""
-    chosen = [name for name, value in (
-        ("--batch-bytes", batch_bytes), ("--spread", spread), ("--producers", producers)
-    ) if value]  # fmt: skip
-    if len(chosen) > 1:
-        raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
+    if batch_bytes and spread:
+        raise click.UsageError("--batch-bytes and --spread exclude each other")
     if (arrow or total_mb) and not batch_bytes:
         raise click.UsageError("--arrow and --total-mb need --batch-bytes")
-    if producers:
-        figures = load.many_producers(
-            bootstrap, settings, topic,
-            size=size, seconds=seconds, producers=producers, depth=depth,
-        )  # fmt: skip
-    else:
-        with load.producer(bootstrap, settings) as client:
-            if batch_bytes:
-                figures = load.produce_batches(
-                    client, topic, size=size, batch_bytes=batch_bytes, seconds=seconds,
-                    total_bytes=(total_mb or 0) * 1_000_000, arrow=arrow,
-                )  # fmt: skip
-            else:
-                figures = load.produce(
-                    client, topic, size=size, seconds=seconds, spread=spread or 0
-                )
+    with load.producer(bootstrap, settings) as client:
+        if batch_bytes:
+            figures = load.produce_batches(
+                client, topic, size=size, batch_bytes=batch_bytes, seconds=seconds,
+                total_bytes=(total_mb or 0) * 1_000_000, arrow=arrow,
+            )  # fmt: skip
+        else:
+            figures = load.produce(client, topic, size=size, seconds=seconds, spread=spread or 0)
+    _print(figures, as_json)
+
+
+@bench.command()
+@click.argument("topic")
+@_load_options
+@click.option("--count", type=click.IntRange(1, 1000), default=64, show_default=True)
+@click.option("--depth", type=click.IntRange(min=1), default=1, help="Records under way in each.")
+@common
+def producers(
+    topic: str,
+    settings: dict[str, str],
+    seconds: float,
+    size: int,
+    count: int,
+    depth: int,
+    bootstrap: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Many producers in one process, each record by record; linger.ms is 0."""
+    figures = load.many_producers(
+        bootstrap, {"linger.ms": "0", **settings}, topic,
+        size=size, seconds=seconds, producers=count, depth=depth,
+    )  # fmt: skip
     _print(figures, as_json)
 
 
@@ -149,6 +159,81 @@ def consume(
 ) -> None:
     """Read what TOPIC holds now, from its start."""
     _print(load.consume(bootstrap, topic, seconds=seconds, records=records), as_json)
+
+
+def _power_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How nodes are ended and started."""
+    for name, what in (("start", "starts"), ("kill", "ends")):
+        command = click.option(
+            f"--{name}",
+            metavar="COMMAND",
+            help=f"What {what} a node, with {{node}} for its id: 'docker {name} node{{node}}'.",
+        )(command)
+    return click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True)(
+        command
+    )
+
+
+@bench.command()
+@click.argument("topic")
+@_power_options
+@click.option("--times", type=click.IntRange(1, 100_000), default=10, show_default=True)
+@common
+def failover(
+    topic: str,
+    partition: int,
+    kill: str | None,
+    start: str | None,
+    times: int,
+    bootstrap: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Take a partition's leader away; measure the time to the next acknowledgement.
+
+    With --kill and --start by these commands, else by handing leadership over.
+    """
+    if (kill is None) != (start is None):
+        raise click.UsageError("--kill and --start belong together")
+    power = trials.Power(kill, start) if kill is not None and start is not None else None
+    figures = trials.failover(bootstrap, topic, partition=partition, times=times, power=power)
+    _print(figures, as_json)
+
+
+@bench.command()
+@click.argument("topic")
+@click.argument("node", type=click.IntRange(min=1))
+@_power_options
+@common
+def restart(
+    topic: str,
+    node: int,
+    partition: int,
+    kill: str | None,
+    start: str | None,
+    bootstrap: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """End and start NODE; measure until its replica of TOPIC serves, and has everything."""
+    if kill is None or start is None:
+        raise click.UsageError("--kill and --start are needed")
+    power = trials.Power(kill, start)
+    _print(trials.restart(bootstrap, topic, partition=partition, node=node, power=power), as_json)
+
+
+@bench.command()
+@click.option("--count", type=click.IntRange(106, 100_000), default=1000, show_default=True)
+@click.option("--replicas", type=click.IntRange(1, 7), default=3, show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=0.001), default=10.0, show_default=True)
+@click.option("--record-size", "size", type=click.IntRange(1, _MAX_RECORD), default=1024)
+@common
+def partitions(
+    count: int, replicas: int, seconds: float, size: int, bootstrap: tuple[str, ...], as_json: bool
+) -> None:
+    """Make many partitions, write to 6 and to 100 of them, and delete them again."""
+    figures = trials.partitions(
+        bootstrap, count=count, replicas=replicas, seconds=seconds, size=size
+    )
+    _print(figures, as_json)
 
 
 def _print(figures: load.Figures, as_json: bool) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +13,9 @@ import pytest
 
 from oncelog import Admin, Consumer
 from oncelog.cli.app import run
+from tests.harness.api import batch, verdict
 from tests.harness.local_cluster import LocalCluster
+from tests.integration.conftest import STEADY, MakeCluster
 
 Bench = Callable[..., dict[str, Any]]
 
@@ -44,7 +49,7 @@ def stored(cluster: LocalCluster, topic: str) -> int:
         # `first`: records that only wait for connections and a producer id, not counted.
         ("produce", (), 1),
         ("produce", ("--spread", "3"), 1),
-        ("produce", ("--producers", "4", "--depth", "2", "--setting", "linger.ms=0"), 4),
+        ("producers", ("--count", "4", "--depth", "2"), 4),
         ("latency", (), 1),
         ("latency", ("--rate", "2000"), 1),
     ],
@@ -85,6 +90,99 @@ def test_batches_are_counted_and_read_back(
         assert 0 < read["records"] <= found["records"]
         assert (stored(cluster, topic) - read["records"]) % 100 == 0
         assert read["mb_per_s"] == pytest.approx(read["records"] * 100 / read["seconds"] / 1e6)
+
+
+def trial(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exited:
+        run(["bench", *words, "--format", "json"])
+    out, err = capsys.readouterr()
+    assert exited.value.code == 0, err
+    found = json.loads(out)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.fixture
+def power(own: LocalCluster) -> tuple[str, ...]:
+    """Commands that end and start the nodes of `own`, as an operator's would."""
+    start = (
+        "from tests.harness.local_cluster import LocalCluster; from pathlib import Path;"
+        f"LocalCluster.load(Path({str(own.root)!r})).start_nodes([{{node}}])"
+    )
+    kill = f"kill -9 $(cat {own.root}/node{{node}}.pid)"
+    return (
+        "--kill", shlex.join(["sh", "-c", kill]),
+        "--start", shlex.join([sys.executable, "-c", start]),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def own(make_cluster: MakeCluster) -> LocalCluster:
+    cluster = make_cluster(settings=STEADY)
+    cluster.api(1).create_topic("orders", 1, 3)
+    return cluster
+
+
+def test_failover_by_kill_and_by_hand_over(
+    own: LocalCluster, power: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--bootstrap", own.bootstrap, "--times", "2")
+    leader = own.leader("orders", 0)
+    killed = trial(capsys, "failover", "orders", *where, *power)
+    assert killed["samples"] == 2
+    assert killed["p50_ms"] > 0
+    assert own.nodes[leader].exit_code == -signal.SIGKILL
+    handed = trial(capsys, "failover", "orders", *where)
+    assert handed["samples"] == 2
+    assert own.latest("orders", 0) == 2 * (1 + 2)
+
+
+def test_a_node_restarted_by_commands(
+    own: LocalCluster, power: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = own.leader("orders", 0)
+    assert verdict(own.produce(batch("orders", 0, 0, 0, b"one"))) == "APPENDED"
+    where = ("--bootstrap", own.bootstrap)
+    found = trial(capsys, "restart", "orders", str(node), *where, *power)
+    assert found["records"] == 1
+    assert 0 < found["serving_s"] <= found["level_s"]
+    assert own.nodes[node].exit_code == -signal.SIGKILL
+
+
+def test_many_partitions_come_and_go(
+    cluster: LocalCluster, admin: Admin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = admin.list_topics()
+    where = ("--bootstrap", cluster.bootstrap)
+    words = ("--count", "106", "--replicas", "1", "--seconds", "0.2")
+    found = trial(capsys, "partitions", *where, *words)
+    assert found["partitions"] == 106
+    assert found["on_6_records_per_s"] > 0
+    assert found["on_100_records_per_s"] > 0
+    assert admin.list_topics() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("failover", "orders", "--kill", "true"), "--kill and --start belong together"),
+        (("failover", "orders", "--partition", "1"), "--partition 1: orders has 1"),
+        (("failover", "orders", "--kill", "false", "--start", "true"), "false: exit code 1"),
+        (("failover", "orders", "--kill", "no-such", "--start", "true"), "no-such: No such file"),
+        (("restart", "orders", "2"), "--kill and --start are needed"),
+        (("restart", "orders", "9", "--kill", "true", "--start", "true"), "NODE 9 has no replica"),
+        (("partitions", "--count", "105"), "106<=x<=100000"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_trials_that_cannot_be(
+    own: LocalCluster, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(SystemExit) as exited:
+        run(["bench", *words, "--bootstrap", own.bootstrap])
+    assert exited.value.code != 0
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

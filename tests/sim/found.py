@@ -125,3 +125,30 @@ def a_leader_at_rest_is_replaced_by_a_snapshot() -> None:
     stage.run(4.0)
     assert answers == [True]
     stage.finish()
+
+
+@schedule
+def an_acknowledgement_is_withdrawn_with_its_entry() -> None:
+    """Found by seed 70838: entries of two leaders came in one round, the second in the place
+    of the first, and both were acknowledged after the fsync.
+    """
+    stage = Stage(nodes=5)
+    stage.elect(1)
+    stage.produce(1)
+    stage.run(1.0)
+    stage.isolate(1)
+    stage.isolate(3)
+    for pid in (11, 12, 13):
+        stage.send(1, stage.batch(pid))
+    stage.run(0.1)
+    stage.elect(2)
+    for leader in (1, 2):
+        entries = [
+            message
+            for sender, receiver, message in stage.held
+            if (sender, receiver) == (leader, 3) and isinstance(message, Append) and message.data
+        ]
+        stage.node(3).receive(leader, entries)
+    stage.run(0.1)
+    assert stage.group(3).term == stage.group(2).term
+    stage.finish()
