@@ -199,7 +199,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         if time.monotonic() > end:
             raise RequestTimeoutError(f"not so after {_PATIENCE_S:g} s: {what}")
-        time.sleep(_LOOK_S)
+        time.sleep(_LOOK_S)  # no event: nodes tell nobody that they are back
 
 
 __all__ = ["Power", "failover", "partitions", "restart"]
