@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -118,10 +118,12 @@ def power(own: LocalCluster) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def own(make_cluster: MakeCluster) -> LocalCluster:
+def own(make_cluster: MakeCluster) -> Iterator[LocalCluster]:
     cluster = make_cluster(settings=STEADY)
     cluster.api(1).create_topic("orders", 1, 3)
-    return cluster
+    yield cluster
+    for node in cluster.nodes.values():
+        node.adopt()  # what the commands of a trial started, so that it is ended with the rest
 
 
 def test_failover_by_kill_and_by_hand_over(
