@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
-from tests.sim import contract, found, weak_consensus, weak_verdicts  # noqa: F401 - they register
+from tests.sim import (  # noqa: F401 - some register what is in them
+    contract,
+    found,
+    table_crc32c,
+    weak_consensus,
+    weak_verdicts,
+)
 from tests.sim.disk import Disk, PowerLoss
 from tests.sim.mutations import MUTATIONS, outcome
 from tests.sim.network import majority_ring, one_way, split
@@ -138,6 +146,14 @@ def test_what_is_simulated_needs_neither_grpc_nor_rocksdb(root: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "1 seeds of 30 virtual seconds, 0 failed" in done.stdout
+
+
+def test_the_table_gives_the_same_checksums() -> None:
+    rng = random.Random(1)
+    for size in (0, 1, 7, 1000):
+        data = rng.randbytes(size)
+        assert table_crc32c.crc32c(data) == crc32c(data)
+        assert table_crc32c.crc32c(data[size // 2 :], crc32c(data[: size // 2])) == crc32c(data)
 
 
 # -- the parts ---------------------------------------------------------------------------
