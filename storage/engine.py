@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocksdict import ColumnFamily, Rdict, WriteOptions
+from rocksdict import ColumnFamily, Rdict, ReadOptions, WriteOptions
 
 from storage.batch import Batch
 from storage.errors import CorruptionError, StorageError, StorageFullError, from_engine
@@ -63,7 +63,7 @@ class Engine:
         self._db: Rdict | None = None
         self._families: dict[Family, Rdict] = {}
         self._handles: dict[Family, ColumnFamily] = {}
-        self._unchecked: dict[Family, Rdict] = {}  # the families, read without checksums
+        self._unchecked_reads = unchecked_reads()
         self._mark: Watermark | None = None
         self._failure: StorageError | None = None
         self._gate = Gate()
@@ -165,8 +165,6 @@ class Engine:
             for family in Family:
                 self._families[family] = db.get_column_family(family.value)
                 self._handles[family] = db.get_column_family_handle(family.value)
-                self._unchecked[family] = unchecked = db.get_column_family(family.value)
-                unchecked.set_read_options(unchecked_reads())
         except Exception as error:
             self._close_database()
             raise from_engine(error, f"open {database}") from error
@@ -184,7 +182,7 @@ class Engine:
     def _close_database(self) -> None:
         # Handles first: each keeps RocksDB open.
         self._handles.clear()
-        for each in [*self._unchecked.values(), *self._families.values(), self._db]:
+        for each in [*self._families.values(), self._db]:
             if each is not None:
                 try:
                     each.close()
@@ -192,7 +190,6 @@ class Engine:
                     # Closing writes out memtables, which cannot work after a fault. What
                     # counts was synced before, and the fault has been raised where it was.
                     log.warning("closing %s: %s", self.path, error)
-        self._unchecked.clear()
         self._families.clear()
         self._db = None
 
@@ -311,16 +308,16 @@ class Engine:
     # -- reading ------------------------------------------------------------------
 
     def get(self, family: Family, key: bytes) -> bytes | None:
-        return self._get(self._families, family, key)
+        return self._get(family, key, None)
 
     def get_unchecked(self, family: Family, key: bytes) -> bytes | None:
         """See `KeyValue.get_unchecked`. RocksDB's check of a large value takes 1 ms for 1 MB."""
-        return self._get(self._unchecked, family, key)
+        return self._get(family, key, self._unchecked_reads)
 
-    def _get(self, families: dict[Family, Rdict], family: Family, key: bytes) -> bytes | None:
+    def _get(self, family: Family, key: bytes, reads: ReadOptions | None) -> bytes | None:
         with self._shared():
             try:
-                value: bytes | None = families[family].get(key)
+                value: bytes | None = self._families[family].get(key, read_opt=reads)
             except Exception as error:
                 raise from_engine(error, f"read {family.value}") from error
             return value
