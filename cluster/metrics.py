@@ -180,12 +180,12 @@ def _storage_families(stats: EngineStats) -> Iterator[Metric]:
     gauges = (
         ("disk_bytes", "Used in the node's store directory", stats.disk_bytes),
         ("free_disk_bytes", "Left on the store's file system", stats.free_disk_bytes),
-        ("wal_bytes", "Of the write-ahead log: what a restart replays", stats.wal_bytes),
+        ("replay_bytes", "Of the commit log: what a restart replays", stats.replay_bytes),
         ("memtable_bytes", "Memory of writes that are not in tables yet", stats.memtable_bytes),
         ("block_cache_bytes", "Memory of the block cache", stats.cache_bytes),
-        ("blob_bytes", "Of files that hold large entries", stats.blob_bytes),
-        ("blob_garbage_bytes", "Of these, dropped and not given back", stats.blob_garbage_bytes),
-        ("flushes_pending", "Families with a full memtable to write out", stats.flushes_pending),
+        ("log_bytes", "Of the commit log, which holds the entries", stats.log_bytes),
+        ("log_garbage_bytes", "Of it, dropped and not given back", stats.log_garbage_bytes),
+        ("flushes_pending", "Families with rows being written out", stats.flushes_pending),
         (
             "compaction_pending_bytes",
             "What compaction is behind with, an estimate",

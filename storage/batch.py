@@ -6,11 +6,6 @@ written again after a stall or a full disk; values are referenced, not copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rocksdict import ColumnFamily
-from rocksdict import WriteBatch as RocksBatch
-
 from storage.kv import Family
 
 # Batches that put no more than this pass below the reserve, down to a quarter
@@ -50,15 +45,3 @@ class Batch:
             return True
         small = self.put_bytes <= HOUSEKEEPING_BYTES
         return small and (self.deletes_range or free_bytes >= reserve // 4)
-
-    def for_rocksdb(self, handles: Mapping[Family, ColumnFamily]) -> RocksBatch:
-        """The same as RocksDB wants it; writing consumes it, so one for each attempt."""
-        rocks = RocksBatch(raw_mode=True)
-        for family, key, value, is_range in self.operations:
-            if value is None:
-                rocks.delete(key, handles[family])
-            elif is_range:
-                rocks.delete_range(key, value, handles[family])
-            else:
-                rocks.put(key, value, handles[family])
-        return rocks

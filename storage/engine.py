@@ -1,80 +1,73 @@
-"""The store of a node: RocksDB behind the `KeyValue` protocol.
+"""The store of a node: a commit log and RocksDB behind the `KeyValue` protocol.
 
-    write(batch)  --> WAL (page cache) and memtable     holds the interpreter's lock, short
-    sync()        --> fsync of the WAL, then the mark   frees the lock, call it from a thread
-    background    --> blob files and tables, compaction
+    write(batch)  --> a record of the commit log (page cache), rows in RocksDB's memory
+    sync()        --> fdatasync of the commit log, then the mark; call it from a thread
+    get(entry)    --> its row in RocksDB says where in the commit log it stands
 
-Faults. After a write or sync that failed the engine refuses every further
-write; reads go on. What then helps depends on what was not yet synced:
+Faults. What then helps depends on what failed:
 
-- The disk is full and all earlier writes had been synced: only the refused
-  batch is undone. `write` may be called with it again and again; once there is
-  space it opens the store anew and goes on (`recoverable_in_place`).
-- The disk is full and something was not synced: it may be gone or not.
-  `recover()` opens the store anew, and everybody who holds state in memory
-  loads it again; or the process starts again.
-- Any other fault: an fsync that failed once may report success the second time
-  although the pages are lost. Only a restart of the process helps, and it
-  checks what it finds.
+- There is no space for a record: the batch is refused and nothing else is harmed. `write`
+  may be called with it again and again, until there is space.
+- RocksDB cannot write its tables, the disk being full: the commit log has everything, so
+  `write` opens RocksDB anew once there is space, and goes on.
+- Any other fault: every further write is refused, reads go on. An fsync that failed once
+  may report success the second time although the pages are lost. Only a restart of the
+  process helps, and it checks what it finds.
 
-Threads: any method from any thread; `close` and `recover` wait for calls in
-flight. Nothing of RocksDB is handed out, so nothing keeps it open.
+Threads: any method from any thread; `close` waits for calls in flight. Nothing of RocksDB
+is handed out, so nothing keeps it open.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import shutil
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocksdict import ColumnFamily, Rdict, ReadOptions, WriteOptions
-
 from storage.batch import Batch
-from storage.errors import CorruptionError, StorageError, StorageFullError, from_engine
+from storage.commitlog.log import CommitLog, Pointer
+from storage.commitlog.record import Change, encode
+from storage.commitlog.replay import Replay
+from storage.commitlog.usage import Usage
+from storage.database import Database, Row
+from storage.errors import StorageError, StorageFullError, from_engine
+from storage.flush_cycle import FlushCycle, stored_place, usage_key
 from storage.gate import Gate
 from storage.identity import sync_directory
 from storage.kv import Family, WriteBatch
-from storage.metrics import EngineStats, measure, number
-from storage.options import EngineOptions, database_options, family_options, unchecked_reads
+from storage.metrics import EngineStats, measure
+from storage.options import EngineOptions
 from storage.page import PAGE_ROWS, read_page
-from storage.reclaim import reclaim
-from storage.wal import keep_wal, mend_wal, wal_bytes
+from storage.reclaim import Moved, Reclaimer
 from storage.watermark import Watermark
 
 log = logging.getLogger(__name__)
 
-# A read of a memtable with many range marks sorts them anew after each new one.
-MAX_RANGE_DELETES = 1000
 # RocksDB offers nothing to wait on for the end of a stall.
 _STALL_POLL_S = 0.002
 _STALL_TEXT = "Write stall"
+_REPLAYED_ROWS = 4096
 
 
 class Engine:
-    """One open RocksDB. Made by `Engine.open`."""
+    """One open store. Made by `Engine.open`."""
 
     def __init__(self, path: Path, options: EngineOptions) -> None:
         self.path = path
         self.options = options
-        self._db: Rdict | None = None
-        self._families: dict[Family, Rdict] = {}
-        self._handles: dict[Family, ColumnFamily] = {}
-        self._unchecked_reads = unchecked_reads()
-        self._mark: Watermark | None = None
+        self._db: Database | None = None
+        self._log: CommitLog
+        self._mark: Watermark
+        self._cycle: FlushCycle
+        self._reclaimer: Reclaimer
         self._failure: StorageError | None = None
         self._gate = Gate()
-        self._errors_seen = 0
-        # Batches written, and how many of them the last sync made durable.
-        self._written = 0
-        self._synced = 0
-        # Range deletes in each family's memtable, roughly.
-        self._range_deletes = dict.fromkeys(Family, 0)
-        self._write_options = WriteOptions()
-        self._write_options.no_slowdown = True
+        self._write_lock = threading.Lock()
+        self._sync_lock = threading.Lock()
 
     # -- open and close ---------------------------------------------------------
 
@@ -82,13 +75,14 @@ class Engine:
     def open(cls, path: str | os.PathLike[str], *, options: EngineOptions | None = None) -> Engine:
         """Opens or creates the store in a directory of its own.
 
-        Replays at most `max_wal_bytes`. Raises CorruptionError when stored
-        data is damaged or synced writes are missing (the WAL files as found are
-        then kept in `wal-found/`), LockedError, StorageFullError, StorageError.
+        Replays about `max_replay_bytes` of the commit log. Raises CorruptionError when
+        stored data is damaged or synced writes are missing, and changes nothing then;
+        LockedError, StorageFullError, StorageError.
         """
         engine = cls(Path(path), options or EngineOptions())
         try:
             (engine.path / "rocksdb").mkdir(parents=True, exist_ok=True)
+            (engine.path / "log").mkdir(exist_ok=True)
             engine._mark = Watermark(engine.path / "synced")
             sync_directory(engine.path)
         except OSError as error:
@@ -100,98 +94,79 @@ class Engine:
             raise
         return engine
 
+    def _open_database(self) -> None:
+        """Opens RocksDB and replays the log. Leaves nothing open on failure."""
+        synced, directory = self._mark.sequence, self.path / "log"
+        db = Database(self.path / "rocksdb", self.options, new=synced == 0)
+        replay = None
+        try:
+            done = stored_place(db)
+            usages = {done.segment: Usage.unpack(db.noted(usage_key(done.segment)) or b"")}
+            replay = Replay(directory, done, synced)
+            self._replay(db, replay, usages)
+            replay.settle()
+            self._log = CommitLog(
+                directory, replay.end, open_segments=self.options.max_open_segments
+            )
+            self._mark.advance(replay.end.number)
+        except BaseException as error:
+            # What no sync covered must not get into tables.
+            if replay is None or replay.end.number <= synced:
+                db.close()
+            else:
+                db.abandon()
+            if isinstance(error, OSError):
+                raise from_engine(error, f"open {directory}") from error
+            raise
+        lock = self._write_lock
+        cycle = FlushCycle(db, self._log, self.options, done, usages, self._sync_log, lock)
+        self._cycle = cycle
+        self._reclaimer = Reclaimer(db, self._log, cycle, self._sync_log, self._move)
+        self._db = db
+
+    @staticmethod
+    def _replay(db: Database, replay: Replay, usages: dict[int, Usage]) -> None:
+        rows: list[Row] = []
+        for place, operations in replay.records():
+            for (family, key, end, at, size, crc), value in operations:
+                if family is Family.ENTRIES and at:
+                    value = Pointer(place.segment, place.position + at, size, crc).pack()
+                    usages.setdefault(place.segment, Usage()).note(key, size)
+                rows.append((family, key, value if end is None else end, end is not None))
+            if len(rows) >= _REPLAYED_ROWS:
+                db.write(rows)
+                rows = []
+        if rows:
+            db.write(rows)
+
     def close(self) -> None:
         """Syncs, writes out memtables so that the next start is quick, closes.
 
         May be called more than once. Raises StorageError when the last sync fails.
         """
-        try:
-            if self._db is not None and self._failure is None:
-                self.sync()
-        finally:
-            with self._exclusive():
-                self._close_database()
-            if self._mark is not None:
-                self._mark.close()
+        if self._db is not None and self._failure is None:
+            self.sync()
+        with self._exclusive():
+            db, self._db = self._db, None
+            if db is None:
+                return
+            if self._failure is None:
+                try:
+                    self._cycle.finish()
+                except Exception as error:  # noqa: BLE001
+                    # The next start replays more. What counts is in the commit log.
+                    log.warning("closing %s: %s", self.path, error)
+                db.close()
+            else:
+                db.abandon()
+            self._log.close()
+            self._mark.close()
 
     def __enter__(self) -> Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def recover(self) -> None:
-        """Opens the store anew after a StorageFullError, once there is space.
-
-        Writes that were not synced before the fault may be gone or not: the
-        caller loads again whatever it holds in memory. Until then reads of
-        other threads fail with StorageError. Does nothing when nothing failed.
-        Raises StorageFullError while there is too little space (reads go on),
-        and the first error again when that was not a full disk.
-        """
-        with self._exclusive():
-            if self._failure is None:
-                return
-            if not isinstance(self._failure, StorageFullError):
-                raise self._failure
-            failure = self._failure
-            needed = self.options.min_free_bytes + wal_bytes(self.path / "rocksdb")
-            free = self._free_bytes()
-            if free < needed:
-                raise failure.again(f"{self.path}: {free} bytes free, recovery needs {needed}")
-            self._close_database()
-            try:
-                self._open_database()
-            except StorageFullError as error:
-                raise failure.again(str(error)) from error
-            except StorageError as error:
-                self._failure = error
-                raise
-            self._failure = None
-            self._written = self._synced
-            log.warning("store %s recovered after a full disk", self.path)
-
-    def _open_database(self) -> None:
-        """Opens RocksDB and checks it against the mark. Leaves nothing open on failure."""
-        assert self._mark is not None
-        database = self.path / "rocksdb"
-        found = self.path / "wal-found"
-        columns = {f.value: each for f, each in family_options(self.options).items()}
-        try:
-            keep_wal(database, found)
-            mend_wal(database)
-            options = database_options(self.options, new=self._mark.sequence == 0)
-            self._db = db = Rdict(str(database), options, columns)
-            for family in Family:
-                self._families[family] = db.get_column_family(family.value)
-                self._handles[family] = db.get_column_family_handle(family.value)
-        except Exception as error:
-            self._close_database()
-            raise from_engine(error, f"open {database}") from error
-        self._errors_seen = 0
-        reached = db.latest_sequence_number()
-        if reached < self._mark.sequence:
-            self._close_database()
-            raise CorruptionError(
-                f"{database}: {self._mark.sequence - reached} synced writes are missing "
-                f"(found up to {reached}, synced up to {self._mark.sequence}); "
-                f"the WAL files as found are in {found}"
-            )
-        shutil.rmtree(found, ignore_errors=True)
-
-    def _close_database(self) -> None:
-        # Handles first: each keeps RocksDB open.
-        self._handles.clear()
-        for each in [*self._families.values(), self._db]:
-            if each is not None:
-                try:
-                    each.close()
-                except Exception as error:  # noqa: BLE001
-                    # Closing writes out memtables, which cannot work after a fault. What
-                    # counts was synced before, and the fault has been raised where it was.
-                    log.warning("closing %s: %s", self.path, error)
-        self._families.clear()
-        self._db = None
 
     # -- writing ------------------------------------------------------------------
 
@@ -207,80 +182,108 @@ class Engine:
         assert isinstance(batch, Batch), batch
         if not batch.operations:
             return
-        failure = self._failure
-        if isinstance(failure, StorageFullError) and failure.recoverable_in_place:
-            self.recover()
+        if isinstance(self._failure, StorageFullError):
+            self._reopen()
         self._refuse_if_failed()
         self._refuse_if_full(batch)
+        with self._shared() as db:
+            if self._cycle.must_wait():
+                self._guarded("write", self._cycle.finish)
+            with self._write_lock:
+                self._append(db, batch.operations)
+
+    def _append(self, db: Database, changes: Sequence[Change]) -> None:
+        """One record, and its rows. Holds the write lock."""
+        if self._log.end.position >= 2 * self.options.segment_bytes:
+            self._guarded("write", lambda: self._log.roll(self._log.following()))
+        encoded = encode(changes, self._log.end.number + 1)
+        try:
+            begin = self._log.append(encoded)
+        except OSError as error:
+            raise self._fail(error, "write") from error
+        rows: list[Row] = []
+        usage = self._cycle.usages.setdefault(begin.segment, Usage())
+        places = iter(encoded.places)
+        for change in changes:
+            family, key, value, is_range = change
+            if value is None or is_range:
+                rows.append(change)
+                continue
+            at, size, crc = next(places)
+            if family is Family.ENTRIES:
+                usage.note(key, size)
+                value = Pointer(begin.segment, begin.position + at, size, crc).pack()
+            rows.append((family, key, value, False))
+        try:
+            self._write_rows(db, rows)
+        except Exception as error:
+            self._guarded("write", self._log.take_back)
+            raise self._fail(error, "write") from error
+        self._log.accept()
+
+    def _write_rows(self, db: Database, rows: Sequence[Row]) -> None:
         waited = 0.0
         while True:
-            with self._shared() as db:
-                try:
-                    db.write(batch.for_rocksdb(self._handles), self._write_options)
-                    self._written += 1
-                    break
-                except Exception as error:
-                    if _STALL_TEXT not in str(error):
-                        raise self._fail(error, "write") from error
+            try:
+                return db.write(rows)
+            except Exception as error:
+                if _STALL_TEXT not in str(error):
+                    raise
             time.sleep(_STALL_POLL_S)  # no event: RocksDB tells nobody that a flush ended
             waited += _STALL_POLL_S
             if waited >= 10.0:
                 log.warning("store %s takes no writes: flushes do not keep up", self.path)
                 waited = 0.0
-        if batch.deletes_range:
-            for family, _, _, is_range in batch.operations:
-                self._range_deletes[family] += is_range
 
     def sync(self) -> None:
-        """See `KeyValue.sync`. One fsync for everything written so far by all groups.
+        """See `KeyValue.sync`. One fdatasync for everything written so far by all groups.
 
         Also where backpressure is felt: returns only when RocksDB can take the
         next batch without making `write` wait.
         """
         self._refuse_if_failed()
-        with self._shared() as db:
-            written, sequence = self._written, db.latest_sequence_number()
-            try:
-                db.flush_wal(True)
-                assert self._mark is not None
-                self._mark.advance(sequence)
-                self._synced = written
-                self._flush_range_deletes()
-            except Exception as error:
-                raise self._fail(error, "sync") from error
-            self._wait_for_room(db)
+        with self._shared():
+            self._guarded("sync", self._sync_and_follow)
 
-    def _flush_range_deletes(self) -> None:
-        for family, count in self._range_deletes.items():
-            if count >= MAX_RANGE_DELETES:
-                self._range_deletes[family] = 0
-                self._families[family].flush(False)
+    def _sync_and_follow(self) -> None:
+        self._sync_log()
+        if self._log.end.position >= self.options.segment_bytes:
+            following = self._log.following()
+            with self._write_lock:
+                self._log.roll(following)
+        self._cycle.step()
+        if self._cycle.must_wait():
+            self._cycle.finish()
 
-    def _wait_for_room(self, db: Rdict) -> None:
-        entries = self._families[Family.ENTRIES]
-        most = self.options.entries_memtables - 1
-        while number(entries, "rocksdb.num-immutable-mem-table") >= most:
-            errors = number(db, "rocksdb.background-errors")
-            if errors != self._errors_seen:
-                # A flush failed, so the wait may have no end. What failed is
-                # the answer to the next write, unless RocksDB recovers before.
-                self._errors_seen = errors
-                return
-            time.sleep(_STALL_POLL_S)  # no event: RocksDB tells nobody that a flush ended
+    def _sync_log(self) -> None:
+        with self._sync_lock:
+            self._mark.advance(self._log.sync())
 
     # -- faults -------------------------------------------------------------------
 
     @property
     def failure(self) -> StorageError | None:
-        """Why writes are refused until `recover()` or a restart, or None."""
+        """Why writes are refused until there is space again, or until a restart; or None."""
         return self._failure
+
+    def _guarded(self, action: str, step: Callable[[], None]) -> None:
+        """Runs a step after whose failure nothing may be written any more."""
+        try:
+            step()
+        except StorageError:
+            raise  # known already, or none of the store itself
+        except Exception as error:
+            raise self._fail(error, action) from error
 
     def _fail(self, error: Exception, action: str) -> StorageError:
         """Remembers the first fault; it is what all later writes are refused with."""
         failure = from_engine(error, f"{action} {self.path}")
         if isinstance(failure, StorageFullError):
-            # Then opening the store anew loses nothing that anybody counts on.
-            failure.recoverable_in_place = self._synced == self._written
+            if isinstance(error, OSError):
+                # Of the commit log itself, where a sync failed: nobody knows what is left.
+                failure = StorageError(str(failure))
+            else:
+                failure.recoverable_in_place = True
         if self._failure is None:
             self._failure = failure
             log.error("store %s refuses further writes: %s", self.path, failure)
@@ -305,31 +308,78 @@ class Engine:
         status = os.statvfs(self.path)
         return status.f_bavail * status.f_frsize
 
+    def _reopen(self) -> None:
+        """Opens RocksDB anew after a full disk, once there is space for its tables.
+
+        Raises StorageFullError while there is too little space (reads go on).
+        """
+        with self._exclusive():
+            failure = self._failure
+            if not isinstance(failure, StorageFullError) or self._db is None:
+                return
+            needed = self.options.min_free_bytes + 2 * self._db.unflushed_bytes
+            free = self._free_bytes()
+            if free < needed:
+                raise failure.again(f"{self.path}: {free} bytes free, recovery needs {needed}")
+            self._guarded("sync", self._sync_log)  # closing writes out what is in memory
+            self._db.close()
+            self._log.close()
+            self._db = None
+            try:
+                self._open_database()
+            except StorageFullError as error:
+                raise failure.again(str(error)) from error
+            except StorageError as error:
+                self._failure = error
+                raise
+            self._failure = None
+            log.warning("store %s recovered after a full disk", self.path)
+
     # -- reading ------------------------------------------------------------------
 
     def get(self, family: Family, key: bytes) -> bytes | None:
-        return self._get(family, key, None)
+        return self._get(family, key, checked=True)
 
     def get_unchecked(self, family: Family, key: bytes) -> bytes | None:
-        """See `KeyValue.get_unchecked`. RocksDB's check of a large value takes 1 ms for 1 MB."""
-        return self._get(family, key, self._unchecked_reads)
+        """See `KeyValue.get_unchecked`."""
+        return self._get(family, key, checked=False)
 
-    def _get(self, family: Family, key: bytes, reads: ReadOptions | None) -> bytes | None:
-        with self._shared():
-            try:
-                value: bytes | None = self._families[family].get(key, read_opt=reads)
-            except Exception as error:
-                raise from_engine(error, f"read {family.value}") from error
-            return value
+    def _get(self, family: Family, key: bytes, *, checked: bool) -> bytes | None:
+        with self._shared() as db:
+            with _reading(family):
+                row: bytes | None = db.families[family].get(key)
+            if row is None or family is not Family.ENTRIES:
+                return row
+            return self._entry(db, key, row, checked=checked)
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `KeyValue.get_many`. Frees the interpreter's lock while it reads."""
-        with self._shared():
+        with self._shared() as db:
+            with _reading(family):
+                rows: list[bytes | None] = db.families[family].get(list(keys))  # type: ignore[assignment]
+            if family is not Family.ENTRIES:
+                return rows
+            return [
+                None if row is None else self._entry(db, key, row)
+                for key, row in zip(keys, rows, strict=True)
+            ]
+
+    def _entry(self, db: Database, key: bytes, row: bytes, *, checked: bool = True) -> bytes | None:
+        """What the row points to. None: it was dropped, or moved and dropped, meanwhile."""
+        while True:
+            pointer = Pointer.unpack(row)
             try:
-                values: list[bytes | None] = self._families[family].get(list(keys))  # type: ignore[assignment]
-            except Exception as error:
-                raise from_engine(error, f"read {family.value}") from error
-            return values
+                return (self._log.read if checked else self._log.read_unchecked)(pointer)
+            except StorageError:
+                with _reading(Family.ENTRIES):
+                    now: bytes | None = db.families[Family.ENTRIES].get(key)
+                if now == row:
+                    raise
+                if now is None:
+                    return None
+                row = now
+            except OSError as error:
+                raise from_engine(error, "read entries") from error
 
     def scan(
         self,
@@ -344,17 +394,20 @@ class Engine:
         left = limit if limit is not None else -1
         while left != 0 and begin < end:
             rows = PAGE_ROWS if left < 0 else min(PAGE_ROWS, left)
-            with self._shared():
-                try:
-                    page, more = read_page(
-                        self._families[family], begin, end, rows=rows, reverse=reverse
-                    )
-                except Exception as error:
-                    raise from_engine(error, f"scan {family.value}") from error
-            yield from page
+            with self._shared() as db, _reading(family):
+                page, more = read_page(db.families[family], begin, end, rows=rows, reverse=reverse)
+            for key, row in page:
+                if family is Family.ENTRIES:
+                    with self._shared() as db:
+                        value = self._entry(db, key, row)
+                    if value is None:
+                        continue
+                    yield key, value
+                else:
+                    yield key, row
+                left -= 1
             if not more:
                 return
-            left -= len(page) if left > 0 else 0
             if reverse:
                 end = page[-1][0]
             else:
@@ -365,27 +418,43 @@ class Engine:
     def stats(self) -> EngineStats:
         """Figures for metrics. Lists the directory: for every few seconds, not for every batch."""
         with self._shared() as db:
-            return measure(self.path, db, self._families)
+            return measure(
+                self.path,
+                db.families,
+                db.default,
+                replay_bytes=self._cycle.replay_bytes,
+                garbage=self._reclaimer.garbage_bytes,
+            )
 
     def reclaim(self) -> None:
         """Gives trimmed entries' space back now; blocks, for an executor thread.
 
-        Trims are only marks until a compaction meets them, and an idle node
-        has none. Also moves what is still alive out of blob files that are
-        mostly garbage (one slow group among many).
+        Deletes segments of the commit log that no group needs, and moves what is
+        still alive out of those that are mostly garbage (one slow group among many).
         """
         self._refuse_if_failed()
         with self._shared():
-            try:
-                room = self._free_bytes() - self.options.min_free_bytes
-                reclaim(self._families[Family.ENTRIES], room)
-            except Exception as error:
-                raise self._fail(error, "reclaim") from error
+            room = self._free_bytes() - self.options.min_free_bytes
+            self._guarded("reclaim", lambda: self._reclaimer.run(room))
+
+    def _move(self, entries: list[Moved]) -> None:
+        """Appends entries anew, as far as they still stand where they stood."""
+        values = [self._log.read(pointer) for _, pointer in entries]
+        batch = Batch()
+        with self._shared() as db:
+            with self._write_lock:
+                family = db.families[Family.ENTRIES]
+                for (key, pointer), value in zip(entries, values, strict=True):
+                    if family.get(key) == pointer.pack():
+                        batch.put(Family.ENTRIES, key, value)
+                if batch.operations:
+                    self._append(db, batch.operations)
+            self._sync_and_follow()
 
     # -- who is inside ----------------------------------------------------------------
 
     @contextmanager
-    def _shared(self) -> Iterator[Rdict]:
+    def _shared(self) -> Iterator[Database]:
         """Inside, RocksDB stays open."""
         if not self._gate.enter():
             raise StorageError(f"store {self.path} is being closed")
@@ -405,3 +474,13 @@ class Engine:
             yield
         finally:
             self._gate.open()
+
+
+@contextmanager
+def _reading(family: Family) -> Iterator[None]:
+    try:
+        yield
+    except StorageError:
+        raise
+    except Exception as error:
+        raise from_engine(error, f"read {family.value}") from error

@@ -4,7 +4,7 @@
 it. Nothing is changed in a directory that is refused.
 
     DIR/lock           flock'ed while a node runs; holds its pid for the error of the next one
-    DIR/identity.json  {"format": 2, "cluster_id": ..., "node_id": ..., "directory_id": ...}
+    DIR/identity.json  {"format": 3, "cluster_id": ..., "node_id": ..., "directory_id": ...}
 
 The directory id is drawn when a directory is first used. The cluster remembers
 it: a node that comes back with an emptied directory has another one, and may
@@ -22,7 +22,7 @@ from types import TracebackType
 
 from storage.errors import IdentityError, LockedError, StorageError
 
-FORMAT = 2
+FORMAT = 3
 _LOCK = "lock"
 _IDENTITY = "identity.json"
 # What a directory may hold and still count as new.

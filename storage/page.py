@@ -42,3 +42,10 @@ def read_page(
             cursor.next()
     cursor.status()
     return page, False
+
+
+def page_rows(
+    family: Rdict, begin: bytes, end: bytes, rows: int = PAGE_ROWS
+) -> list[tuple[bytes, bytes]]:
+    """The first rows of begin <= key < end."""
+    return read_page(family, begin, end, rows=rows, reverse=False)[0] if begin < end else []

@@ -1,48 +1,145 @@
 """Giving the disk back what trims have dropped.
 
-A trim is one range mark. A compaction that meets it drops the rows under it,
-and a blob file goes once all of its entries are dropped. Under load that
-happens by itself; this is for nodes that are idle, and for blob files that one
-slow group keeps alive.
+A segment of the commit log goes once no group has an entry in it. Groups are trimmed at
+their own pace, so a slow one can keep many segments alive; when more than half of the log
+is garbage, what is left in the emptiest segments is appended anew and they go.
+
+A segment is deleted only after a sync: what dropped its entries, or moved them, must not be
+undone by a power loss afterwards.
 """
 
 from __future__ import annotations
 
-from rocksdict import BottommostLevelCompaction, CompactOptions, Rdict
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from storage.metrics import number
+from storage.commitlog.log import CommitLog, Pointer
+from storage.commitlog.usage import Span, Usage
+from storage.database import Database
+from storage.errors import CorruptionError
+from storage.flush_cycle import FlushCycle, usage_key
+from storage.kv import Family
+from storage.page import page_rows
 
-# Above this share of garbage the live rest of the oldest files is worth copying.
+log = logging.getLogger(__name__)
+
+# Above this share of garbage, in the log and in a segment, the rest is worth copying.
 WORTH_MOVING = 0.5
-# How much of the blob files one call moves at most, oldest first.
+# How much of the log one call copies at most.
 MOVED_SHARE = 0.25
+MOVED_AT_ONCE = 4 * 1024 * 1024
+
+#: key and place of an entry that is to be written again if it still is there
+Moved = tuple[bytes, Pointer]
 
 
-def reclaim(entries: Rdict, free_bytes: int) -> None:
-    """Compacts the entries' tables, which are small; moves blobs only if it pays and fits."""
-    entries.flush(True)
-    entries.compact_range(None, None, CompactOptions())
-    total = number(entries, "rocksdb.live-blob-file-size")
-    garbage = number(entries, "rocksdb.live-blob-file-garbage-size")
-    files = number(entries, "rocksdb.num-blob-files")
-    if garbage <= WORTH_MOVING * total:
-        return
-    # At least one file: the cut-off is rounded down.
-    share = min(1.0, max(MOVED_SHARE, 1.5 / files))
-    if total * share <= free_bytes:
-        _move_oldest(entries, share)
+@dataclass(slots=True)
+class _Old:
+    """A segment that may go. left: bytes of entries that are still needed, about."""
+
+    number: int
+    size: int
+    left: int
+    usage: Usage
 
 
-def _move_oldest(entries: Rdict, share: float) -> None:
-    entries.set_options(
-        {
-            "enable_blob_garbage_collection": "true",
-            "blob_garbage_collection_age_cutoff": f"{share:.6f}",
-        }
-    )
-    try:
-        forced = CompactOptions()
-        forced.set_bottommost_level_compaction(BottommostLevelCompaction.force())
-        entries.compact_range(None, None, forced)
-    finally:
-        entries.set_options({"enable_blob_garbage_collection": "false"})
+class Reclaimer:
+    """Of one open store; one call of `run` at a time."""
+
+    def __init__(
+        self,
+        db: Database,
+        commit_log: CommitLog,
+        cycle: FlushCycle,
+        sync: Callable[[], None],
+        move: Callable[[list[Moved]], None],
+    ) -> None:
+        """sync: makes all writes durable. move: appends these entries again."""
+        self._db = db
+        self._log = commit_log
+        self._cycle = cycle
+        self._sync = sync
+        self._move = move
+        self.garbage_bytes = 0
+
+    def run(self, free_bytes: int) -> None:
+        """Deletes what nobody needs; copies if that pays and fits. Raises StorageError."""
+        if self._cycle.done.segment < self._log.end.segment:
+            self._cycle.finish()  # else the last closed segments would wait for more writes
+        old = list(self._old_segments())
+        total = sum(each.size for each in old)
+        left = sum(each.left for each in old)
+        self.garbage_bytes = total - left
+        gone = [each.number for each in old if not each.left]
+        if total - left > WORTH_MOVING * total:
+            emptiest = sorted(
+                (each for each in old if each.left), key=lambda each: each.left / each.size
+            )
+            gone += self._move_from(emptiest, int(MOVED_SHARE * total), free_bytes)
+        if gone:
+            self._sync()
+            self._log.delete(gone)
+            self._db.note({}, [usage_key(number) for number in gone])
+
+    def _old_segments(self) -> Iterator[_Old]:
+        """Closed, and not needed for a replay."""
+        begins: dict[bytes, bytes | None] = {}
+        for number, size in self._log.sizes().items():
+            if number >= self._cycle.done.segment:
+                return
+            row = self._db.noted(usage_key(number))
+            if row is None:
+                log.warning("segment %d of the commit log is not known; it stays", number)
+                continue
+            usage = Usage.unpack(row)
+            left = sum(span.left(self._begin(span, begins)) for span in usage.spans.values())
+            yield _Old(number, size, min(left, size), usage)
+
+    def _begin(self, span: Span, begins: dict[bytes, bytes | None]) -> bytes | None:
+        """The first key that the span's group has now."""
+        group = span.first[:8]
+        if group not in begins:
+            rows = page_rows(self._db.families[Family.ENTRIES], group, group + b"\xff" * 9, 1)
+            begins[group] = rows[0][0] if rows else None
+        return begins[group]
+
+    def _move_from(self, emptiest: list[_Old], most: int, free_bytes: int) -> list[int]:
+        """Copies what is left in one of them, and in more up to `most` bytes; their numbers."""
+        moved: list[int] = []
+        size = 0
+        for each in emptiest:
+            size += each.left
+            too_full = each.left > WORTH_MOVING * each.size
+            if too_full or size > free_bytes or (moved and size > most):
+                break
+            try:
+                self._empty(each)
+            except CorruptionError as error:
+                # It stays as it is, for whoever reads it to find.
+                log.error("segment %d cannot be emptied: %s", each.number, error)
+                continue
+            moved.append(each.number)
+        return moved
+
+    def _empty(self, old: _Old) -> None:
+        chunk: list[Moved] = []
+        size = 0
+        for key, pointer in self._entries_in(old):
+            chunk.append((key, pointer))
+            size += pointer.size
+            if size >= MOVED_AT_ONCE:
+                self._move(chunk)
+                chunk, size = [], 0
+        if chunk:
+            self._move(chunk)
+
+    def _entries_in(self, old: _Old) -> Iterator[Moved]:
+        for span in old.usage.spans.values():
+            begin, end = span.first, span.last + b"\x00"
+            while rows := page_rows(self._db.families[Family.ENTRIES], begin, end):
+                for key, row in rows:
+                    pointer = Pointer.unpack(row)
+                    if pointer.segment == old.number:
+                        yield key, pointer
+                begin = rows[-1][0] + b"\x00"

@@ -1,7 +1,7 @@
 /* Kills its process at the N-th system call that changes a file below a directory.
  *
  * Loaded into a node by LD_PRELOAD (tests/durability/hooked.py). Counts write, pwrite,
- * fsync, fdatasync, sync_file_range, ftruncate, fallocate, rename, link, unlink and mkdir, and
+ * pwritev, fsync, fdatasync, sync_file_range, ftruncate, fallocate, rename, link, unlink and mkdir, and
  * open where it creates, over all threads, whoever makes them. RocksDB's info log does not
  * count. With ONCELOG_TEST_TORN a write at the N-th call writes its first half.
  */
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static atomic_long calls;
@@ -85,6 +86,32 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
 }
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
   return at_place(fd, data, size, at);
+}
+
+static ssize_t parts_at_place(int fd, const struct iovec *parts, int count, off64_t at, int flags) {
+  char path[4096];
+  if (kill_at && due(name_of(fd, path, sizeof path))) {
+    if (torn)
+      for (int i = 0; i <= count / 2; i++) {
+        size_t size = i < count / 2 ? parts[i].iov_len : parts[i].iov_len / 2;
+        REAL(pwrite64)(fd, parts[i].iov_base, size, at);
+        at += size;
+      }
+    die(torn ? "half of pwritev" : "pwritev", path);
+  }
+  return REAL(pwritev64v2)(fd, parts, count, at, flags);
+}
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) {
+  return parts_at_place(fd, parts, count, at, 0);
+}
+ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at) {
+  return parts_at_place(fd, parts, count, at, 0);
+}
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int flags) {
+  return parts_at_place(fd, parts, count, at, flags);
+}
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t at, int flags) {
+  return parts_at_place(fd, parts, count, at, flags);
 }
 
 int fsync(int fd) {

@@ -15,8 +15,11 @@ from storage.options import EngineOptions
 Damage = Callable[[Path], str]
 
 
+ENTRIES = "log/*.log"
+
+
 def _largest(directory: Path, pattern: str) -> Path:
-    return max((directory / "db" / "rocksdb").glob(pattern), key=lambda file: file.stat().st_size)
+    return max((directory / "db").glob(pattern), key=lambda file: file.stat().st_size)
 
 
 def flip(file: Path, place: float = 0.5, bit: int = 0x10) -> str:
@@ -35,8 +38,24 @@ def cut(file: Path, place: float = 0.5) -> str:
 
 
 def of(pattern: str, how: Callable[..., str], place: float = 0.5) -> Damage:
-    """`how` to the largest of RocksDB's files that match."""
+    """`how` to the largest of the store's files that match."""
     return lambda directory: how(_largest(directory, pattern), place)
+
+
+def record_flip(place: float) -> Damage:
+    """A bit in what a record of the commit log says, not in an entry."""
+
+    def damage(directory: Path) -> str:
+        file = _largest(directory, ENTRIES)
+        content = file.read_bytes()
+        heads, at = [], 0
+        while at < len(content):  # crc u32 | body bytes u32 | values bytes u32 | number u64
+            heads.append(at)
+            at += 20 + sum(int.from_bytes(content[at + n : at + n + 4]) for n in (4, 8))
+        head = heads[int(place * (len(heads) - 1))]
+        return flip(file, (head + 21) / (len(content) - 1))
+
+    return damage
 
 
 def of_file(name: str, how: Callable[..., str], place: float = 0.5) -> Damage:
@@ -47,7 +66,7 @@ def all_of(pattern: str, how: Callable[..., str]) -> Damage:
     """Every file that matches, in three places."""
 
     def damage(directory: Path) -> str:
-        files = list((directory / "db" / "rocksdb").glob(pattern))
+        files = list((directory / "db").glob(pattern))
         assert files
         for file in files:
             for place in (0.2, 0.5, 0.8) if how is flip else (0.5,):
@@ -83,7 +102,7 @@ def rewritten_checkpoints(*, metadata: bool) -> Damage:
 
 def gone(pattern: str) -> Damage:
     def damage(directory: Path) -> str:
-        files = [f for f in (directory / "db" / "rocksdb").glob(pattern) if f.stat().st_size]
+        files = [f for f in (directory / "db").glob(pattern) if f.stat().st_size]
         assert files
         for file in files:
             file.unlink()

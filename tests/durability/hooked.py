@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from storage.commitlog.log import CommitLog
 from storage.engine import Engine
 from storage.watermark import Watermark
 
@@ -30,10 +31,10 @@ KILLED = "killed at call"
 def no_sync() -> None:
     """A disk that lies: it says that all is durable at once."""
 
-    def sync(self: Engine) -> None:
-        self._synced = self._written
+    def sync(self: CommitLog) -> int:
+        return self.end.number
 
-    Engine.sync = sync  # type: ignore[method-assign]
+    CommitLog.sync = sync  # type: ignore[method-assign]
 
 
 def kill_at(number: int) -> None:
@@ -56,11 +57,14 @@ def kill_at(number: int) -> None:
         (Engine, "sync"),
         (Watermark, "advance"),
         (os, "fsync"),
-        (os, "link"),
+        (os, "fdatasync"),
+        (os, "ftruncate"),
         (os, "rename"),
         (os, "replace"),
         (os, "write"),
+        (os, "pwritev"),
         (Path, "mkdir"),
+        (Path, "unlink"),
     ):
         counted(owner, name)
 

@@ -30,7 +30,7 @@ Key = tuple[str, int, int, int]  # topic, partition, producer id, base sequence
 
 
 def payload_of(producer_id: int, sequence: int, size: int) -> bytes:
-    """Sizes vary, so that some entries are in blob files and some are not."""
+    """Sizes vary."""
     text = b"%d:%d:" % (producer_id, sequence)
     return text + bytes((producer_id * 31 + sequence + i) % 251 for i in range(size))
 

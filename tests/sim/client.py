@@ -97,6 +97,7 @@ class Producer:
     resend_at: float = 0.0
     chain_starts: bool = True
     opening: bool = False  # no batch goes out before the partition is open
+    unanswered: bool = False  # the last attempt to open it
 
     # -- sending ------------------------------------------------------------------------
 
@@ -105,8 +106,9 @@ class Producer:
         if self.stopped or self.closing:
             return
         if self.opening:
-            if self.rng.random() < 0.3:  # perhaps nobody answered
+            if self.unanswered and self.rng.random() < 0.3:
                 self._rotate()
+            self.unanswered = True
             self.cluster.open(self.target, self.gid, self.pid, self.epoch, _Opened(self))
             self.cluster.scheduler.after(self.style.interval, self.tick)
             return
@@ -235,6 +237,7 @@ class Producer:
         kind = int(answer.verdict.kind)
         if not self.opening or self.stopped:
             return
+        self.unanswered = False
         if kind == ck.APPENDED:
             self.opening = False
             self.next_sequence = answer.verdict.last_sequence + 1

@@ -1,4 +1,4 @@
-"""The engine over real RocksDB: order, pages, kills, full disks, failed syncs, closing."""
+"""The engine over real RocksDB: order, pages, closing, kills."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.engine import MAX_RANGE_DELETES, Engine
-from storage.errors import LockedError, StorageError, StorageFullError
+from storage.engine import Engine
+from storage.errors import LockedError, StorageError
+from storage.flush_cycle import MAX_RANGE_DELETES
 from storage.kv import Family, KeyValue
 from storage.options import KIB, MIB, EngineOptions
 from storage.page import PAGE_BYTES, PAGE_ROWS
@@ -178,21 +179,21 @@ def test_two_engines_on_one_directory(tmp_path: Path) -> None:
             Engine.open(tmp_path, options=OPTIONS)
 
 
-@pytest.mark.parametrize("field", ["max_open_files", "entries_memtables", "max_wal_bytes"])
+@pytest.mark.parametrize("field", ["max_open_files", "segment_bytes", "max_replay_bytes"])
 def test_options_out_of_range_name_the_field(field: str) -> None:
     with pytest.raises(ValueError, match=rf"{field} is -1, allowed are \d+ to \d+"):
         EngineOptions(**{field: -1})
 
 
 def test_stats_and_reclaim(tmp_path: Path) -> None:
-    options = EngineOptions(min_free_bytes=0, entries_memtable_bytes=256 * KIB)
+    options = EngineOptions(min_free_bytes=0, segment_bytes=256 * KIB)
     with Engine.open(tmp_path, options=options) as engine:
         store = RaftLogStore(engine, 1)
         for index in range(2, 202):
             batch = engine.batch()
             store.put_entry(batch, index, os.urandom(20_000))
             engine.write(batch)
-        engine.sync()
+            engine.sync()
         full = engine.stats()
         assert full.disk_bytes > 200 * 20_000
         assert full.free_disk_bytes > 0
@@ -201,26 +202,63 @@ def test_stats_and_reclaim(tmp_path: Path) -> None:
         batch = engine.batch()
         store.trim_to(batch, 190, 1)
         engine.write(batch)
-        for _ in range(4):  # each call moves no more than a share
-            engine.reclaim()
-        assert engine.stats().blob_bytes < 2 * 11 * 20_000
+        engine.reclaim()
+        assert engine.stats().log_bytes < 2 * 256 * KIB
         assert [len(entry) for entry in store.read(191, 201)] == [20_000] * 11
 
 
-def test_the_wal_is_bounded_though_other_families_idle(tmp_path: Path) -> None:
-    options = EngineOptions(
-        min_free_bytes=0, entries_memtable_bytes=256 * KIB, max_wal_bytes=2 * MIB
-    )
+def test_a_slow_group_does_not_keep_the_others_garbage(tmp_path: Path) -> None:
+    """One small entry of it in each segment: they are copied out, and the segments go."""
+    options = EngineOptions(min_free_bytes=0, segment_bytes=64 * KIB)
+    slow = [b"slow%d" % index for index in range(200)]
     with Engine.open(tmp_path, options=options) as engine:
-        _put(engine, b"idle")  # pins the first WAL until this family is flushed
+        fast, kept = RaftLogStore(engine, 1), RaftLogStore(engine, 2)
+        for index in range(200):
+            batch = engine.batch()
+            fast.put_entry(batch, index + 2, bytes(20_000))
+            kept.put_entry(batch, index + 2, slow[index])
+            engine.write(batch)
+            engine.sync()
+        batch = engine.batch()
+        fast.trim_to(batch, 200, 1)
+        engine.write(batch)
+        for _ in range(100):  # each call copies no more than a share
+            engine.reclaim()
+        stats = engine.stats()
+        assert stats.log_bytes < 4 * 64 * KIB
+        assert stats.log_garbage_bytes <= stats.log_bytes
+        assert kept.read(2, 201) == slow
+    with Engine.open(tmp_path, options=options) as engine:
+        assert RaftLogStore(engine, 2).read(2, 201) == slow
+
+
+def test_what_a_restart_replays_is_bounded(tmp_path: Path) -> None:
+    options = EngineOptions(min_free_bytes=0, segment_bytes=256 * KIB, max_replay_bytes=2 * MIB)
+    with Engine.open(tmp_path, options=options) as engine:
+        _put(engine, b"idle")
         store = RaftLogStore(engine, 1)
         for index in range(2, 402):
             batch = engine.batch()
             store.put_entry(batch, index, bytes(50_000))
             engine.write(batch)
             engine.sync()
-        assert engine.stats().wal_bytes < 6 * MIB
+        assert engine.stats().replay_bytes < 6 * MIB
+        assert engine.stats().log_bytes > 400 * 50_000
         assert engine.get(Family.STATE, b"idle") == b"v"
+
+
+def test_memory_is_bounded_though_nobody_syncs(tmp_path: Path) -> None:
+    """A large checkpoint is written piece by piece without a sync between."""
+    options = EngineOptions(min_free_bytes=0, memtable_bytes=1 * MIB, segment_bytes=4 * MIB)
+    with Engine.open(tmp_path, options=options) as engine:
+        most = 0
+        for number in range(40):
+            batch = engine.batch()
+            batch.put(Family.CHECKPOINTS, b"%06d" % number, os.urandom(MIB))
+            engine.write(batch)
+            most = max(most, engine.stats().memtable_bytes)
+        assert most < 10 * MIB
+        assert len(list(engine.scan(Family.CHECKPOINTS, b"", b"\xff"))) == 40
 
 
 def test_range_deletes_do_not_pile_up_in_memory(engine: Engine) -> None:
@@ -230,6 +268,8 @@ def test_range_deletes_do_not_pile_up_in_memory(engine: Engine) -> None:
         engine.write(batch)
     before = engine.stats().memtable_bytes
     engine.sync()
+    while engine.stats().flushes_pending:
+        engine.sync()
     assert engine.stats().memtable_bytes < before / 2
 
 
@@ -241,7 +281,7 @@ from storage.engine import Engine
 from storage.options import EngineOptions
 from storage.raft_log import RaftLogStore
 
-options = EngineOptions(min_free_bytes=0, entries_memtable_bytes=1 << 20, max_wal_bytes=4 << 20)
+options = EngineOptions(min_free_bytes=0, segment_bytes=1 << 18, max_replay_bytes=1 << 20)
 engine = Engine.open(sys.argv[1], options=options)
 store = RaftLogStore(engine, 1)
 index = store.load().last_index
@@ -282,220 +322,3 @@ def test_kill_keeps_all_that_was_synced(tmp_path: Path, root: Path) -> None:
             assert state.term == state.last_index, "batches are atomic"
             entries = RaftLogStore(engine, 1).read(2, state.last_index)
         assert entries == [b"%08d" % i * 1000 for i in range(2, state.last_index + 1)]
-        assert not (tmp_path / "wal-found").exists()
-
-
-# -- faults of the disk --------------------------------------------------------------------
-
-
-def _wal_descriptors(path: Path) -> list[int]:
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:
-            continue
-        if target.startswith(str(path)) and target.endswith(".log"):
-            found.append(int(name))
-    return found
-
-
-def _redirect_wal(path: Path, target: int) -> None:
-    """Puts another file under RocksDB's feet: its next WAL write really fails."""
-    descriptors = _wal_descriptors(path)
-    assert descriptors
-    for descriptor in descriptors:
-        os.dup2(target, descriptor)
-    os.close(target)
-
-
-def test_a_full_disk_with_nothing_in_doubt_is_waited_out(tmp_path: Path) -> None:
-    """Everything before the refused batch was synced, so the same batch may be written again."""
-    with Engine.open(tmp_path, options=OPTIONS) as engine:
-        _put(engine, b"synced")
-        engine.sync()
-        _redirect_wal(tmp_path, os.open("/dev/full", os.O_WRONLY))
-        batch = engine.batch()
-        batch.put(Family.STATE, b"refused", b"v")
-        with pytest.raises(StorageFullError, match="No space left on device") as caught:
-            engine.write(batch)
-        assert caught.value.recoverable_in_place
-        with pytest.raises(StorageFullError):
-            engine.sync()
-        assert engine.get_many(Family.STATE, [b"synced", b"refused"]) == [b"v", None]
-        engine.write(batch)  # there is space again: the store is opened anew
-        engine.sync()
-    with Engine.open(tmp_path, options=OPTIONS) as engine:
-        assert engine.get_many(Family.STATE, [b"synced", b"refused"]) == [b"v", b"v"]
-
-
-def test_a_full_disk_refuses_writes_serves_reads_and_recovers(tmp_path: Path) -> None:
-    with Engine.open(tmp_path, options=OPTIONS) as engine:
-        _put(engine, b"synced")
-        engine.sync()
-        _put(engine, b"in doubt")
-        _redirect_wal(tmp_path, os.open("/dev/full", os.O_WRONLY))
-        with pytest.raises(StorageFullError, match="No space left on device") as caught:
-            _put(engine, b"lost")
-        assert not caught.value.recoverable_in_place
-        for refused in (lambda: _put(engine, b"later"), engine.sync, engine.reclaim):
-            with pytest.raises(StorageFullError, match="refused since an earlier fault") as caught:
-                refused()
-            assert not caught.value.recoverable_in_place
-        assert engine.get(Family.STATE, b"synced") == b"v"
-        failure = engine.failure
-        assert isinstance(failure, StorageFullError)
-        engine.recover()
-        failure = engine.failure
-        assert failure is None
-        assert engine.get_many(Family.STATE, [b"synced", b"lost"]) == [b"v", None]
-        _put(engine, b"later")
-        engine.sync()
-    with Engine.open(tmp_path, options=OPTIONS) as engine:
-        assert engine.get_many(Family.STATE, [b"synced", b"later"]) == [b"v", b"v"]
-
-
-def test_recover_is_refused_while_there_is_no_space(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Engine.open(tmp_path, options=OPTIONS) as engine:
-        _put(engine, b"k")
-        engine.sync()
-        engine.recover()  # nothing failed: nothing to do
-        _redirect_wal(tmp_path, os.open("/dev/full", os.O_WRONLY))
-        with pytest.raises(StorageFullError):
-            _put(engine, b"lost")
-        monkeypatch.setattr(engine, "_free_bytes", lambda: 0)
-        for call in (engine.recover, lambda: _put(engine, b"lost")):
-            with pytest.raises(StorageFullError, match="recovery needs") as caught:
-                call()
-            assert caught.value.recoverable_in_place
-        assert engine.get(Family.STATE, b"k") == b"v"
-        monkeypatch.undo()
-        engine.recover()
-        _put(engine, b"k2")
-
-
-def test_a_failed_sync_is_never_retried(tmp_path: Path) -> None:
-    """The pages may be gone though the second fsync says yes. Only a restart helps."""
-    engine = Engine.open(tmp_path, options=OPTIONS)
-    _put(engine, b"synced")
-    engine.sync()
-    _, pipe = os.pipe()  # takes writes, cannot be synced
-    _redirect_wal(tmp_path, pipe)
-    _put(engine, b"unsynced")
-    with pytest.raises(StorageError, match="fdatasync") as caught:
-        engine.sync()
-    assert not isinstance(caught.value, StorageFullError)
-    for refused in (engine.sync, lambda: _put(engine, b"later"), engine.recover):
-        with pytest.raises(StorageError, match="fdatasync"):
-            refused()
-    assert engine.get(Family.STATE, b"synced") == b"v"
-    engine.close()
-    with Engine.open(tmp_path, options=OPTIONS) as engine:
-        assert engine.get(Family.STATE, b"synced") == b"v"
-
-
-def test_the_reserve_refuses_before_the_disk_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = [8 * MIB]
-    with Engine.open(tmp_path, options=EngineOptions(min_free_bytes=4 * MIB)) as engine:
-        monkeypatch.setattr(engine, "_free_bytes", lambda: free[0])
-        store = RaftLogStore(engine, 1)
-
-        def entry(index: int, size: int) -> None:
-            batch = engine.batch()
-            store.put_entry(batch, index, bytes(size))
-            engine.write(batch)
-
-        entry(2, 10_000)
-        free[0] = 3 * MIB
-        with pytest.raises(StorageFullError, match="min_free_bytes = 4194304") as caught:
-            entry(3, 10_000)
-        assert caught.value.recoverable_in_place
-        assert engine.failure is None
-        batch = engine.batch()
-        store.put_hard_state(batch, 1, 1)
-        engine.write(batch)  # a vote still passes
-        free[0] = 0
-        with pytest.raises(StorageFullError):
-            entry(3, 10)
-        batch = engine.batch()
-        store.trim_to(batch, 2, 1)
-        engine.write(batch)  # what makes room passes always
-        engine.sync()
-        free[0] = 8 * MIB
-        entry(3, 10_000)
-        assert store.load().last_index == 3
-
-
-_SMALL_DISK = """
-import os, subprocess, sys
-from storage.engine import Engine
-from storage.errors import StorageFullError
-from storage.options import EngineOptions
-from storage.raft_log import RaftLogStore
-
-path = sys.argv[1]
-if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path]).returncode:
-    sys.exit(77)
-options = EngineOptions(min_free_bytes=0, entries_memtable_bytes=2 << 20, entries_memtables=2)
-engine = Engine.open(path + "/store", options=options)
-store, synced = RaftLogStore(engine, 1), 1
-
-def refused():
-    try:
-        engine.write(batch)
-    except StorageFullError as error:
-        assert error.recoverable_in_place
-        return True
-    return False
-
-def entry(index):
-    batch = engine.batch()
-    store.put_entry(batch, index, os.urandom(65536))
-    return batch
-
-batch, in_a_row = entry(synced + 1), 0
-while in_a_row < 5:
-    if refused():
-        in_a_row += 1
-        assert len(store.read(2, synced)) == synced - 1
-        continue
-    # There was room, perhaps again: a flush that ends gives back what its log took.
-    engine.sync()
-    synced, in_a_row = synced + 1, 0
-    batch = entry(synced + 1)
-assert synced > 100, synced
-subprocess.run(["mount", "-o", "remount,size=64m", path], check=True)
-engine.write(batch)
-assert store.load().last_index == synced + 1
-assert len(store.read(2, synced + 1)) == synced
-batch = engine.batch()
-store.put_entry(batch, synced + 2, b"more")
-engine.write(batch)
-engine.close()
-engine = Engine.open(path + "/store", options=options)
-assert len(RaftLogStore(engine, 1).read(2, synced)) == synced - 1
-assert RaftLogStore(engine, 1).read(synced + 2, synced + 2) == [b"more"]
-engine.close()
-"""
-
-
-def test_a_really_full_disk(tmp_path: Path, root: Path) -> None:
-    """A small file system of its own, filled by flushes and WAL alike, then enlarged."""
-    probe = subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False)
-    if probe.returncode:
-        pytest.skip("this machine lets no user mount a small file system")
-    run = subprocess.run(
-        ["unshare", "-Urm", sys.executable, "-c", _SMALL_DISK, str(tmp_path)],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if run.returncode == 77:
-        pytest.skip("this machine lets no user mount a small file system")
-    assert run.returncode == 0, run.stderr

@@ -17,11 +17,12 @@ from storage.kv import Family
 from storage.options import KIB, EngineOptions
 from storage.raft_log import LogState, RaftLogStore
 
-# Small enough that a run meets flushes and blob files.
+# Small enough that a run meets flushes and many segments.
 SMALL = EngineOptions(
-    entries_memtable_bytes=64 * KIB,
-    small_memtable_bytes=64 * KIB,
-    min_blob_bytes=512,
+    segment_bytes=8 * KIB,
+    max_replay_bytes=64 * KIB,
+    memtable_bytes=64 * KIB,
+    max_open_segments=2,
     min_free_bytes=0,
 )
 GROUPS = (1, 2, 2**40)

@@ -1,0 +1,225 @@
+"""The commit log's files: append, sync, roll, and reading a value back.
+
+    append(encoded) --> pwritev at the end of the active segment (page cache)
+    accept()        --> the record counts; or take_back(): it never was there
+    sync()          --> fdatasync of every segment written since the last one
+    roll(next)      --> the next segment; the ones before are only read from now on
+    read(pointer)   --> the value, checked
+
+Records never span segments, so a segment may be larger than `segment_bytes` by one record.
+
+Threads: `read` and `sync` from any; the caller sees to it that `append` with what follows
+it and `roll` do not meet.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from storage.commitlog.record import Encoded
+from storage.commitlog.segment import Segment, numbers_in, path_of
+from storage.errors import CorruptionError, StorageFullError
+from storage.identity import sync_directory
+
+_POINTER = struct.Struct(">IIII")
+_PLACE = struct.Struct(">QQQ")
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Place(NamedTuple):
+    """Between two records. number: of the record before it, 0 before the first."""
+
+    segment: int
+    position: int
+    number: int
+
+    def pack(self) -> bytes:
+        return _PLACE.pack(*self)
+
+    @classmethod
+    def unpack(cls, row: bytes) -> Place:
+        """Raises CorruptionError."""
+        if len(row) != _PLACE.size:
+            raise CorruptionError(f"where tables end in the commit log: {len(row)} bytes")
+        return cls(*_PLACE.unpack(row))
+
+
+#: Where the log of a new store begins.
+BEGIN = Place(1, 0, 0)
+
+
+class Pointer(NamedTuple):
+    """Where a value stands, its size and its CRC-32C."""
+
+    segment: int
+    position: int
+    size: int
+    crc: int
+
+    def pack(self) -> bytes:
+        return _POINTER.pack(*self)
+
+    @classmethod
+    def unpack(cls, row: bytes) -> Pointer:
+        """Raises CorruptionError."""
+        if len(row) != _POINTER.size:
+            raise CorruptionError(f"a place in the commit log of {len(row)} bytes")
+        return cls(*_POINTER.unpack(row))
+
+
+class CommitLog:
+    """Open at its end. Every method raises OSError for what the system refuses."""
+
+    def __init__(self, directory: Path, end: Place, *, open_segments: int) -> None:
+        """`end`: where the next record goes; what stands behind it is gone already."""
+        self.directory = directory
+        self._end = end
+        self._open_segments = open_segments
+        self._cache: OrderedDict[int, Segment] = OrderedDict()
+        self._cache_lock = threading.Lock()
+        exists = path_of(directory, end.segment).exists()
+        flags = os.O_RDWR if exists else os.O_RDWR | os.O_CREAT | os.O_EXCL
+        self._active = Segment(directory, end.segment, flags)
+        if not exists:
+            sync_directory(directory)
+        self._unsynced: list[Segment] = []
+        self._appended: Place | None = None
+
+    @property
+    def end(self) -> Place:
+        return self._end
+
+    # -- writing ------------------------------------------------------------------
+
+    def append(self, encoded: Encoded) -> Place:
+        """Writes the next record, not durable yet; where it begins. `accept` must follow.
+
+        Raises StorageFullError when there is no space and nothing was appended. After any
+        other OSError nobody knows what is there.
+        """
+        assert self._appended is None, "the record before was neither accepted nor taken back"
+        before = self._end
+        if self._active not in self._unsynced:
+            self._unsynced.append(self._active)
+        try:
+            self._active.write(before.position, encoded.head, encoded.values, encoded.record_bytes)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            self._active.cut(before.position)
+            text = f"{self.directory}: {error}"
+            raise StorageFullError(text, recoverable_in_place=True) from error
+        end = before.position + encoded.record_bytes
+        self._appended = Place(before.segment, end, before.number + 1)
+        return before
+
+    def accept(self) -> None:
+        """The appended record counts from now on."""
+        assert self._appended is not None
+        self._end, self._appended = self._appended, None
+
+    def take_back(self) -> None:
+        """The appended record was not meant; no sync counted it."""
+        assert self._appended is not None
+        self._active.cut(self._end.position)
+        self._appended = None
+
+    def following(self) -> Segment | None:
+        """Creates the next segment, for `roll`. None while there is no space for it."""
+        try:
+            following = Segment(self.directory, self._end.segment + 1, os.O_RDWR | os.O_CREAT)
+            sync_directory(self.directory)
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                return None
+            raise
+        return following
+
+    def roll(self, following: Segment | None) -> None:
+        """Goes on in the next segment; does nothing when another thread has done it."""
+        assert self._appended is None
+        if following is None or following.number != self._end.segment + 1:
+            return
+        with self._cache_lock:
+            self._cache[self._active.number] = self._active
+        self._active = following
+        self._end = Place(following.number, 0, self._end.number)
+
+    def sync(self) -> int:
+        """Makes every record durable that was accepted before the call; the last one's number."""
+        number, unsynced = self._end.number, tuple(self._unsynced)
+        active = self._active
+        for segment in unsynced:
+            segment.sync()
+        for segment in unsynced:
+            if segment is not active:
+                self._unsynced.remove(segment)
+        return number
+
+    # -- reading ------------------------------------------------------------------
+
+    def read(self, pointer: Pointer) -> bytes:
+        """The value there. Raises CorruptionError when it is not what was written."""
+        value = self.read_unchecked(pointer)
+        if crc32c(value) != pointer.crc:
+            raise CorruptionError(f"{self._said(pointer)}: the bytes fail their checksum")
+        return value
+
+    def read_unchecked(self, pointer: Pointer) -> bytes:
+        """The value there, which may be damaged. Raises CorruptionError when it is cut off."""
+        try:
+            value = self._segment(pointer.segment).read(pointer.position, pointer.size)
+        except FileNotFoundError as error:
+            raise CorruptionError(f"{self._said(pointer)}: the file is missing") from error
+        if len(value) != pointer.size:
+            raise CorruptionError(f"{self._said(pointer)}: only {len(value)} bytes are there")
+        return value
+
+    def _said(self, pointer: Pointer) -> str:
+        file = path_of(self.directory, pointer.segment)
+        return f"{file}, {pointer.size} bytes at {pointer.position}"
+
+    def _segment(self, number: int) -> Segment:
+        active = self._active
+        if number == active.number:
+            return active
+        with self._cache_lock:
+            segment = self._cache.get(number)
+            if segment is None:
+                segment = self._cache[number] = Segment(self.directory, number)
+            self._cache.move_to_end(number)
+            while len(self._cache) > self._open_segments:
+                self._cache.popitem(last=False)
+        return segment
+
+    # -- the files ----------------------------------------------------------------
+
+    def sizes(self) -> dict[int, int]:
+        """Bytes of each segment by number, rising."""
+        return {
+            number: path_of(self.directory, number).stat().st_size
+            for number in numbers_in(self.directory)
+        }
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Segments that nothing points to any more."""
+        for number in numbers:
+            assert number < self._end.segment, "the active segment stays"
+            with self._cache_lock:
+                self._cache.pop(number, None)
+            path_of(self.directory, number).unlink()
+        sync_directory(self.directory)
+
+    def close(self) -> None:
+        with self._cache_lock:
+            self._cache.clear()
+        self._unsynced.clear()

@@ -1,0 +1,151 @@
+"""How the tables follow the commit log: what a start must replay, and when it gets shorter.
+
+    idle      --due: sync the log, switch memtables--> families    all rows up to a place
+    families  --written: note the place---------------> notes      the place itself
+    notes     --written: that is where a replay begins> idle
+
+Each step is taken by whoever syncs next, none waits for RocksDB. The place is noted only
+after the tables below it are in files, so a crash between two steps means a longer replay
+and nothing else: replaying what a table already holds ends in the same state.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+from storage.commitlog.log import BEGIN, CommitLog, Place
+from storage.commitlog.usage import Usage
+from storage.database import Database
+from storage.options import EngineOptions
+
+REPLAY_KEY = b"replay"
+_USAGE_KEY = struct.Struct(">5sxQ")
+_POLL_S = 0.002
+# At most this many times the intended memory is used before a writer has to wait.
+_SLACK = 4
+# A read of a memtable with many range marks sorts them anew after each new one.
+MAX_RANGE_DELETES = 1000
+
+
+def usage_key(segment: int) -> bytes:
+    return _USAGE_KEY.pack(b"usage", segment)
+
+
+def stored_place(db: Database) -> Place:
+    """Up to where the tables hold the log. Raises CorruptionError."""
+    row = db.noted(REPLAY_KEY)
+    return BEGIN if row is None else Place.unpack(row)
+
+
+class _Phase(enum.Enum):
+    IDLE = enum.auto()
+    FAMILIES = enum.auto()
+    NOTES = enum.auto()
+
+
+class FlushCycle:
+    """Of one open store.
+
+    done: a replay begins here. usages: of segments whose use is not noted yet, or not all.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        log: CommitLog,
+        options: EngineOptions,
+        done: Place,
+        usages: dict[int, Usage],
+        sync: Callable[[], None],
+        write_lock: threading.Lock,
+    ) -> None:
+        """sync: makes the log durable. write_lock: held by whoever appends."""
+        self.done = done
+        self.usages = usages
+        self._db = db
+        self._log = log
+        self._options = options
+        self._sync = sync
+        self._write_lock = write_lock
+        self._stepping = threading.Lock()
+        self._phase = _Phase.IDLE
+        self._next = done
+        self._next_usages: dict[int, bytes] = {}
+
+    @property
+    def replay_bytes(self) -> int:
+        """Of the log, about."""
+        segments = self._log.end.segment - self.done.segment
+        return self._log.end.position - self.done.position + segments * self._options.segment_bytes
+
+    def is_due(self) -> bool:
+        return (
+            self._db.unflushed_bytes >= self._options.memtable_bytes
+            or self._db.unflushed_range_deletes >= MAX_RANGE_DELETES
+            or self.replay_bytes >= self._options.max_replay_bytes
+        )
+
+    def must_wait(self) -> bool:
+        """Has RocksDB fallen so far behind that nothing more should be written?"""
+        return self._db.unflushed_bytes >= _SLACK * self._options.memtable_bytes
+
+    def step(self) -> None:
+        """Goes on if it can, without waiting. Of two threads one does it."""
+        if not self._stepping.acquire(blocking=False):
+            return
+        try:
+            if self._phase is not _Phase.IDLE:
+                if not self._db.is_flushing():
+                    self._go_on()
+            elif self.is_due():
+                self._begin()
+        finally:
+            self._stepping.release()
+
+    def finish(self) -> None:
+        """A whole cycle, waited for: the tables then hold all that was written before.
+
+        Raises RocksDB's own error when it cannot write.
+        """
+        with self._stepping:
+            self._wait_until_idle()
+            self._begin()
+            self._wait_until_idle()
+
+    def _wait_until_idle(self) -> None:
+        errors = self._db.background_errors
+        while self._phase is not _Phase.IDLE:
+            while self._db.is_flushing():
+                if self._db.background_errors != errors:
+                    # Only a write says what is wrong.
+                    self._db.note({REPLAY_KEY: self.done.pack()})
+                time.sleep(_POLL_S)  # no event: RocksDB tells nobody that a flush ended
+            self._go_on()
+
+    def _begin(self) -> None:
+        assert self._phase is _Phase.IDLE
+        self._sync()  # most of it now, so that the lock is held for the rest only
+        with self._write_lock:
+            self._sync()
+            self._next = self._log.end
+            self._next_usages = {number: usage.pack() for number, usage in self.usages.items()}
+            self._db.flush_families()
+        self._phase = _Phase.FAMILIES
+
+    def _go_on(self) -> None:
+        if self._phase is _Phase.FAMILIES:
+            rows = {usage_key(number): row for number, row in self._next_usages.items()}
+            self._db.note({**rows, REPLAY_KEY: self._next.pack()})
+            self._db.flush_notes()
+            self._phase = _Phase.NOTES
+            return
+        assert self._phase is _Phase.NOTES
+        self.done = self._next
+        for number in self._next_usages:
+            if number < self.done.segment:
+                del self.usages[number]
+        self._phase = _Phase.IDLE

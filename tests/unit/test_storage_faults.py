@@ -1,0 +1,264 @@
+"""Full disks and failed syncs: what is refused, what goes on, what only a restart helps."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.database import Database
+from storage.engine import Engine
+from storage.errors import LockedError, StorageError, StorageFullError
+from storage.kv import Family
+from storage.options import MIB, EngineOptions
+from storage.raft_log import RaftLogStore
+
+OPTIONS = EngineOptions(min_free_bytes=0)
+
+
+def _put(engine: Engine, *keys: bytes, value: bytes = b"v") -> None:
+    batch = engine.batch()
+    for key in keys:
+        batch.put(Family.STATE, key, value)
+    engine.write(batch)
+
+
+def _no_space(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _redirect_log(path: Path, target: int) -> None:
+    """Puts another file under the commit log's feet: what it does next really fails."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}").startswith(str(path / "log")):
+                found.append(int(name))
+        except FileNotFoundError:
+            continue
+    assert found
+    for descriptor in found:
+        os.dup2(target, descriptor)
+    os.close(target)
+
+
+def test_no_space_for_a_record_refuses_that_batch_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine.open(tmp_path, options=OPTIONS) as engine:
+        _put(engine, b"unsynced")
+        monkeypatch.setattr(os, "pwritev", _no_space)
+        batch = engine.batch()
+        batch.put(Family.STATE, b"refused", b"v")
+        for _ in range(2):
+            with pytest.raises(StorageFullError, match="No space left on device") as caught:
+                engine.write(batch)
+            assert caught.value.recoverable_in_place
+        assert engine.failure is None
+        engine.sync()  # what was written before is not in doubt
+        assert engine.get_many(Family.STATE, [b"unsynced", b"refused"]) == [b"v", None]
+        monkeypatch.undo()
+        engine.write(batch)
+        engine.sync()
+    with Engine.open(tmp_path, options=OPTIONS) as engine:
+        assert engine.get_many(Family.STATE, [b"unsynced", b"refused"]) == [b"v", b"v"]
+
+
+def test_no_space_for_tables_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocksDB refuses all writes after a flush that failed; the commit log has everything."""
+
+    def stopped(*_: object) -> None:
+        raise Exception("IO error: No space left on device: While appending to file")
+
+    with Engine.open(tmp_path, options=OPTIONS) as engine:
+        _put(engine, b"synced")
+        engine.sync()
+        _put(engine, b"unsynced")
+        with monkeypatch.context() as patched:
+            patched.setattr(Database, "write", stopped)
+            with pytest.raises(StorageFullError, match="No space left on device") as caught:
+                _put(engine, b"refused")
+            assert caught.value.recoverable_in_place
+        for refused in (engine.sync, engine.reclaim):
+            with pytest.raises(StorageFullError, match="refused since an earlier fault"):
+                refused()
+        assert engine.get(Family.STATE, b"unsynced") == b"v"
+        with monkeypatch.context() as patched:
+            patched.setattr(engine, "_free_bytes", lambda: 0)
+            with pytest.raises(StorageFullError, match="recovery needs") as caught:
+                _put(engine, b"later")
+            assert caught.value.recoverable_in_place
+            assert engine.get(Family.STATE, b"synced") == b"v"
+        _put(engine, b"later")  # there is space: RocksDB is opened anew
+        assert engine.failure is None
+        found = engine.get_many(Family.STATE, [b"synced", b"unsynced", b"refused", b"later"])
+        assert found == [b"v", b"v", None, b"v"]
+        engine.sync()
+    with Engine.open(tmp_path, options=OPTIONS) as engine:
+        found = engine.get_many(Family.STATE, [b"synced", b"unsynced", b"refused", b"later"])
+        assert found == [b"v", b"v", None, b"v"]
+
+
+def test_a_failed_sync_is_never_retried(tmp_path: Path) -> None:
+    """The pages may be gone though the second fsync says yes. Only a restart helps."""
+    store = tmp_path / "store"
+    engine = Engine.open(store, options=OPTIONS)
+    _put(engine, b"synced")
+    engine.sync()
+    _put(engine, b"unsynced")
+    _, pipe = os.pipe()  # cannot be synced
+    _redirect_log(store, pipe)
+    with pytest.raises(StorageError, match=r"sync .*Invalid argument") as caught:
+        engine.sync()
+    assert not isinstance(caught.value, StorageFullError)
+    for refused in (engine.sync, lambda: _put(engine, b"later"), engine.reclaim):
+        with pytest.raises(StorageError, match="refused since an earlier fault"):
+            refused()
+    assert engine.get(Family.STATE, b"synced") == b"v"
+    engine.close()
+    # Closing must not put into a table what the log may not have: RocksDB stays as it is.
+    assert list((store / "rocksdb").glob("*.sst")) == []
+    with pytest.raises(LockedError):
+        Engine.open(store, options=OPTIONS)
+    shutil.copytree(store, tmp_path / "restarted")
+    with Engine.open(tmp_path / "restarted", options=OPTIONS) as engine:
+        assert engine.get(Family.STATE, b"synced") == b"v"
+
+
+def test_a_write_that_failed_otherwise_is_never_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    engine = Engine.open(tmp_path, options=OPTIONS)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwritev", broken)
+        with pytest.raises(StorageError, match="Input/output error"):
+            _put(engine, b"k")
+    with pytest.raises(StorageError, match="refused since an earlier fault"):
+        _put(engine, b"k")
+    engine.close()
+
+
+def test_what_a_failed_sync_left_in_memory_is_written_again(tmp_path: Path) -> None:
+    """After an fsync that failed the pages look clean: a start writes them once more."""
+    engine = Engine.open(tmp_path / "store", options=OPTIONS)
+    _put(engine, b"unsynced")
+    shutil.copytree(tmp_path / "store", tmp_path / "restarted")
+    engine.close()
+    log = next((tmp_path / "restarted" / "log").glob("*.log"))
+    before = log.stat().st_mtime_ns
+    with Engine.open(tmp_path / "restarted", options=OPTIONS) as engine:
+        assert engine.get(Family.STATE, b"unsynced") == b"v"
+        assert log.stat().st_mtime_ns > before
+
+
+def test_the_reserve_refuses_before_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [8 * MIB]
+    with Engine.open(tmp_path, options=EngineOptions(min_free_bytes=4 * MIB)) as engine:
+        monkeypatch.setattr(engine, "_free_bytes", lambda: free[0])
+        store = RaftLogStore(engine, 1)
+
+        def entry(index: int, size: int) -> None:
+            batch = engine.batch()
+            store.put_entry(batch, index, bytes(size))
+            engine.write(batch)
+
+        entry(2, 10_000)
+        free[0] = 3 * MIB
+        with pytest.raises(StorageFullError, match="min_free_bytes = 4194304") as caught:
+            entry(3, 10_000)
+        assert caught.value.recoverable_in_place
+        assert engine.failure is None
+        batch = engine.batch()
+        store.put_hard_state(batch, 1, 1)
+        engine.write(batch)  # a vote still passes
+        free[0] = 0
+        with pytest.raises(StorageFullError):
+            entry(3, 10)
+        batch = engine.batch()
+        store.trim_to(batch, 2, 1)
+        engine.write(batch)  # what makes room passes always
+        engine.sync()
+        free[0] = 8 * MIB
+        entry(3, 10_000)
+        assert store.load().last_index == 3
+
+
+_SMALL_DISK = """
+import os, subprocess, sys
+from storage.engine import Engine
+from storage.errors import StorageFullError
+from storage.options import EngineOptions
+from storage.raft_log import RaftLogStore
+
+path = sys.argv[1]
+if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path]).returncode:
+    sys.exit(77)
+options = EngineOptions(min_free_bytes=0, segment_bytes=1 << 20, max_replay_bytes=2 << 20)
+engine = Engine.open(path + "/store", options=options)
+store, synced = RaftLogStore(engine, 1), 1
+
+def refused():
+    try:
+        engine.write(batch)
+    except StorageFullError as error:
+        assert error.recoverable_in_place
+        return True
+    return False
+
+def entry(index):
+    batch = engine.batch()
+    store.put_entry(batch, index, os.urandom(65536))
+    return batch
+
+batch, in_a_row = entry(synced + 1), 0
+while in_a_row < 5:
+    if refused():
+        in_a_row += 1
+        assert len(store.read(2, synced)) == synced - 1
+        continue
+    # There was room, perhaps again: RocksDB gives some back now and then.
+    engine.sync()
+    synced, in_a_row = synced + 1, 0
+    batch = entry(synced + 1)
+assert synced > 100, synced
+subprocess.run(["mount", "-o", "remount,size=64m", path], check=True)
+engine.write(batch)
+assert store.load().last_index == synced + 1
+assert len(store.read(2, synced + 1)) == synced
+batch = engine.batch()
+store.put_entry(batch, synced + 2, b"more")
+engine.write(batch)
+engine.close()
+engine = Engine.open(path + "/store", options=options)
+assert len(RaftLogStore(engine, 1).read(2, synced)) == synced - 1
+assert RaftLogStore(engine, 1).read(synced + 2, synced + 2) == [b"more"]
+engine.close()
+"""
+
+
+def test_a_really_full_disk(tmp_path: Path, root: Path) -> None:
+    """A small file system of its own, filled by log and tables alike, then enlarged."""
+    probe = subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip("this machine lets no user mount a small file system")
+    run = subprocess.run(
+        ["unshare", "-Urm", sys.executable, "-c", _SMALL_DISK, str(tmp_path)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode == 77:
+        pytest.skip("this machine lets no user mount a small file system")
+    assert run.returncode == 0, run.stderr
