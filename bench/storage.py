@@ -209,9 +209,8 @@ def main() -> int:
     parser.add_argument("--path", type=Path, help="directory on the disk to measure")
     parser.add_argument("--mib", type=int, default=2048, help="data of the amplify section")
     parser.add_argument("--only", choices=sorted(SECTIONS), action="append")
-    parser.add_argument("--min-blob-bytes", type=int, default=EngineOptions().min_blob_bytes)
     arguments = parser.parse_args()
-    options = EngineOptions(min_blob_bytes=arguments.min_blob_bytes)
+    options = EngineOptions()
     root = Path(tempfile.mkdtemp(prefix="oncelog-bench-", dir=arguments.path))
     try:
         for name, section in SECTIONS.items():

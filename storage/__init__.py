@@ -1,6 +1,8 @@
-"""What a node keeps on disk: one RocksDB for all Raft groups of the node.
+"""What a node keeps on disk, for all its Raft groups together.
 
-    cluster --RaftLogStore, OffsetIndex, CheckpointStore--> KeyValue --> Engine --> RocksDB
+    cluster --RaftLogStore, OffsetIndex, CheckpointStore--> KeyValue --> Engine
+                               commit log: every batch, the entries <------|
+                               RocksDB: where they are, everything else <--|
 
 `kv` is the narrow waist: everything above it is stateless and works over any
 `KeyValue`, so a simulator can put a disk in memory under the real code. This

@@ -41,7 +41,7 @@ from storage.identity import sync_directory
 from storage.kv import Family, WriteBatch
 from storage.metrics import EngineStats, measure
 from storage.options import EngineOptions
-from storage.page import PAGE_ROWS, read_page
+from storage.page import PAGE_ROWS, read_page, reading
 from storage.reclaim import Moved, Reclaimer
 from storage.watermark import Watermark
 
@@ -50,7 +50,8 @@ log = logging.getLogger(__name__)
 # RocksDB offers nothing to wait on for the end of a stall.
 _STALL_POLL_S = 0.002
 _STALL_TEXT = "Write stall"
-_REPLAYED_ROWS = 4096
+# Rows of a replay that are given to RocksDB at once.
+_REPLAYED_BYTES = 1024 * 1024
 
 
 class Engine:
@@ -65,6 +66,7 @@ class Engine:
         self._cycle: FlushCycle
         self._reclaimer: Reclaimer
         self._failure: StorageError | None = None
+        self._closed = False
         self._gate = Gate()
         self._write_lock = threading.Lock()
         self._sync_lock = threading.Lock()
@@ -127,15 +129,17 @@ class Engine:
     @staticmethod
     def _replay(db: Database, replay: Replay, usages: dict[int, Usage]) -> None:
         rows: list[Row] = []
+        size = 0
         for place, operations in replay.records():
             for (family, key, end, at, size, crc), value in operations:
                 if family is Family.ENTRIES and at:
                     value = Pointer(place.segment, place.position + at, size, crc).pack()
                     usages.setdefault(place.segment, Usage()).note(key, size)
                 rows.append((family, key, value if end is None else end, end is not None))
-            if len(rows) >= _REPLAYED_ROWS:
+                size += len(key) + len(value or b"")
+            if size >= _REPLAYED_BYTES:
                 db.write(rows)
-                rows = []
+                rows, size = [], 0
         if rows:
             db.write(rows)
 
@@ -144,23 +148,28 @@ class Engine:
 
         May be called more than once. Raises StorageError when the last sync fails.
         """
-        if self._db is not None and self._failure is None:
-            self.sync()
-        with self._exclusive():
-            db, self._db = self._db, None
-            if db is None:
-                return
-            if self._failure is None:
-                try:
-                    self._cycle.finish()
-                except Exception as error:  # noqa: BLE001
-                    # The next start replays more. What counts is in the commit log.
-                    log.warning("closing %s: %s", self.path, error)
-                db.close()
-            else:
-                db.abandon()
-            self._log.close()
-            self._mark.close()
+        try:
+            if self._db is not None and self._failure is None:
+                self.sync()
+        finally:
+            with self._exclusive():
+                self._closed = True
+                if self._db is not None:
+                    self._close_database(self._db)
+                self._mark.close()
+
+    def _close_database(self, db: Database) -> None:
+        self._db = None
+        if self._failure is None:
+            try:
+                self._cycle.finish()
+            except Exception as error:  # noqa: BLE001
+                # The next start replays more. What counts is in the commit log.
+                log.warning("closing %s: %s", self.path, error)
+            db.close()
+        else:
+            db.abandon()
+        self._log.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -243,10 +252,15 @@ class Engine:
         """
         self._refuse_if_failed()
         with self._shared():
-            self._guarded("sync", self._sync_and_follow)
+            self._guarded("sync", self._sync_log)
+            try:
+                self._keep_up()
+            except Exception as error:  # noqa: BLE001
+                # What was to be made durable is; the next write is refused with this.
+                self._fail(error, "flush")
 
-    def _sync_and_follow(self) -> None:
-        self._sync_log()
+    def _keep_up(self) -> None:
+        """The next segment when it is time, and the tables behind the log."""
         if self._log.end.position >= self.options.segment_bytes:
             following = self._log.following()
             with self._write_lock:
@@ -315,16 +329,18 @@ class Engine:
         """
         with self._exclusive():
             failure = self._failure
-            if not isinstance(failure, StorageFullError) or self._db is None:
+            if not isinstance(failure, StorageFullError) or self._closed:
                 return
-            needed = self.options.min_free_bytes + 2 * self._db.unflushed_bytes
+            db = self._db
+            needed = self.options.min_free_bytes + (2 * db.unflushed_bytes if db else 0)
             free = self._free_bytes()
             if free < needed:
                 raise failure.again(f"{self.path}: {free} bytes free, recovery needs {needed}")
-            self._guarded("sync", self._sync_log)  # closing writes out what is in memory
-            self._db.close()
-            self._log.close()
-            self._db = None
+            if db is not None:
+                self._guarded("sync", self._sync_log)  # closing writes out what is in memory
+                self._db = None
+                db.close()
+                self._log.close()
             try:
                 self._open_database()
             except StorageFullError as error:
@@ -346,7 +362,7 @@ class Engine:
 
     def _get(self, family: Family, key: bytes, *, checked: bool) -> bytes | None:
         with self._shared() as db:
-            with _reading(family):
+            with reading(family):
                 row: bytes | None = db.families[family].get(key)
             if row is None or family is not Family.ENTRIES:
                 return row
@@ -355,7 +371,7 @@ class Engine:
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `KeyValue.get_many`. Frees the interpreter's lock while it reads."""
         with self._shared() as db:
-            with _reading(family):
+            with reading(family):
                 rows: list[bytes | None] = db.families[family].get(list(keys))  # type: ignore[assignment]
             if family is not Family.ENTRIES:
                 return rows
@@ -371,7 +387,7 @@ class Engine:
             try:
                 return (self._log.read if checked else self._log.read_unchecked)(pointer)
             except StorageError:
-                with _reading(Family.ENTRIES):
+                with reading(Family.ENTRIES):
                     now: bytes | None = db.families[Family.ENTRIES].get(key)
                 if now == row:
                     raise
@@ -394,7 +410,7 @@ class Engine:
         left = limit if limit is not None else -1
         while left != 0 and begin < end:
             rows = PAGE_ROWS if left < 0 else min(PAGE_ROWS, left)
-            with self._shared() as db, _reading(family):
+            with self._shared() as db, reading(family):
                 page, more = read_page(db.families[family], begin, end, rows=rows, reverse=reverse)
             for key, row in page:
                 if family is Family.ENTRIES:
@@ -449,7 +465,8 @@ class Engine:
                         batch.put(Family.ENTRIES, key, value)
                 if batch.operations:
                     self._append(db, batch.operations)
-            self._sync_and_follow()
+            self._sync_log()
+            self._keep_up()
 
     # -- who is inside ----------------------------------------------------------------
 
@@ -474,13 +491,3 @@ class Engine:
             yield
         finally:
             self._gate.open()
-
-
-@contextmanager
-def _reading(family: Family) -> Iterator[None]:
-    try:
-        yield
-    except StorageError:
-        raise
-    except Exception as error:
-        raise from_engine(error, f"read {family.value}") from error

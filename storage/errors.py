@@ -21,8 +21,7 @@ class StorageFullError(StorageError):
 
     recoverable_in_place: the batch was not written and nothing else is in
         doubt: write it again later. Otherwise writes that no sync covered may
-        be lost, and all writes are refused until `Engine.recover()` succeeds
-        and state in memory was loaded again.
+        be lost, and only a restart helps.
     """
 
     def __init__(self, message: str, *, recoverable_in_place: bool = False) -> None:

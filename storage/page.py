@@ -1,4 +1,4 @@
-"""One page of a scan, read with a cursor that does not outlive it.
+"""Reading from RocksDB: one page of a scan, with a cursor that does not outlive it.
 
 A cursor keeps the whole RocksDB open, and a generator that somebody left
 suspended would keep the cursor; so scans go page by page.
@@ -6,7 +6,13 @@ suspended would keep the cursor; so scans go page by page.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rocksdict import Rdict, ReadOptions
+
+from storage.errors import StorageError, from_engine
+from storage.kv import Family
 
 PAGE_ROWS = 512
 PAGE_BYTES = 1024 * 1024
@@ -49,3 +55,14 @@ def page_rows(
 ) -> list[tuple[bytes, bytes]]:
     """The first rows of begin <= key < end."""
     return read_page(family, begin, end, rows=rows, reverse=False)[0] if begin < end else []
+
+
+@contextmanager
+def reading(family: Family) -> Iterator[None]:
+    """Inside, RocksDB's errors become ours."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except Exception as error:
+        raise from_engine(error, f"read {family.value}") from error

@@ -1,14 +1,12 @@
-"""How far the last sync reached, kept beside RocksDB's own log.
+"""How far the last sync reached, kept beside the commit log.
 
-RocksDB can tell a torn record from a damaged one only in part: a damaged
-length looks like a torn end, and a log file that is gone looks like nothing at
-all. In both cases it would start with synced writes silently missing. So after
-each sync its sequence number is written here, and on start RocksDB must have
-at least that many. The mark itself is not synced: after a kill it is exact,
-after a power loss it may be some seconds old, but it never claims more than
-was synced.
+A record that was torn by a power loss looks like one that was damaged later, and a
+segment that is gone looks like nothing at all. So after each sync the number of the last
+record is written here, and on start the log must have at least that many. The mark itself
+is not synced: after a kill it is exact, after a power loss it may be some seconds old, but
+it never claims more than was synced.
 
-    magic "OLSYNC1\\n" | sequence u64 | crc32c of both u32
+    magic "OLSYNC1\\n" | record number u64 | crc32c of both u32
 """
 
 from __future__ import annotations

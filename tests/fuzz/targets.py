@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
 from cluster import entries
@@ -32,6 +33,8 @@ from oncelog.wire.batch import decode_payload, encode_payload
 from oncelog.wire.compression import compress, decompress
 from storage import keys
 from storage.checkpoints import CheckpointStore
+from storage.commitlog.record import HEAD_BYTES, decode, encode, is_whole, parse_head
+from storage.commitlog.usage import Usage
 from storage.errors import CorruptionError, IdentityError
 from storage.identity import _parse
 from storage.kv import Family
@@ -380,7 +383,59 @@ def identity(data: bytes) -> None:
 
 
 def identity_seeds() -> list[bytes]:
-    return [b'{"format": 2, "cluster_id": "c", "node_id": 1, "directory_id": 5}\n', b"[1]", b"1"]
+    return [b'{"format": 3, "cluster_id": "c", "node_id": 1, "directory_id": 5}\n', b"[1]", b"1"]
+
+
+def commit_log(data: bytes) -> None:
+    if len(data) < HEAD_BYTES:
+        return
+    head = parse_head(data[:HEAD_BYTES])
+    body = data[HEAD_BYTES : HEAD_BYTES + head.body_bytes]
+    if not is_whole(head, body):
+        return
+    try:
+        operations = list(decode(head, body))
+    except CorruptionError as error:
+        expect(error, f"record {head.number}")
+        return
+    for operation in operations:
+        assert operation.value_at + operation.value_bytes <= head.record_bytes
+
+
+def commit_log_seeds() -> list[bytes]:
+    entry = (Family.ENTRIES, bytes(16), b"an entry", False)
+    ranged = (Family.OFFSETS, b"a", b"b", True)
+    seeds = [encode([entry, ranged], 7), encode([(Family.STATE, b"k", None, False)], 1)]
+    return [b"".join([seed.head, *seed.values]) for seed in seeds]
+
+
+def as_whole(data: bytes) -> bytes:
+    """The head made right for a body that reaches to the end, or to where it says."""
+    if len(data) < HEAD_BYTES:
+        return data
+    body_bytes = min(int.from_bytes(data[4:8]), len(data) - HEAD_BYTES)
+    rest = body_bytes.to_bytes(4) + data[8:]
+    crc = crc32c(rest[: HEAD_BYTES - 4 + body_bytes])
+    return crc.to_bytes(4) + rest
+
+
+def usage(data: bytes) -> None:
+    try:
+        found = Usage.unpack(data)
+    except CorruptionError as error:
+        expect(error, "usage of a segment")
+        return
+    assert Usage.unpack(found.pack()).spans == found.spans
+    for span in found.spans.values():
+        assert 0 <= span.left(span.first) <= max(1, span.size)
+
+
+def usage_seeds() -> list[bytes]:
+    made = Usage()
+    for index in range(3):
+        made.note(bytes(8) + index.to_bytes(8), 100)
+    made.note(bytes(7) + b"\x01" + bytes(8), 5)
+    return [made.pack(), b""]
 
 
 TARGETS = {
@@ -397,5 +452,7 @@ TARGETS = {
         Target("offsets-apply", offsets_apply, offsets_seeds),
         Target("stored", stored, stored_seeds),
         Target("identity", identity, identity_seeds),
+        Target("commit-log", commit_log, commit_log_seeds, as_whole),
+        Target("usage", usage, usage_seeds),
     )
 }
