@@ -13,6 +13,7 @@ from tests.harness.local_cluster import LocalCluster
 from tests.harness.replicas import ReplicaView, compare, view
 from tests.integration.conftest import STEADY
 from tests.integration.verdict_rows import ROWS, Expected, Maker, Row, prepare
+from tests.integration.waiting import eventually
 
 IDS = [row.name.replace(" ", "-") for row in ROWS]
 
@@ -175,15 +176,21 @@ def test_several_partitions_in_one_call(cluster: LocalCluster, topic: str) -> No
         assert verdict(result) == ("APPENDED" if led else "NOT_LEADER")
 
 
+def answer_of(cluster: LocalCluster, node: int, topic: str) -> log_pb2.BatchResult:
+    (result,) = cluster.api(node).produce(batch(topic, 0, 0, 0, b"x"))
+    return result
+
+
 def test_the_wrong_node_names_the_leader(cluster: LocalCluster, topic: str) -> None:
     cluster.api(1).create_topic(topic, 1, 3)
     leader = cluster.leader(topic, 0)
-    for node in cluster.nodes:
-        (result,) = cluster.api(node).produce(batch(topic, 0, 0, 0, b"x"))
-        if node != leader:
-            assert verdict(result) == "NOT_LEADER"
-            assert result.leader_id == leader
-            assert result.leader_address == cluster.addresses[leader]
+    for node in [node for node in cluster.nodes if node != leader]:
+        # It may not have heard of the election yet, and then names nobody.
+        eventually(lambda: answer_of(cluster, node, topic).leader_id != 0, "it knows who leads")  # noqa: B023
+        result = answer_of(cluster, node, topic)
+        assert verdict(result) == "NOT_LEADER"
+        assert result.leader_id == leader
+        assert result.leader_address == cluster.addresses[leader]
 
 
 def test_a_node_without_a_replica_names_the_leader(cluster: LocalCluster, topic: str) -> None:

@@ -102,7 +102,7 @@ def test_held_by_another_process_until_it_dies(tmp_path: Path, root: Path) -> No
 
 @pytest.mark.parametrize(
     "content",
-    [b'\xfb"format": 2}', b"[" * 100_000, b'{"format": 2, "cluster_id": "c", "node_id": Infinity}'],
+    [b'\xfb"format": 3}', b"[" * 100_000, b'{"format": 3, "cluster_id": "c", "node_id": Infinity}'],
     ids=["not UTF-8", "nested", "infinite"],
 )
 def test_an_identity_of_strange_bytes_is_an_error_with_its_name(
