@@ -43,6 +43,7 @@ from storage.metrics import EngineStats, measure
 from storage.options import EngineOptions
 from storage.page import PAGE_ROWS, read_page, reading
 from storage.reclaim import Moved, Reclaimer
+from storage.upkeep import Upkeep
 from storage.watermark import Watermark
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class Engine:
         self._gate = Gate()
         self._write_lock = threading.Lock()
         self._sync_lock = threading.Lock()
+        self._upkeep: Upkeep
 
     # -- open and close ---------------------------------------------------------
 
@@ -94,6 +96,7 @@ class Engine:
         except BaseException:
             engine._mark.close()
             raise
+        engine._upkeep = Upkeep(engine._keep_up)
         return engine
 
     def _open_database(self) -> None:
@@ -152,6 +155,7 @@ class Engine:
             if self._db is not None and self._failure is None:
                 self.sync()
         finally:
+            self._upkeep.stop()
             with self._exclusive():
                 self._closed = True
                 if self._db is not None:
@@ -162,7 +166,7 @@ class Engine:
         self._db = None
         if self._failure is None:
             try:
-                self._cycle.finish()
+                self._cycle.run()
             except Exception as error:  # noqa: BLE001
                 # The next start replays more. What counts is in the commit log.
                 log.warning("closing %s: %s", self.path, error)
@@ -185,8 +189,7 @@ class Engine:
     def write(self, batch: WriteBatch) -> None:
         """See `KeyValue.write`. Raises StorageFullError and StorageError.
 
-        Waits when RocksDB cannot take more (memtables not yet written out);
-        `sync` normally takes that wait before, in its own thread.
+        Waits when the tables are far behind what was written.
         """
         assert isinstance(batch, Batch), batch
         if not batch.operations:
@@ -197,7 +200,7 @@ class Engine:
         self._refuse_if_full(batch)
         with self._shared() as db:
             if self._cycle.must_wait():
-                self._guarded("write", self._cycle.finish)
+                self._guarded("write", self._cycle.run)
             with self._write_lock:
                 self._append(db, batch.operations)
 
@@ -245,29 +248,32 @@ class Engine:
                 waited = 0.0
 
     def sync(self) -> None:
-        """See `KeyValue.sync`. One fdatasync for everything written so far by all groups.
-
-        Also where backpressure is felt: returns only when RocksDB can take the
-        next batch without making `write` wait.
-        """
+        """See `KeyValue.sync`. One fdatasync for everything written so far by all groups."""
         self._refuse_if_failed()
         with self._shared():
             self._guarded("sync", self._sync_log)
-            try:
-                self._keep_up()
-            except Exception as error:  # noqa: BLE001
-                # What was to be made durable is; the next write is refused with this.
-                self._fail(error, "flush")
+            if self._is_full() or self._cycle.is_due():
+                self._upkeep.wake()
+
+    def _is_full(self) -> bool:
+        return self._log.end.position >= self.options.segment_bytes
 
     def _keep_up(self) -> None:
         """The next segment when it is time, and the tables behind the log."""
-        if self._log.end.position >= self.options.segment_bytes:
-            following = self._log.following()
-            with self._write_lock:
-                self._log.roll(following)
-        self._cycle.step()
-        if self._cycle.must_wait():
-            self._cycle.finish()
+        if self._failure is not None or not self._gate.enter():
+            return
+        try:
+            if self._db is not None and self._is_full():
+                following = self._log.following()
+                with self._write_lock:
+                    self._log.roll(following)
+            if self._db is not None and self._cycle.is_due():
+                self._cycle.run()
+        except Exception as error:  # noqa: BLE001
+            # What was synced is; the next write is refused with this.
+            self._fail(error, "flush")
+        finally:
+            self._gate.leave()
 
     def _sync_log(self) -> None:
         with self._sync_lock:
@@ -465,8 +471,7 @@ class Engine:
                         batch.put(Family.ENTRIES, key, value)
                 if batch.operations:
                     self._append(db, batch.operations)
-            self._sync_log()
-            self._keep_up()
+        self.sync()
 
     # -- who is inside ----------------------------------------------------------------
 

@@ -1,17 +1,16 @@
 """How the tables follow the commit log: what a start must replay, and when it gets shorter.
 
-    idle      --due: sync the log, switch memtables--> families    all rows up to a place
-    families  --written: note the place---------------> notes      the place itself
-    notes     --written: that is where a replay begins> idle
+    sync the log, switch memtables  --> all rows up to a place are being written out
+    wait until they are in files    --> note the place, and whose entries segments hold
+    wait until that is in a file    --> a replay begins there
 
-Each step is taken by whoever syncs next, none waits for RocksDB. The place is noted only
-after the tables below it are in files, so a crash between two steps means a longer replay
-and nothing else: replaying what a table already holds ends in the same state.
+The place is noted only after the tables below it are in files, so a crash between two steps
+means a longer replay and nothing else: replaying what a table already holds ends in the
+same state.
 """
 
 from __future__ import annotations
 
-import enum
 import struct
 import threading
 import time
@@ -25,7 +24,7 @@ from storage.options import EngineOptions
 REPLAY_KEY = b"replay"
 _USAGE_KEY = struct.Struct(">5sxQ")
 _POLL_S = 0.002
-# At most this many times the intended memory is used before a writer has to wait.
+# At most this many times the intended memory and log are used before a writer has to wait.
 _SLACK = 4
 # A read of a memtable with many range marks sorts them anew after each new one.
 MAX_RANGE_DELETES = 1000
@@ -39,12 +38,6 @@ def stored_place(db: Database) -> Place:
     """Up to where the tables hold the log. Raises CorruptionError."""
     row = db.noted(REPLAY_KEY)
     return BEGIN if row is None else Place.unpack(row)
-
-
-class _Phase(enum.Enum):
-    IDLE = enum.auto()
-    FAMILIES = enum.auto()
-    NOTES = enum.auto()
 
 
 class FlushCycle:
@@ -71,10 +64,7 @@ class FlushCycle:
         self._options = options
         self._sync = sync
         self._write_lock = write_lock
-        self._stepping = threading.Lock()
-        self._phase = _Phase.IDLE
-        self._next = done
-        self._next_usages: dict[int, bytes] = {}
+        self._running = threading.Lock()
 
     @property
     def replay_bytes(self) -> int:
@@ -90,62 +80,38 @@ class FlushCycle:
         )
 
     def must_wait(self) -> bool:
-        """Has RocksDB fallen so far behind that nothing more should be written?"""
-        return self._db.unflushed_bytes >= _SLACK * self._options.memtable_bytes
+        """Are the tables so far behind that nothing more should be written?"""
+        return (
+            self._db.unflushed_bytes >= _SLACK * self._options.memtable_bytes
+            or self.replay_bytes >= _SLACK * self._options.max_replay_bytes
+        )
 
-    def step(self) -> None:
-        """Goes on if it can, without waiting. Of two threads one does it."""
-        if not self._stepping.acquire(blocking=False):
-            return
-        try:
-            if self._phase is not _Phase.IDLE:
-                if not self._db.is_flushing():
-                    self._go_on()
-            elif self.is_due():
-                self._begin()
-        finally:
-            self._stepping.release()
-
-    def finish(self) -> None:
+    def run(self) -> None:
         """A whole cycle, waited for: the tables then hold all that was written before.
 
         Raises RocksDB's own error when it cannot write.
         """
-        with self._stepping:
-            self._wait_until_idle()
-            self._begin()
-            self._wait_until_idle()
-
-    def _wait_until_idle(self) -> None:
-        errors = self._db.background_errors
-        while self._phase is not _Phase.IDLE:
-            while self._db.is_flushing():
-                if self._db.background_errors != errors:
-                    # Only a write says what is wrong.
-                    self._db.note({REPLAY_KEY: self.done.pack()})
-                time.sleep(_POLL_S)  # no event: RocksDB tells nobody that a flush ended
-            self._go_on()
-
-    def _begin(self) -> None:
-        assert self._phase is _Phase.IDLE
-        self._sync()  # most of it now, so that the lock is held for the rest only
-        with self._write_lock:
-            self._sync()
-            self._next = self._log.end
-            self._next_usages = {number: usage.pack() for number, usage in self.usages.items()}
-            self._db.flush_families()
-        self._phase = _Phase.FAMILIES
-
-    def _go_on(self) -> None:
-        if self._phase is _Phase.FAMILIES:
-            rows = {usage_key(number): row for number, row in self._next_usages.items()}
-            self._db.note({**rows, REPLAY_KEY: self._next.pack()})
+        with self._running:
+            self._sync()  # most of it now, so that the lock is held for the rest only
+            with self._write_lock:
+                self._sync()
+                place = self._log.end
+                usages = {number: usage.pack() for number, usage in self.usages.items()}
+                self._db.flush_families()
+            self._wait()
+            rows = {usage_key(number): row for number, row in usages.items()}
+            self._db.note({**rows, REPLAY_KEY: place.pack()})
             self._db.flush_notes()
-            self._phase = _Phase.NOTES
-            return
-        assert self._phase is _Phase.NOTES
-        self.done = self._next
-        for number in self._next_usages:
-            if number < self.done.segment:
-                del self.usages[number]
-        self._phase = _Phase.IDLE
+            self._wait()
+            self.done = place
+            for number in usages:
+                if number < place.segment:
+                    del self.usages[number]
+
+    def _wait(self) -> None:
+        errors = self._db.background_errors
+        while self._db.is_flushing():
+            if self._db.background_errors != errors:
+                # Only a write says what is wrong.
+                self._db.note({REPLAY_KEY: self.done.pack()})
+            time.sleep(_POLL_S)  # no event: RocksDB tells nobody that a flush ended

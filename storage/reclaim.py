@@ -66,7 +66,7 @@ class Reclaimer:
     def run(self, free_bytes: int) -> None:
         """Deletes what nobody needs; copies if that pays and fits. Raises StorageError."""
         if self._cycle.done.segment < self._log.end.segment:
-            self._cycle.finish()  # else the last closed segments would wait for more writes
+            self._cycle.run()  # else the last closed segments would wait for more writes
         old = list(self._old_segments())
         total = sum(each.size for each in old)
         left = sum(each.left for each in old)

@@ -18,6 +18,7 @@ from storage.kv import Family, KeyValue
 from storage.options import KIB, MIB, EngineOptions
 from storage.page import PAGE_BYTES, PAGE_ROWS
 from storage.raft_log import RaftLogStore
+from tests.integration.waiting import eventually
 
 OPTIONS = EngineOptions(min_free_bytes=0)
 
@@ -242,7 +243,7 @@ def test_what_a_restart_replays_is_bounded(tmp_path: Path) -> None:
             store.put_entry(batch, index, bytes(50_000))
             engine.write(batch)
             engine.sync()
-        assert engine.stats().replay_bytes < 6 * MIB
+        assert engine.stats().replay_bytes < 4 * 2 * MIB + 256 * KIB + 50_000
         assert engine.stats().log_bytes > 400 * 50_000
         assert engine.get(Family.STATE, b"idle") == b"v"
 
@@ -268,9 +269,7 @@ def test_range_deletes_do_not_pile_up_in_memory(engine: Engine) -> None:
         engine.write(batch)
     before = engine.stats().memtable_bytes
     engine.sync()
-    while engine.stats().flushes_pending:
-        engine.sync()
-    assert engine.stats().memtable_bytes < before / 2
+    eventually(lambda: engine.stats().memtable_bytes < before / 2, "the marks are in a file")
 
 
 # -- kill -9 ----------------------------------------------------------------------------
@@ -280,6 +279,7 @@ import sys
 from storage.engine import Engine
 from storage.options import EngineOptions
 from storage.raft_log import RaftLogStore
+from tests.integration.waiting import eventually
 
 options = EngineOptions(min_free_bytes=0, segment_bytes=1 << 18, max_replay_bytes=1 << 20)
 engine = Engine.open(sys.argv[1], options=options)

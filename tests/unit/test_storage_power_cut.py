@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from storage import keys
 from storage.commitlog.log import BEGIN
 from storage.commitlog.segment import numbers_in, path_of
+from storage.database import Database
 from storage.engine import Engine
 from storage.flush_cycle import stored_place
 from storage.kv import Family
@@ -45,8 +47,8 @@ class Writer:
         self.engine = engine
         self.rng = rng
         self.states: list[Rows] = [{}]
-        self.synced = 0
-        self.durable = (1, 0)  # segment and size
+        # The state, segment and size that some sync reached, whichever thread asked for it.
+        self.durable = (0, 1, 0)
         self._sync_log, engine._log.sync = engine._log.sync, self._noted  # type: ignore[method-assign]
         self._last = dict.fromkeys(GROUPS, 1)
         self._first = dict.fromkeys(GROUPS, 2)
@@ -91,9 +93,9 @@ class Writer:
 
     def _noted(self) -> int:
         """Each sync of the log, also those that flushing and reclaiming ask for."""
-        end = self.engine._log.end
+        end, written = self.engine._log.end, len(self.states) - 1
         number = self._sync_log()
-        self.synced, self.durable = len(self.states) - 1, (end.segment, end.position)
+        self.durable = max(self.durable, (written, end.segment, end.position))
         return number
 
 
@@ -110,15 +112,11 @@ def listed(store: Path) -> list[tuple[str, int]]:
 
 
 def cut_power(
-    store: Path,
-    image: Path,
-    rng: random.Random,
-    durable: tuple[int, int],
-    torn_at: int | None = None,
-) -> None:
-    """Copies the store as a power cut may leave it.
+    store: Path, image: Path, rng: random.Random, writer: Writer, torn_at: int | None = None
+) -> int:
+    """Copies the store as a power cut may leave it; the oldest state that it may have.
 
-    durable: segment and size synced. torn_at: bytes behind that, or at random.
+    torn_at: bytes behind what is durable, or at random.
     """
     while True:  # until RocksDB's threads did nothing meanwhile
         try:
@@ -130,9 +128,10 @@ def cut_power(
             pass
         shutil.rmtree(image, ignore_errors=True)
     log = image / "log"
-    segment, size = durable
+    # After the copy: what is synced meanwhile was written before.
+    synced, segment, size = writer.durable
     numbers = [n for n in numbers_in(log) if n >= segment]
-    torn = rng.choice(numbers)
+    torn = rng.choice(numbers or [segment])  # none: a segment that was begun meanwhile
     for number in numbers:
         file = path_of(log, number)
         whole = file.stat().st_size
@@ -143,14 +142,15 @@ def cut_power(
                 if rng.random() < 0.5:
                     opened.seek(0, 2)
                     opened.write(rng.choice((b"\0", b"\xff")) * rng.randint(1, 5000))
+    return synced
 
 
-def check(image: Path, writer: Writer) -> int:
+def check(image: Path, writer: Writer, synced: int) -> int:
     """Opens an image; which state it is."""
     with Engine.open(image, options=OPTIONS) as engine:
         found = everything(engine)
         number = int(engine.get(Family.STATE, b"number") or b"0")
-        assert number >= writer.synced, "a synced batch is lost"
+        assert number >= synced, "a synced batch is lost"
         assert found == writer.states[number]
         for group in GROUPS:
             asked = [keys.numbered(group, index) for index in range(writer._last[group] + 2)]
@@ -159,7 +159,7 @@ def check(image: Path, writer: Writer) -> int:
     return number
 
 
-def run(store: Path, images: Path, seed: int) -> Iterator[tuple[Path, Writer]]:
+def run(store: Path, images: Path, seed: int) -> Iterator[tuple[Path, Writer, int]]:
     rng = random.Random(seed)
     with Engine.open(store, options=OPTIONS) as engine:
         writer = Writer(engine, rng)
@@ -173,16 +173,16 @@ def run(store: Path, images: Path, seed: int) -> Iterator[tuple[Path, Writer]]:
                 engine.reclaim()
             if step in cuts:
                 image = images / str(step)
-                cut_power(store, image, rng, writer.durable)
-                yield image, writer
+                synced = cut_power(store, image, rng, writer)
+                yield image, writer, synced
                 shutil.rmtree(image)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_image_is_a_prefix_that_holds_all_synced(tmp_path: Path, seed: int) -> None:
     behind = 0
-    for image, writer in run(tmp_path / "store", tmp_path / "images", seed):
-        behind += len(writer.states) - 1 - check(image, writer)
+    for image, writer, synced in run(tmp_path / "store", tmp_path / "images", seed):
+        behind += len(writer.states) - 1 - check(image, writer, synced)
     assert behind, "no cut took anything: they are none"
     # The slow group's entries were copied out of old segments, which went.
     assert min(numbers_in(tmp_path / "store" / "log")) > 1
@@ -214,9 +214,8 @@ def test_an_image_goes_on_and_is_cut_again(tmp_path: Path) -> None:
             engine.sync()
             for _ in range(10):
                 writer.write()
-            states = writer.states[writer.synced :]
             image = tmp_path / str(round_)
-            cut_power(store, image, rng, writer.durable)
+            states = writer.states[cut_power(store, image, rng, writer) :]
         shutil.rmtree(store)
         store = image
 
@@ -242,7 +241,7 @@ def test_a_segment_is_deleted_only_after_a_sync(tmp_path: Path) -> None:
         engine.write(batch)
         engine.reclaim()
         assert len(numbers_in(tmp_path / "store" / "log")) < before
-        cut_power(tmp_path / "store", tmp_path / "image", rng, writer.durable, torn_at=0)
+        cut_power(tmp_path / "store", tmp_path / "image", rng, writer, torn_at=0)
     with Engine.open(tmp_path / "image", options=OPTIONS) as engine:
         assert [key for key, _ in engine.scan(Family.ENTRIES, b"", b"\xff")] == [
             keys.numbered(1, 41)
@@ -266,14 +265,20 @@ def test_rocksdb_writes_no_table_by_itself(tmp_path: Path) -> None:
 def test_the_place_is_noted_after_the_tables_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked, may_end = threading.Event(), threading.Event()
+    really = Database.is_flushing
+
+    def is_flushing(db: Database) -> bool:
+        asked.set()
+        return not may_end.is_set() or really(db)
+
+    monkeypatch.setattr(Database, "is_flushing", is_flushing)
     with Engine.open(tmp_path, options=OPTIONS) as engine:
         assert engine._db is not None
-        monkeypatch.setattr(engine._db, "is_flushing", lambda: True)
         fill(engine, 2, 60)
-        for _ in range(3):
-            engine.sync()
-        assert engine._cycle.is_due()
+        engine.sync()
+        assert asked.wait(30)
         assert stored_place(engine._db) == BEGIN, "the tables may not be in files yet"
-        monkeypatch.undo()
-        engine._cycle.finish()
+        may_end.set()
+        engine._cycle.run()
         assert stored_place(engine._db).number == 59
