@@ -90,14 +90,17 @@ def pause(options: argparse.Namespace, console: Console) -> int:
     """SIGSTOP to a node for --seconds."""
     if options.compose:
         compose = Compose(options.project)
-        compose.pause(options.node)
-        time.sleep(options.seconds)
-        compose.resume(options.node)
+        try:
+            compose.pause(options.node)
+            time.sleep(options.seconds)
+        finally:
+            compose.resume(options.node)
     else:
         cluster = _local(options)
         _known(cluster, options.node)
-        cluster.pause(options.node)
         try:
+            # In here: a signal may come as soon as the fault is there.
+            cluster.pause(options.node)
             time.sleep(options.seconds)
         finally:
             cluster.resume(options.node)

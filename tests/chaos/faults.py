@@ -70,8 +70,8 @@ class Pause(Fault):
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         node, partition = self._leader(rng)
-        self.cluster.pause(node)
         try:
+            self.cluster.pause(node)
             seconds = self._pause(rng, wait)
         finally:
             self.cluster.resume(node)
@@ -86,8 +86,8 @@ class Cut(Fault):
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         node, partition = self._leader(rng)
-        self.cluster.isolate(node)
         try:
+            self.cluster.isolate(node)
             seconds = self._pause(rng, wait)
         finally:
             self.cluster.isolate(node, "heal")
@@ -120,8 +120,8 @@ class Freeze(Fault):
         assert self.cluster.proxy is not None
         node, partition = self._leader(rng)
         route = f"client-{node}"
-        self.cluster.proxy.ask("freeze", route, direction="down")
         try:
+            self.cluster.proxy.ask("freeze", route, direction="down")
             seconds = self._pause(rng, wait)
         finally:
             self.cluster.proxy.ask("reset", route)
