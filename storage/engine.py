@@ -249,7 +249,8 @@ class Engine:
 
     def sync(self) -> None:
         """See `KeyValue.sync`. One fdatasync for everything written so far by all groups."""
-        self._refuse_if_failed()
+        if not isinstance(self._failure, StorageFullError):  # the commit log is sound then
+            self._refuse_if_failed()
         with self._shared():
             self._guarded("sync", self._sync_log)
             if self._is_full() or self._cycle.is_due():

@@ -22,6 +22,7 @@ from storage.database import Database
 from storage.options import EngineOptions
 
 REPLAY_KEY = b"replay"
+_PROBE_KEY = b"probe"
 _USAGE_KEY = struct.Struct(">5sxQ")
 _POLL_S = 0.002
 # At most this many times the intended memory and log are used before a writer has to wait.
@@ -92,26 +93,27 @@ class FlushCycle:
         Raises RocksDB's own error when it cannot write.
         """
         with self._running:
+            errors = self._db.background_errors
             self._sync()  # most of it now, so that the lock is held for the rest only
             with self._write_lock:
                 self._sync()
                 place = self._log.end
                 usages = {number: usage.pack() for number, usage in self.usages.items()}
                 self._db.flush_families()
-            self._wait()
+            self._wait(errors)
             rows = {usage_key(number): row for number, row in usages.items()}
             self._db.note({**rows, REPLAY_KEY: place.pack()})
             self._db.flush_notes()
-            self._wait()
+            self._wait(errors)
             self.done = place
             for number in usages:
                 if number < place.segment:
                     del self.usages[number]
 
-    def _wait(self) -> None:
-        errors = self._db.background_errors
+    def _wait(self, errors: int) -> None:
+        """Until all is in files. errors: how many RocksDB had met before it began to write."""
         while self._db.is_flushing():
             if self._db.background_errors != errors:
-                # Only a write says what is wrong.
-                self._db.note({REPLAY_KEY: self.done.pack()})
+                # Only a write says what is wrong, and whether it still is.
+                self._db.note({_PROBE_KEY: b""})
             time.sleep(_POLL_S)  # no event: RocksDB tells nobody that a flush ended
