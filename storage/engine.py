@@ -132,17 +132,17 @@ class Engine:
     @staticmethod
     def _replay(db: Database, replay: Replay, usages: dict[int, Usage]) -> None:
         rows: list[Row] = []
-        size = 0
+        rows_bytes = 0
         for place, operations in replay.records():
             for (family, key, end, at, size, crc), value in operations:
                 if family is Family.ENTRIES and at:
                     value = Pointer(place.segment, place.position + at, size, crc).pack()
                     usages.setdefault(place.segment, Usage()).note(key, size)
                 rows.append((family, key, value if end is None else end, end is not None))
-                size += len(key) + len(value or b"")
-            if size >= _REPLAYED_BYTES:
+                rows_bytes += len(key) + len(value or b"")
+            if rows_bytes >= _REPLAYED_BYTES:
                 db.write(rows)
-                rows, size = [], 0
+                rows, rows_bytes = [], 0
         if rows:
             db.write(rows)
 

@@ -14,8 +14,9 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from storage import keys
 from storage.commitlog.log import CommitLog, Pointer
-from storage.commitlog.usage import Span, Usage
+from storage.commitlog.usage import Usage
 from storage.database import Database
 from storage.errors import CorruptionError
 from storage.flush_cycle import FlushCycle, usage_key
@@ -93,14 +94,14 @@ class Reclaimer:
                 log.warning("segment %d of the commit log is not known; it stays", number)
                 continue
             usage = Usage.unpack(row)
-            left = sum(span.left(self._begin(span, begins)) for span in usage.spans.values())
+            left = sum(span.left(self._begin(group, begins)) for group, span in usage.spans.items())
             yield _Old(number, size, min(left, size), usage)
 
-    def _begin(self, span: Span, begins: dict[bytes, bytes | None]) -> bytes | None:
-        """The first key that the span's group has now."""
-        group = span.first[:8]
+    def _begin(self, group: bytes, begins: dict[bytes, bytes | None]) -> bytes | None:
+        """The first key that the group has now."""
         if group not in begins:
-            rows = page_rows(self._db.families[Family.ENTRIES], group, group + b"\xff" * 9, 1)
+            begin, end = keys.group_range(int.from_bytes(group))
+            rows = page_rows(self._db.families[Family.ENTRIES], begin, end, 1)
             begins[group] = rows[0][0] if rows else None
         return begins[group]
 

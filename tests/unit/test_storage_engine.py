@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from storage.database import Database, Row
 from storage.engine import Engine
 from storage.errors import LockedError, StorageError
 from storage.flush_cycle import MAX_RANGE_DELETES
@@ -19,15 +22,7 @@ from storage.options import KIB, MIB, EngineOptions
 from storage.page import PAGE_BYTES, PAGE_ROWS
 from storage.raft_log import RaftLogStore
 from tests.integration.waiting import eventually
-
-OPTIONS = EngineOptions(min_free_bytes=0)
-
-
-def _put(engine: Engine, *keys: bytes, value: bytes = b"v") -> None:
-    batch = engine.batch()
-    for key in keys:
-        batch.put(Family.STATE, key, value)
-    engine.write(batch)
+from tests.unit.small_store import OPTIONS, put
 
 
 @pytest.fixture
@@ -67,7 +62,7 @@ def test_an_empty_batch_is_nothing(engine: Engine) -> None:
 
 
 def test_empty_values_exist(engine: Engine) -> None:
-    _put(engine, b"k", value=b"")
+    put(engine, b"k", value=b"")
     assert engine.get(Family.STATE, b"k") == b""
     assert list(engine.scan(Family.STATE, b"a", b"z")) == [(b"k", b"")]
 
@@ -75,7 +70,7 @@ def test_empty_values_exist(engine: Engine) -> None:
 @pytest.mark.parametrize("count", [0, 1, PAGE_ROWS - 1, PAGE_ROWS, PAGE_ROWS + 1, 3 * PAGE_ROWS])
 def test_scan_both_ways_over_pages(engine: Engine, count: int) -> None:
     keys = [b"k%06d" % number for number in range(count)]
-    _put(engine, b"a", *keys, b"z")
+    put(engine, b"a", *keys, b"z")
     up = [key for key, _ in engine.scan(Family.STATE, b"k", b"l")]
     down = [key for key, _ in engine.scan(Family.STATE, b"k", b"l", reverse=True)]
     assert up == keys
@@ -88,7 +83,7 @@ def test_scan_both_ways_over_pages(engine: Engine, count: int) -> None:
 
 def test_scan_of_large_values_and_exact_bounds(engine: Engine) -> None:
     value = bytes(PAGE_BYTES // 2 + 1)
-    _put(engine, b"a", b"b", b"c", b"d", b"e", value=value)
+    put(engine, b"a", b"b", b"c", b"d", b"e", value=value)
     assert [k for k, _ in engine.scan(Family.STATE, b"b", b"e")] == [b"b", b"c", b"d"]
     assert [k for k, _ in engine.scan(Family.STATE, b"b", b"e", reverse=True)] == [
         b"d",
@@ -100,7 +95,7 @@ def test_scan_of_large_values_and_exact_bounds(engine: Engine) -> None:
 
 def test_a_suspended_scan_does_not_keep_the_store_open(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path, options=OPTIONS)
-    _put(engine, *[b"%06d" % number for number in range(2 * PAGE_ROWS)])
+    put(engine, *[b"%06d" % number for number in range(2 * PAGE_ROWS)])
     scan = engine.scan(Family.STATE, b"0", b"9")
     next(scan)
     engine.close()
@@ -125,13 +120,13 @@ def test_reopen_keeps_everything(tmp_path: Path) -> None:
 
 def test_closed_means_closed(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path, options=OPTIONS)
-    _put(engine, b"k")
+    put(engine, b"k")
     engine.close()
     engine.close()
     for call in (
         lambda: engine.get(Family.STATE, b"k"),
         lambda: engine.get_many(Family.STATE, [b"k"]),
-        lambda: _put(engine, b"k"),
+        lambda: put(engine, b"k"),
         engine.sync,
         engine.stats,
     ):
@@ -156,10 +151,10 @@ def test_close_waits_for_calls_in_flight(tmp_path: Path) -> None:
         assert engine.get_many(Family.STATE, [b"k"] * 50) == [b"v"] * 50
 
     def write() -> None:
-        _put(engine, b"k")
+        put(engine, b"k")
         engine.sync()
 
-    _put(engine, b"k")
+    put(engine, b"k")
     threads = [threading.Thread(target=work, args=(step,)) for step in (read, write)]
     for thread in threads:
         thread.start()
@@ -236,7 +231,7 @@ def test_a_slow_group_does_not_keep_the_others_garbage(tmp_path: Path) -> None:
 def test_what_a_restart_replays_is_bounded(tmp_path: Path) -> None:
     options = EngineOptions(min_free_bytes=0, segment_bytes=256 * KIB, max_replay_bytes=2 * MIB)
     with Engine.open(tmp_path, options=options) as engine:
-        _put(engine, b"idle")
+        put(engine, b"idle")
         store = RaftLogStore(engine, 1)
         for index in range(2, 402):
             batch = engine.batch()
@@ -272,6 +267,29 @@ def test_range_deletes_do_not_pile_up_in_memory(engine: Engine) -> None:
     eventually(lambda: engine.stats().memtable_bytes < before / 2, "the marks are in a file")
 
 
+def test_a_replay_gives_rocksdb_its_rows_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine.open(tmp_path / "live", options=OPTIONS) as engine:
+        for number in range(60):
+            put(engine, b"%04d" % number, value=bytes(100_000))
+            store, batch = RaftLogStore(engine, 1), engine.batch()
+            store.put_entry(batch, number + 2, b"small")  # its size must not be what counts
+            engine.write(batch)
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    given: list[int] = []
+    really = Database.write
+
+    def write(db: Database, rows: Sequence[Row]) -> None:
+        given.append(sum(len(value or b"") for _, _, value, _ in rows))
+        really(db, rows)
+
+    monkeypatch.setattr(Database, "write", write)
+    with Engine.open(tmp_path / "killed", options=OPTIONS) as engine:
+        assert len(list(engine.scan(Family.STATE, b"0", b"9"))) == 60
+    assert len(given) > 4 and max(given) < 2 * MIB
+
+
 # -- kill -9 ----------------------------------------------------------------------------
 
 _WRITER = """
@@ -279,6 +297,7 @@ import sys
 from storage.engine import Engine
 from storage.options import EngineOptions
 from storage.raft_log import RaftLogStore
+from tests.unit.small_store import OPTIONS, put
 from tests.integration.waiting import eventually
 
 options = EngineOptions(min_free_bytes=0, segment_bytes=1 << 18, max_replay_bytes=1 << 20)

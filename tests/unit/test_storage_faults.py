@@ -19,15 +19,7 @@ from storage.flush_cycle import stored_place
 from storage.kv import Family
 from storage.options import MIB, EngineOptions
 from storage.raft_log import RaftLogStore
-
-OPTIONS = EngineOptions(min_free_bytes=0)
-
-
-def _put(engine: Engine, *keys: bytes, value: bytes = b"v") -> None:
-    batch = engine.batch()
-    for key in keys:
-        batch.put(Family.STATE, key, value)
-    engine.write(batch)
+from tests.unit.small_store import OPTIONS, put
 
 
 def _no_space(*_: object) -> int:
@@ -53,7 +45,7 @@ def test_no_space_for_a_record_refuses_that_batch_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Engine.open(tmp_path, options=OPTIONS) as engine:
-        _put(engine, b"unsynced")
+        put(engine, b"unsynced")
         monkeypatch.setattr(os, "pwritev", _no_space)
         batch = engine.batch()
         batch.put(Family.STATE, b"refused", b"v")
@@ -78,13 +70,13 @@ def test_no_space_for_tables_is_waited_out(tmp_path: Path, monkeypatch: pytest.M
         raise Exception("IO error: No space left on device: While appending to file")
 
     with Engine.open(tmp_path, options=OPTIONS) as engine:
-        _put(engine, b"synced")
+        put(engine, b"synced")
         engine.sync()
-        _put(engine, b"unsynced")
+        put(engine, b"unsynced")
         with monkeypatch.context() as patched:
             patched.setattr(Database, "write", stopped)
             with pytest.raises(StorageFullError, match="No space left on device") as caught:
-                _put(engine, b"refused")
+                put(engine, b"refused")
             assert caught.value.recoverable_in_place
         with pytest.raises(StorageFullError, match="refused since an earlier fault"):
             engine.reclaim()
@@ -93,10 +85,10 @@ def test_no_space_for_tables_is_waited_out(tmp_path: Path, monkeypatch: pytest.M
         with monkeypatch.context() as patched:
             patched.setattr(engine, "_free_bytes", lambda: 0)
             with pytest.raises(StorageFullError, match="recovery needs") as caught:
-                _put(engine, b"later")
+                put(engine, b"later")
             assert caught.value.recoverable_in_place
             assert engine.get(Family.STATE, b"synced") == b"v"
-        _put(engine, b"later")  # there is space: RocksDB is opened anew
+        put(engine, b"later")  # there is space: RocksDB is opened anew
         assert engine.failure is None
         found = engine.get_many(Family.STATE, [b"synced", b"unsynced", b"refused", b"later"])
         assert found == [b"v", b"v", None, b"v"]
@@ -119,7 +111,7 @@ def test_tables_that_cannot_be_written_hang_nobody(
         raise Exception("IO error: No space left on device: While appending to file")
 
     with Engine.open(tmp_path, options=OPTIONS) as engine:
-        _put(engine, b"k")
+        put(engine, b"k")
         engine.sync()
         with monkeypatch.context() as patched:
             patched.setattr(Database, "flush_families", flush_families)
@@ -129,7 +121,7 @@ def test_tables_that_cannot_be_written_hang_nobody(
             with pytest.raises(StorageFullError, match="No space left on device"):
                 engine._guarded("reclaim", engine._cycle.run)
         before = stored_place(engine._db) if engine._db else None
-        _put(engine, b"later")
+        put(engine, b"later")
         assert engine.failure is None
         assert before == BEGIN
         assert engine.get(Family.STATE, b"k") == b"v"
@@ -139,15 +131,15 @@ def test_a_failed_sync_is_never_retried(tmp_path: Path) -> None:
     """The pages may be gone though the second fsync says yes. Only a restart helps."""
     store = tmp_path / "store"
     engine = Engine.open(store, options=OPTIONS)
-    _put(engine, b"synced")
+    put(engine, b"synced")
     engine.sync()
-    _put(engine, b"unsynced")
+    put(engine, b"unsynced")
     _, pipe = os.pipe()  # cannot be synced
     _redirect_log(store, pipe)
     with pytest.raises(StorageError, match=r"sync .*Invalid argument") as caught:
         engine.sync()
     assert not isinstance(caught.value, StorageFullError)
-    for refused in (engine.sync, lambda: _put(engine, b"later"), engine.reclaim):
+    for refused in (engine.sync, lambda: put(engine, b"later"), engine.reclaim):
         with pytest.raises(StorageError, match="refused since an earlier fault"):
             refused()
     assert engine.get(Family.STATE, b"synced") == b"v"
@@ -171,16 +163,16 @@ def test_a_write_that_failed_otherwise_is_never_retried(
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwritev", broken)
         with pytest.raises(StorageError, match="Input/output error"):
-            _put(engine, b"k")
+            put(engine, b"k")
     with pytest.raises(StorageError, match="refused since an earlier fault"):
-        _put(engine, b"k")
+        put(engine, b"k")
     engine.close()
 
 
 def test_what_a_failed_sync_left_in_memory_is_written_again(tmp_path: Path) -> None:
     """After an fsync that failed the pages look clean: a start writes them once more."""
     engine = Engine.open(tmp_path / "store", options=OPTIONS)
-    _put(engine, b"unsynced")
+    put(engine, b"unsynced")
     shutil.copytree(tmp_path / "store", tmp_path / "restarted")
     engine.close()
     log = next((tmp_path / "restarted" / "log").glob("*.log"))
@@ -230,6 +222,7 @@ from storage.engine import Engine
 from storage.errors import StorageFullError
 from storage.options import EngineOptions
 from storage.raft_log import RaftLogStore
+from tests.unit.small_store import OPTIONS, put
 
 path = sys.argv[1]
 if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path]).returncode:
