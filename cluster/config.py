@@ -70,9 +70,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("cluster_id", "str", "name that all nodes of the cluster share"),
     _int("node_id", 1, MAX_NODE_ID, "this node's number in the cluster"),
     Setting("data_dir", "str", "directory of this node's data"),
-    Setting("listen", "addr", "address to serve clients and peers at"),
+    Setting("listen", "addr", "address to serve clients at"),
     Setting("advertise", "optaddr", "address that clients are told (default: own in nodes)"),
     Setting("nodes", "nodes", "all nodes, as 1=host:port,2=host:port (default: only this)"),
+    _int("peer_port_offset", 1, 60_000,
+         "a node takes its peers' streams at its port in nodes plus this"),
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
     _int("election_timeout_ms", 50, MINUTE_MS, "silence after which a leader is replaced"),
     _int("heartbeat_ms", 5, 10 * SECOND_MS, "how often a leader is heard at least"),
@@ -111,6 +113,7 @@ class NodeConfig:
     listen: str = "127.0.0.1:7001"
     advertise: str = ""
     nodes: Mapping[int, str] = field(default_factory=dict)
+    peer_port_offset: int = 10_000
     metrics_listen: str = ""
     election_timeout_ms: int = 1000
     heartbeat_ms: int = 100
@@ -136,6 +139,15 @@ class NodeConfig:
     def max_message_bytes(self) -> int:
         """Largest gRPC message a node sends or takes."""
         return self.max_batch_bytes + MESSAGE_OVERHEAD_BYTES
+
+    @property
+    def peer_listen(self) -> str:
+        """Where this node takes its peers' streams; empty if it has no peers."""
+        return _shifted(self.listen, self.peer_port_offset) if len(self.nodes) > 1 else ""
+
+    def peer_stream_of(self, node: int) -> str:
+        """Where `node` takes its peers' streams."""
+        return _shifted(self.nodes[node], self.peer_port_offset)
 
     @property
     def advertised(self) -> str:
@@ -348,6 +360,8 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
         raise ConfigError(
             f"advertise: clients cannot connect to {advertise}; name an address they can reach"
         )
+    if len(nodes) > 1:
+        _check_peer_ports(config, nodes)
     if config.default_replicas > len(nodes):
         if "default_replicas" in given:
             raise _bad("default_replicas", given["default_replicas"],
@@ -364,6 +378,25 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
             f"lease_lifetime_ms, {config.lease_lifetime_ms}"
         )
     return dataclasses.replace(config, nodes=dict(sorted(nodes.items())), advertise=advertise)
+
+
+def _check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
+    """Raise ConfigError unless each port has one above it for the peers' streams."""
+    addresses = {"listen": config.listen}
+    addresses |= {f"nodes.{node}": address for node, address in nodes.items()}
+    highest = 65535 - config.peer_port_offset
+    for name, address in addresses.items():
+        port = int(address.rpartition(":")[2])
+        if not 1 <= port <= highest:
+            raise ConfigError(
+                f"{name}: port {port} must be 1..{highest}, since peers' streams are taken "
+                f"{config.peer_port_offset} above it (peer_port_offset)"
+            )
+
+
+def _shifted(address: str, offset: int) -> str:
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + offset}"
 
 
 def _bad(name: str, given: _Given, limit: str) -> ConfigError:

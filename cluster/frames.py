@@ -3,7 +3,7 @@
     u32 little-endian: length of the head | head: protobuf Frame | entries' bytes
 
 The head says what each message is and how long its entries are; their bytes
-follow as they are stored, so a frame costs one copy to build and one slice for
+follow as they are stored, so a frame costs no copy to build and one slice for
 each entry to take apart. Everything is checked before it is believed: the
 sender is another process, perhaps of another version.
 """
@@ -48,16 +48,17 @@ def encode_hello(hello: pb.Hello) -> bytes:
     return _LENGTH.pack(len(head)) + head
 
 
-def encode_frame(messages: list[Message]) -> bytes:
+def encode_frame(messages: list[Message]) -> list[bytes]:
+    """The pieces of the frame, in order; entries as they are, not copied."""
     head = pb.Frame(messages=[_head_of(message) for message in messages]).SerializeToString()
-    parts = [_LENGTH.pack(len(head)), head]
+    pieces = [_LENGTH.pack(len(head)) + head]
     for message in messages:
         if isinstance(message, Append):
-            parts += message.data
-    return b"".join(parts)
+            pieces += message.data
+    return pieces
 
 
-def decode_frame(raw: bytes) -> tuple[pb.Frame, list[Message]]:
+def decode_frame(raw: bytes | memoryview) -> tuple[pb.Frame, list[Message]]:
     """Raises ValueError if the bytes are no frame of this version."""
     if len(raw) < _LENGTH.size:
         raise ValueError(f"frame of {len(raw)} bytes")
@@ -66,7 +67,7 @@ def decode_frame(raw: bytes) -> tuple[pb.Frame, list[Message]]:
     if at > len(raw):
         raise ValueError(f"frame's head of {length} bytes in a frame of {len(raw)}")
     try:
-        head = pb.Frame.FromString(raw[_LENGTH.size : at])
+        head = pb.Frame.FromString(bytes(raw[_LENGTH.size : at]))
     except DecodeError as error:
         raise ValueError(f"frame's head: {error}") from error
     messages: list[Message] = []
@@ -79,7 +80,7 @@ def decode_frame(raw: bytes) -> tuple[pb.Frame, list[Message]]:
             end = at + entry.size
             if entry.size == 0 or end > len(raw):
                 raise ValueError(f"entry of {entry.size} bytes at {at} of {len(raw)}")
-            data.append(raw[at:end])
+            data.append(bytes(raw[at:end]))
             at = end
         messages.append(_append(message, tuple(data)))
     if at != len(raw):

@@ -29,7 +29,8 @@ from cluster.metadata import MetadataState, TermsChanged, TopicAltered
 from cluster.metadata_machine import MetadataMachine
 from cluster.metrics import Metrics
 from cluster.partition import Partition
-from cluster.peers import Identity, PeerLink, PeerService
+from cluster.peer_listener import PeerListener, PeerService
+from cluster.peers import MAX_FRAME_BYTES, Identity, PeerLink
 from cluster.producer_ids import ProducerIdBlocks, max_block_age_s
 from cluster.replicas import METADATA_GROUP, Replicas, Shared, wall_clock_ms
 from cluster.runner import Runner
@@ -120,7 +121,12 @@ class Node:
         for peer, address in config.nodes.items():
             if peer != config.node_id:
                 self._links[peer] = PeerLink(
-                    self._identity, peer, address, self._on_link, self._on_refusal
+                    self._identity,
+                    peer,
+                    address,
+                    config.peer_stream_of(peer),
+                    self._on_link,
+                    self._on_refusal,
                 )
         self.runner.start(self.driver)
         self.duties = Duties(
@@ -176,16 +182,17 @@ class Node:
         group_pb2_grpc.add_GroupServiceServicer_to_server(
             GroupService(self, now_ms=wall_clock_ms), offered
         )
-        self.server.add_peers(
-            PeerService(
-                self._identity,
-                dict(config.nodes),
-                self._receive,
-                self._install,
-                self._propose_here,
-                self.metadata.directory_of,
-            )
+        self.server.add_peers(PeerService(dict(config.nodes), self._install, self._propose_here))
+        self.listener = PeerListener(
+            self._identity,
+            dict(config.nodes),
+            self._receive,
+            self.metadata.directory_of,
+            config.max_message_bytes + MAX_FRAME_BYTES,
         )
+        self._stack.callback(self.listener.stop)
+        if config.peer_listen:
+            self.listener.bind(config.peer_listen)
         if config.metrics_listen:
             self._stack.callback(self.metrics.start_http(config.metrics_listen))
         files = (log_pb2, cluster_pb2, producer_pb2, group_pb2)
@@ -198,6 +205,8 @@ class Node:
         self.metrics.source = lambda: figures(self.replicas.by_group.values(), self._linked_since)
         self.metrics.storage = self.engine.stats
         await self.server.start()
+        if self.config.peer_listen:
+            await self.listener.start()
 
     def _producer_service(self) -> ProducerService:
         return ProducerService(
@@ -214,6 +223,8 @@ class Node:
             await self._hand_over()
         if hasattr(self, "server"):
             await self.server.stop(GRACE)
+        if hasattr(self, "listener"):
+            self.listener.stop()
         if hasattr(self, "runner"):
             await self.runner.stop()
         if hasattr(self, "_producer_ids"):  # not if the metadata group did not open

@@ -1,13 +1,14 @@
-"""Nodes talk to each other: one ordered gRPC stream per peer and direction.
+"""Nodes talk to each other: one ordered stream of frames per peer and direction.
 
-    Driver --messages--> PeerLink --Frame--> (network) --> PeerService --> Driver
+    Driver --messages--> PeerLink --frames--> (TCP) --> PeerListener --messages--> Driver
+                            |
+                            +--- gRPC ---> PeerService: snapshots, metadata commands
 
 All groups of a node share the stream, so what piles up while a frame is being
 sent goes out together in the next one. Raft takes care of what is lost: when a
 link's queue is full, new messages are dropped rather than held.
 
-A stream begins with a Hello each way. The callee refuses another cluster, a
-wrong node id, and a second process with an id that it is already connected to.
+A stream begins with a Hello each way (`peer_listener` has the other side).
 Snapshots use a call of their own, so that they do not hold up heartbeats.
 """
 
@@ -15,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import crc32c
@@ -24,17 +26,19 @@ import grpc
 
 from cluster.consensus.message import Message, Snapshot
 from cluster.frames import decode_frame, encode_frame, encode_hello, size_of
+from cluster.peer_stream import LENGTH, FrameWriter, StreamError, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
 
 log = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 1
-MAX_FRAME_BYTES = 8 * 1024 * 1024
+PROTOCOL_VERSION = 2
+MAX_FRAME_BYTES = 8 * 1024 * 1024  # of a frame with more than one message, about
+MAX_HELLO_BYTES = 4096
 MAX_QUEUE_BYTES = 128 * 1024 * 1024
 SNAPSHOT_CHUNK_BYTES = 1024 * 1024
-MAX_SNAPSHOT_BYTES = 4 * 1024 * 1024 * 1024
 RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
+CONNECT_PATIENCE = 1.0  # after the second SYN, should the first be lost
 HELLO_PATIENCE = 2.0
 
 CHANNEL_OPTIONS = [
@@ -50,27 +54,6 @@ CHANNEL_OPTIONS = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.use_local_subchannel_pool", 1),
 ]
-
-
-EXCHANGE = "/cluster.v1.PeerService/Exchange"
-
-
-def _same(frame: bytes) -> bytes:
-    return frame
-
-
-def add_peer_service(service: PeerService, server: grpc.aio.Server) -> None:
-    """Registers the service, with frames handed over as bytes."""
-    rpc.add_PeerServiceServicer_to_server(service, server)
-    exchange = grpc.stream_stream_rpc_method_handler(
-        service.Exchange,
-        request_deserializer=_same,
-        response_serializer=pb.Hello.SerializeToString,
-    )
-    server.add_registered_method_handlers("cluster.v1.PeerService", {"Exchange": exchange})
-
-
-# -- outgoing -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +76,17 @@ class Identity:
         )
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """Of "host:port", without the brackets of an IPv6 host."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 class PeerLink:
     """The stream from this node to one peer; connects again for ever.
 
+    address:        of the peer's gRPC server, "host:port".
+    stream_address: where it takes streams of frames.
     on_link(peer, up): called when the stream is established or broke.
     on_refusal(peer, reason): called at each attempt that the peer refused.
     """
@@ -105,31 +96,30 @@ class PeerLink:
         identity: Identity,
         peer: int,
         address: str,
+        stream_address: str,
         on_link: Callable[[int, bool], None],
         on_refusal: Callable[[int, str], None],
     ) -> None:
-        self.peer, self.address, self.up = peer, address, False
+        self.peer, self.address, self.up = peer, stream_address, False
         self._identity, self._on_link, self._on_refusal = identity, on_link, on_refusal
         self._queue: deque[Message] = deque()
         self._queued_bytes = 0
-        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._writer: FrameWriter | None = None
         self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         self.stub = rpc.PeerServiceStub(self._channel)
-        # Frames are bytes already: see frames.py.
-        self._exchange = self._channel.stream_stream(
-            EXCHANGE,
-            request_serializer=_same,
-            response_deserializer=pb.Hello.FromString,
-        )
         self._task = asyncio.create_task(self._run(), name=f"peer-{peer}")
         self._refusal = ""
 
     def send(self, messages: list[Message]) -> None:
+        """Queues the messages; they leave when the event loop has its next turn."""
         if not self.up or self._queued_bytes > MAX_QUEUE_BYTES:
             return
+        if not self._queue:
+            # Not at once: the caller may have an fsync to begin, which can go on meanwhile.
+            self._loop.call_soon(self._send_next)
         self._queue.extend(messages)
         self._queued_bytes += sum(map(size_of, messages))
-        self._news.set()
 
     async def close(self) -> None:
         self._task.cancel()
@@ -140,7 +130,7 @@ class PeerLink:
         while True:
             try:
                 await self._converse()
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError) as error:
+            except (OSError, TimeoutError, StreamError, ValueError) as error:
                 log.debug("link down peer=%d: %s", self.peer, error)
             finally:
                 self._set_up(False)
@@ -148,13 +138,10 @@ class PeerLink:
             await asyncio.sleep(RECONNECT_WAIT)
 
     async def _converse(self) -> None:
-        call = self._exchange()
-        try:
+        """One connection, from its first to its last byte. Raises what ended it."""
+        with await self._connect() as sock:
             async with asyncio.timeout(HELLO_PATIENCE):
-                await call.write(encode_hello(self._identity.hello()))
-                answer = await call.read()
-            if not isinstance(answer, pb.Hello):
-                return
+                answer = await self._greet(sock)
             if answer.refused:
                 if answer.refused != self._refusal:
                     log.error("refused by peer=%d: %s", self.peer, answer.refused)
@@ -162,27 +149,69 @@ class PeerLink:
                 self._on_refusal(self.peer, answer.refused)
                 return
             self._refusal = ""
+            lost: asyncio.Future[OSError] = self._loop.create_future()
+            writer = FrameWriter(self._loop, sock, self._on_free, lost.set_result)
+            self._writer = writer
             self._set_up(True)
-            end = asyncio.ensure_future(call.read())
-            send = asyncio.ensure_future(self._send_frames(call))
+            end = asyncio.ensure_future(self._loop.sock_recv(sock, 1))
             try:
                 # The callee sends nothing more: a finished read is a broken link.
-                await asyncio.wait((end, send), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((end, lost), return_when=asyncio.FIRST_COMPLETED)
+                if lost.done():
+                    raise lost.result()
+                end.result()
             finally:
-                for task in (end, send):
-                    task.cancel()
-                await asyncio.gather(end, send, return_exceptions=True)
-        finally:
-            call.cancel()
+                writer.close()
+                self._writer = None
+                end.cancel()
+                await asyncio.gather(end, return_exceptions=True)
 
-    async def _send_frames(self, call: grpc.aio.StreamStreamCall[bytes, pb.Hello]) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            while self._queue:
-                await call.write(self._next_frame())
+    async def _connect(self) -> socket.socket:
+        host, port = host_and_port(self.address)
+        # Without a limit of its own: one that was given up would go on in its thread.
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            tune(sock)
+            async with asyncio.timeout(CONNECT_PATIENCE):
+                await self._loop.sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
-    def _next_frame(self) -> bytes:
+    async def _greet(self, sock: socket.socket) -> pb.Hello:
+        hello = encode_hello(self._identity.hello())
+        await self._loop.sock_sendall(sock, LENGTH.pack(len(hello)) + hello)
+        (length,) = LENGTH.unpack(await self._receive(sock, LENGTH.size))
+        if length > MAX_HELLO_BYTES:
+            raise StreamError(f"a Hello of {length} bytes")
+        answer, _ = decode_frame(await self._receive(sock, length))
+        if not answer.HasField("hello"):
+            raise StreamError("the peer did not answer with a Hello")
+        return answer.hello
+
+    async def _receive(self, sock: socket.socket, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            part = await self._loop.sock_recv(sock, size - len(received))
+            if not part:
+                raise ConnectionResetError("closed before its Hello")
+            received += part
+        return received
+
+    def _on_free(self) -> None:
+        if self._queue:
+            self._loop.call_soon(self._send_next)  # others have their turn between frames
+
+    def _send_next(self) -> None:
+        # The link may have broken since, and one frame may still be on its way.
+        if self._queue and self._writer is not None and self._writer.free:
+            self._writer.write(self._next_frame())
+
+    def _next_frame(self) -> list[bytes]:
         messages: list[Message] = []
         size = 0
         while self._queue and size < MAX_FRAME_BYTES:
@@ -221,116 +250,3 @@ class PeerLink:
 
         result: pb.SnapshotResult = await self.stub.InstallSnapshot(chunks())
         return result
-
-
-# -- incoming ---------------------------------------------------------------------------
-
-
-class PeerService(rpc.PeerServiceServicer):
-    """Takes what peers send.
-
-    receive:  messages of one peer, in order.
-    install:  takes a snapshot; returns the answer for its sender.
-    propose:  a metadata command that a peer sent on to this node.
-    directory_of: the id of a node's data directory as the cluster knows it, or 0.
-    """
-
-    def __init__(
-        self,
-        identity: Identity,
-        peers: dict[int, str],
-        receive: Callable[[int, list[Message]], None],
-        install: Callable[[int, Snapshot], Awaitable[pb.SnapshotResult]],
-        propose: Callable[[bytes], Awaitable[pb.ProposeMetadataResponse]],
-        directory_of: Callable[[int], int],
-    ) -> None:
-        self._identity, self._peers = identity, peers
-        self._receive, self._install, self._propose = receive, install, propose
-        self._directory_of = directory_of
-        # peer -> (incarnation, streams open)
-        self._connected: dict[int, tuple[int, int]] = {}
-        self._refused: dict[int, str] = {}  # the last refusal of each, said once
-
-    def _refusal(self, hello: pb.Hello) -> str:
-        ours = self._identity
-        if hello.cluster_id != ours.cluster_id:
-            return f"cluster_id is {ours.cluster_id!r} here, the caller's is {hello.cluster_id!r}"
-        if hello.protocol_version != PROTOCOL_VERSION:
-            return f"protocol_version {hello.protocol_version} is not {PROTOCOL_VERSION}"
-        if hello.node_id == ours.node_id:
-            return f"node_id {hello.node_id} is this node's own: two nodes have the same id"
-        if hello.node_id not in self._peers:
-            return f"node_id {hello.node_id} is not in this node's list of nodes"
-        directory = self._directory_of(hello.node_id)
-        if directory and hello.directory_id != directory:
-            return (
-                f"node_id {hello.node_id} is registered with another data directory: one that was "
-                "emptied or replaced has forgotten votes and acknowledgements"
-            )
-        known = self._connected.get(hello.node_id)
-        if known is not None and known[0] != hello.incarnation:
-            return f"node_id {hello.node_id} is connected already by another process"
-        return ""
-
-    async def Exchange(
-        self,
-        request_iterator: AsyncIterator[bytes],
-        context: grpc.aio.ServicerContext[bytes, pb.Hello],
-    ) -> AsyncIterator[pb.Hello]:
-        frames = aiter(request_iterator)
-        raw = await anext(frames, None)
-        try:
-            first, _ = decode_frame(raw or b"")
-        except ValueError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        if not first.HasField("hello"):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "hello: must come first")
-        refused = self._refusal(first.hello)
-        yield self._identity.hello(refused)
-        if refused:
-            if self._refused.get(first.hello.node_id) != refused:
-                log.warning("refused node %d: %s", first.hello.node_id, refused)
-            self._refused[first.hello.node_id] = refused
-            return
-        self._refused.pop(first.hello.node_id, None)
-        peer, incarnation = first.hello.node_id, first.hello.incarnation
-        streams = self._connected.get(peer, (incarnation, 0))[1]
-        self._connected[peer] = (incarnation, streams + 1)
-        try:
-            async for frame in frames:
-                self._receive(peer, decode_frame(frame)[1])
-        finally:
-            streams = self._connected[peer][1] - 1
-            if streams:
-                self._connected[peer] = (incarnation, streams)
-            else:
-                del self._connected[peer]
-
-    async def InstallSnapshot(
-        self,
-        request_iterator: AsyncIterator[pb.SnapshotChunk],
-        context: grpc.aio.ServicerContext[pb.SnapshotChunk, pb.SnapshotResult],
-    ) -> pb.SnapshotResult:
-        chunks = aiter(request_iterator)
-        first = await anext(chunks, None)
-        if first is None or first.size > MAX_SNAPSHOT_BYTES or first.sender not in self._peers:
-            return pb.SnapshotResult(refused="the first chunk does not describe a snapshot")
-        parts: list[bytes] = []
-        size = 0
-        async for chunk in chunks:
-            size += len(chunk.data)
-            if size > first.size:
-                return pb.SnapshotResult(refused=f"size: more than {first.size} bytes came")
-            parts.append(chunk.data)
-        state = b"".join(parts)
-        if size != first.size or crc32c.crc32c(state) != first.crc32c:
-            return pb.SnapshotResult(refused="crc32c: the snapshot was damaged on its way")
-        snapshot = Snapshot(first.group, first.term, first.index, first.index_term, state)
-        return await self._install(first.sender, snapshot)
-
-    async def ProposeMetadata(
-        self,
-        request: pb.ProposeMetadataRequest,
-        context: grpc.aio.ServicerContext[pb.ProposeMetadataRequest, pb.ProposeMetadataResponse],
-    ) -> pb.ProposeMetadataResponse:
-        return await self._propose(request.command)

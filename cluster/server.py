@@ -10,7 +10,8 @@ from grpc_reflection.v1alpha import reflection
 
 from cluster.config import NodeConfig
 from cluster.errors import ListenError
-from cluster.peers import MAX_FRAME_BYTES, PeerService, add_peer_service
+from cluster.peer_listener import PeerService
+from cluster.v1 import peer_pb2_grpc
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
@@ -28,8 +29,8 @@ class Server:
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        # A frame between nodes may be one entry longer than its limit.
-        largest = config.max_message_bytes + MAX_FRAME_BYTES
+        # An answer of several batches may be longer than the largest batch.
+        largest = config.max_message_bytes + config.fetch_max_bytes
         self.grpc = grpc.aio.server(
             options=[
                 *_OPTIONS,
@@ -41,7 +42,7 @@ class Server:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
 
     def add_peers(self, service: PeerService) -> None:
-        add_peer_service(service, self.grpc)
+        peer_pb2_grpc.add_PeerServiceServicer_to_server(service, self.grpc)
 
     def bind(self, service_names: Sequence[str]) -> None:
         """Takes the port; calls wait until `start`. Raises ListenError."""

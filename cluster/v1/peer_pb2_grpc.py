@@ -26,7 +26,11 @@ if _version_not_supported:
 
 
 class PeerServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """Most of it goes over a TCP connection of its own for each ordered pair of nodes,
+    as frames (below), each after its length as a u32, little-endian. The one that
+    connects sends, the other listens: the first frame is a Hello, the listener answers
+    with one, and then with nothing until the connection ends.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -34,11 +38,6 @@ class PeerServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Exchange = channel.stream_stream(
-                '/cluster.v1.PeerService/Exchange',
-                request_serializer=cluster_dot_v1_dot_peer__pb2.Frame.SerializeToString,
-                response_deserializer=cluster_dot_v1_dot_peer__pb2.Hello.FromString,
-                _registered_method=True)
         self.InstallSnapshot = channel.stream_unary(
                 '/cluster.v1.PeerService/InstallSnapshot',
                 request_serializer=cluster_dot_v1_dot_peer__pb2.SnapshotChunk.SerializeToString,
@@ -52,20 +51,15 @@ class PeerServiceStub:
 
 
 class PeerServiceServicer:
-    """Missing associated documentation comment in .proto file."""
-
-    def Exchange(self, request_iterator, context):
-        """One stream per ordered pair of nodes: the caller sends, the callee listens.
-        The first request is a Hello; the callee answers one Hello and then
-        nothing, until the stream ends.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
+    """Most of it goes over a TCP connection of its own for each ordered pair of nodes,
+    as frames (below), each after its length as a u32, little-endian. The one that
+    connects sends, the other listens: the first frame is a Hello, the listener answers
+    with one, and then with nothing until the connection ends.
+    """
 
     def InstallSnapshot(self, request_iterator, context):
         """A replica that is behind the leader's log start gets the state at that
-        start; the log follows over Exchange.
+        start; the log follows in frames.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -81,11 +75,6 @@ class PeerServiceServicer:
 
 def add_PeerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Exchange': grpc.stream_stream_rpc_method_handler(
-                    servicer.Exchange,
-                    request_deserializer=cluster_dot_v1_dot_peer__pb2.Frame.FromString,
-                    response_serializer=cluster_dot_v1_dot_peer__pb2.Hello.SerializeToString,
-            ),
             'InstallSnapshot': grpc.stream_unary_rpc_method_handler(
                     servicer.InstallSnapshot,
                     request_deserializer=cluster_dot_v1_dot_peer__pb2.SnapshotChunk.FromString,
@@ -105,34 +94,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PeerService:
-    """Missing associated documentation comment in .proto file."""
-
-    @staticmethod
-    def Exchange(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/cluster.v1.PeerService/Exchange',
-            cluster_dot_v1_dot_peer__pb2.Frame.SerializeToString,
-            cluster_dot_v1_dot_peer__pb2.Hello.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
+    """Most of it goes over a TCP connection of its own for each ordered pair of nodes,
+    as frames (below), each after its length as a u32, little-endian. The one that
+    connects sends, the other listens: the first frame is a Hello, the listener answers
+    with one, and then with nothing until the connection ends.
+    """
 
     @staticmethod
     def InstallSnapshot(request_iterator,

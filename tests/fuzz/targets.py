@@ -71,7 +71,7 @@ def frames(data: bytes) -> None:
         expect(error)
         return
     if not head.HasField("hello"):
-        assert decode_frame(encode_frame(messages))[1] == messages
+        assert decode_frame(b"".join(encode_frame(messages)))[1] == messages
 
 
 def frame_seeds() -> list[bytes]:
@@ -83,7 +83,8 @@ def frame_seeds() -> list[bytes]:
         Leadership(3, 7, 2),
     ]
     hello = pb.Hello(cluster_id="oncelog", node_id=2, incarnation=99, protocol_version=1)
-    return [encode_frame(messages), encode_frame(messages[:1]), encode_hello(hello)]
+    frames = [b"".join(encode_frame(some)) for some in (messages, messages[:1])]
+    return [*frames, encode_hello(hello)]
 
 
 # -- payloads and codecs -------------------------------------------------------------------

@@ -31,7 +31,7 @@ from oncelog.v1 import cluster_pb2, log_pb2
 from tests.harness import disk, network
 from tests.harness.api import Api, Batch, Result, verdict
 from tests.harness.node_process import HarnessError, NodeProcess, NodeSpec
-from tests.harness.ports import LOOPBACK, free_ports
+from tests.harness.ports import LOOPBACK, above, free_ports
 from tests.harness.proxy import Proxy, RouteSpec
 
 START_PATIENCE = 30.0  # seconds until a node serves
@@ -108,10 +108,18 @@ class LocalCluster:
         for a, b in pairs:
             here = self.network.between(a, b) if self.network is not None else LOOPBACK
             wanted.append((f"{a}-{b}", here, b))
-        return [
+        routes = [
             RouteSpec(name, f"{here}:{port}", self._listen[node])
             for (name, here, node), port in zip(wanted, free_ports(len(wanted)), strict=True)
         ]
+        # The nodes' streams of frames have ports of their own, and are cut together with the
+        # calls between the same two.
+        streams = [
+            RouteSpec(route.name, above(route.listen), above(route.target))
+            for route in routes
+            if not route.name.startswith("client-")
+        ]
+        return [*streams, *routes]
 
     def _make(self, ids: Iterable[int]) -> None:
         via = {route.name: route.listen for route in self.routes}

@@ -3,8 +3,9 @@
     python -m tests.harness.proxy CONTROL_PORT ROUTE=HERE:PORT=HOST:PORT ...
 
 Each route has a name, such as `client-2` or `1-3`, and an address of ours, HERE, at which
-it listens and from which it connects. A line of JSON to the control port,
-{"op": ..., "route": ...}, is answered by a line of JSON. What can be asked for:
+it listens and from which it connects; a name that is given twice stands for both. A line of
+JSON to the control port, {"op": ..., "route": ...}, is answered by a line of JSON. What can
+be asked for:
 
     reset   connections are reset now; new ones are let through
     cut     connections are reset now; new ones are reset as well, until heal
@@ -26,6 +27,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +44,9 @@ DIRECTIONS = {"up": ("up",), "down": ("down",), "both": ("up", "down")}
 
 
 class Route:
-    """One listening port, and the connections that go through it."""
+    """The connections that go through the listening ports of one name."""
 
-    def __init__(self, here: str, target: tuple[str, int]) -> None:
-        self._here, self._target = here, target
+    def __init__(self) -> None:
         self._open: set[asyncio.StreamWriter] = set()
         self._refusing = False
         self._flowing = {"up": asyncio.Event(), "down": asyncio.Event()}
@@ -77,16 +78,24 @@ class Route:
     def status(self) -> dict[str, Any]:
         return {"accepted": self.accepted, "open": len(self._open) // 2}
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def listen(self, here: str, port: int, target: tuple[str, int]) -> None:
+        """Takes connections at here:port, to be passed on to the target."""
+        await asyncio.start_server(partial(self._serve, here, target), here, port)
+
+    async def _serve(
+        self,
+        here: str,
+        target: tuple[str, int],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         """Passes bytes on in both directions until one side ends."""
         self.accepted += 1
         if self._refusing:
             _reset(writer)
             return
         try:
-            far_reader, far_writer = await asyncio.open_connection(
-                *self._target, local_addr=(self._here, 0)
-            )
+            far_reader, far_writer = await asyncio.open_connection(*target, local_addr=(here, 0))
         except OSError:
             _reset(writer)
             return
@@ -162,8 +171,7 @@ async def _run(control_port: int, wanted: list[str]) -> None:
     for text in wanted:
         name, *addresses = text.split("=")
         (here, port), target = (_host_and_port(address) for address in addresses)
-        routes[name] = Route(here, target)
-        await asyncio.start_server(routes[name].serve, here, port)
+        await routes.setdefault(name, Route()).listen(here, port, target)
 
     async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -185,7 +193,7 @@ async def _run(control_port: int, wanted: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec:
-    """`listen` stands for `target`; both are "host:port"."""
+    """`listen` stands for `target`; both are "host:port". Several may share a name."""
 
     name: str
     listen: str

@@ -1,0 +1,176 @@
+"""Frames over one TCP connection, in one direction, without a copy that can be left out.
+
+    FrameWriter --u32 length | frame--> (kernel) --> FrameReader --> on_frame(bytes so far)
+
+What is in a frame is the business of `frames`, who speaks that of `peers`. Both sides
+belong to the event loop and are called by it when the socket has room, or has bytes.
+Why not gRPC, as everywhere else: docs/adr/0012.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Sequence
+
+LENGTH = struct.Struct("<I")
+# Frames up to this size are read many at a time, larger ones up to their own end.
+STAGING_BYTES = 64 * 1024
+# A buffer that grew for frames beyond this size is given back after them.
+KEPT_BYTES = 16 * 1024 * 1024
+MAX_PIECES = 512  # of one system call; Linux takes 1,024
+# Silence of the other side until the kernel gives the connection up. Bytes that are
+# not acknowledged: as long as a lost peer is worth waiting for. No bytes: as gRPC's
+# keepalive on the clients' side.
+UNACKNOWLEDGED_MS = 3_000
+KEEPALIVE_AFTER_S, KEEPALIVE_EVERY_S, KEEPALIVE_TRIES = 5, 1, 3
+
+Piece = bytes | memoryview
+
+
+class StreamError(Exception):
+    """What came over the connection is no frame that may come."""
+
+
+def tune(sock: socket.socket) -> None:
+    """Small frames leave at once, and a peer that vanished is noticed."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_AFTER_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TRIES)
+
+
+class FrameWriter:
+    """Writes one frame after the other to a connected, non-blocking socket.
+
+    on_free():      the frame given last is with the kernel; the next may be given.
+    on_lost(error): the connection broke; nothing more is called after that.
+
+    Frames are given as pieces, which are not joined. They must not change until `on_free`.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        on_free: Callable[[], None],
+        on_lost: Callable[[OSError], None],
+    ) -> None:
+        self._loop, self._sock = loop, sock
+        self._on_free, self._on_lost = on_free, on_lost
+        self._pieces: list[Piece] = []
+        self._waiting = False
+        self.closed = False
+
+    @property
+    def free(self) -> bool:
+        return not self._pieces and not self.closed
+
+    def write(self, frame: Sequence[Piece]) -> None:
+        """Begins with a frame; only while `free`. `on_free` may be called before it returns."""
+        assert self.free, "one frame at a time"
+        self._pieces = [LENGTH.pack(sum(map(len, frame))), *frame]
+        self._push()
+
+    def close(self) -> None:
+        if self._waiting:
+            self._loop.remove_writer(self._sock)
+        self._waiting, self.closed = False, True
+        self._pieces = []
+
+    def _push(self) -> None:
+        while self._pieces:
+            try:
+                sent = self._sock.sendmsg(self._pieces[:MAX_PIECES])
+            except (BlockingIOError, InterruptedError):
+                if not self._waiting:
+                    self._loop.add_writer(self._sock, self._push)
+                    self._waiting = True
+                return
+            except OSError as error:
+                self.close()
+                self._on_lost(error)
+                return
+            self._drop(sent)
+        if self._waiting:
+            self._loop.remove_writer(self._sock)
+            self._waiting = False
+        self._on_free()
+
+    def _drop(self, sent: int) -> None:
+        """Forgets what the kernel took."""
+        whole = 0
+        for piece in self._pieces:
+            if len(piece) > sent:
+                break
+            sent -= len(piece)
+            whole += 1
+        del self._pieces[:whole]
+        assert not sent or self._pieces, "more was sent than was given"
+        if sent:
+            self._pieces[0] = memoryview(self._pieces[0])[sent:]
+
+
+class FrameReader:
+    """Takes frames out of a stream of bytes: the buffer of an asyncio.BufferedProtocol.
+
+    on_frame(view): one frame; the view is valid until it returns.
+    limit:          bytes of the largest frame that may come now. Both may change.
+
+    The buffer is kept from frame to frame: the kernel copies into memory that the
+    processor has at hand, and none has to be got and cleared.
+    """
+
+    def __init__(self, on_frame: Callable[[memoryview], None], limit: int) -> None:
+        self.on_frame, self.limit = on_frame, limit
+        self._buffer = bytearray(STAGING_BYTES)
+        self._have = 0  # bytes in the buffer, of which the first begin a frame
+        self._wanted = STAGING_BYTES  # where reading stops
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        assert self._have < self._wanted <= len(self._buffer)
+        return memoryview(self._buffer)[self._have : self._wanted]
+
+    def buffer_updated(self, count: int) -> None:
+        """`count` bytes are in the buffer; whole frames are handed over.
+
+        Raises StreamError if a frame is longer than may come, and what `on_frame` raises.
+        """
+        self._have += count
+        assert count > 0 and self._have <= self._wanted
+        at = 0
+        size = self._size(at)
+        view = memoryview(self._buffer)
+        while size and self._have - at >= size:
+            self.on_frame(view[at + LENGTH.size : at + size])
+            at += size
+            size = self._size(at)
+        view.release()
+        self._keep_rest(at, size)
+
+    def _size(self, at: int) -> int:
+        """Of the frame that begins at `at`, its length included; 0: not known yet."""
+        if self._have - at < LENGTH.size:
+            return 0
+        (length,) = LENGTH.unpack_from(self._buffer, at)
+        if length > self.limit:
+            raise StreamError(f"a frame of {length} bytes, at most {self.limit} may come")
+        return LENGTH.size + int(length)
+
+    def _keep_rest(self, at: int, size: int) -> None:
+        """What begins at `at` goes to the front, with room for all of its `size`."""
+        rest = self._have - at
+        room = max(size, STAGING_BYTES)
+        if room > len(self._buffer) or (len(self._buffer) > KEPT_BYTES >= room):
+            grown = bytearray(room)
+            grown[:rest] = memoryview(self._buffer)[at : self._have]
+            self._buffer = grown
+        elif at and rest:
+            self._buffer[:rest] = self._buffer[at : self._have]
+        self._have = rest
+        self._wanted = room if size > STAGING_BYTES else STAGING_BYTES
+        assert self._have < self._wanted

@@ -1,0 +1,264 @@
+"""A link and a listener over real sockets: who is let in, what arrives, what strangers can do."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from cluster import peer_listener, peers
+from cluster.consensus.message import Append, Message, PreVote
+from cluster.errors import ListenError
+from cluster.frames import encode_frame, encode_hello
+from cluster.peer_listener import PeerListener
+from cluster.peer_stream import LENGTH
+from cluster.peers import MAX_HELLO_BYTES, MAX_QUEUE_BYTES, Identity, PeerLink
+
+MIB = 1024 * 1024
+OURS = Identity("c", node_id=1, incarnation=11, directory_id=111)
+PEER = Identity("c", node_id=2, incarnation=22, directory_id=222)
+MAX_FRAME = 24 * MIB
+
+
+def entry(number: int, size: int = 10) -> Append:
+    return Append(7, 1, number, 1, 0, (1,), (number.to_bytes(4) * (size // 4 + 1),))
+
+
+class Side:
+    """The listening node 1, and what it and its links were told."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[int, Message]] = []
+        self.links: list[tuple[int, bool]] = []
+        self.refusals: list[str] = []
+        self.directories = {2: 222}
+        self.news = asyncio.Event()
+        self.listener = PeerListener(
+            OURS, {1: "", 2: "", 3: ""}, self.on_receive, self.directory_of, MAX_FRAME
+        )
+        self.listener.bind("127.0.0.1:0")
+        assert self.listener._socket is not None
+        self.port: int = self.listener._socket.getsockname()[1]
+
+    def directory_of(self, node: int) -> int:
+        return self.directories.get(node, 0)
+
+    def on_receive(self, peer: int, messages: list[Message]) -> None:
+        self.received += [(peer, message) for message in messages]
+        self.news.set()
+
+    def on_link(self, peer: int, up: bool) -> None:
+        self.links.append((peer, up))
+        self.news.set()
+
+    def on_refusal(self, peer: int, reason: str) -> None:
+        self.refusals.append(reason)
+        self.news.set()
+
+    def link(self, identity: Identity = PEER) -> PeerLink:
+        address = f"127.0.0.1:{self.port}"
+        return PeerLink(identity, 1, address, address, self.on_link, self.on_refusal)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not done():
+                self.news.clear()
+                await self.news.wait()
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[Side]:
+    side = Side()
+    await side.listener.start()
+    try:
+        yield side
+    finally:
+        side.listener.stop()
+
+
+@asynccontextmanager
+async def linked(side: Side, identity: Identity = PEER) -> AsyncIterator[PeerLink]:
+    link = side.link(identity)
+    try:
+        await side.until(lambda: link.up)
+        yield link
+    finally:
+        await link.close()
+
+
+async def test_messages_arrive_in_order_small_and_large() -> None:
+    sent: list[Message] = [entry(n, size=4 * MIB if n % 10 == 0 else 100) for n in range(40)]
+    async with listening() as side, linked(side) as link:
+        for message in sent[:20]:
+            link.send([message])
+        link.send(sent[20:])
+        await side.until(lambda: len(side.received) == len(sent))
+        assert side.received == [(2, message) for message in sent]
+        assert side.links == [(1, True)]
+
+
+@pytest.mark.parametrize(
+    ("identity", "reason"),
+    [
+        (replace(PEER, cluster_id="other"), "cluster_id is 'c' here, the caller's is 'other'"),
+        (replace(PEER, node_id=1), "node_id 1 is this node's own"),
+        (replace(PEER, node_id=9), "node_id 9 is not in this node's list"),
+        (replace(PEER, directory_id=5), "registered with another data directory"),
+    ],
+)
+async def test_who_is_not_let_in_is_told_why(identity: Identity, reason: str) -> None:
+    async with listening() as side:
+        link = side.link(identity)
+        await side.until(lambda: bool(side.refusals))
+        assert reason in side.refusals[0]
+        link.send([entry(1)])
+        assert not link.up and not side.received
+        await link.close()
+
+
+async def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_listener, "PROTOCOL_VERSION", 99)
+    async with listening() as side:
+        link = side.link()
+        await side.until(lambda: bool(side.refusals))
+        assert side.refusals[0] == f"protocol_version {peers.PROTOCOL_VERSION} is not 99"
+        await link.close()
+
+
+async def test_a_second_process_with_an_id_waits_until_the_first_is_gone() -> None:
+    async with listening() as side:
+        async with linked(side):
+            second = side.link(replace(PEER, incarnation=23))
+            await side.until(lambda: bool(side.refusals))
+            assert "connected already by another process" in side.refusals[0]
+        await side.until(lambda: second.up)  # it asked again
+        await second.close()
+
+
+async def test_the_same_process_may_come_back_before_its_old_stream_is_noticed() -> None:
+    async with listening() as side, linked(side), linked(side) as again:
+        again.send([entry(5)])
+        await side.until(lambda: bool(side.received))
+        assert side.refusals == []
+
+
+async def test_a_link_comes_up_again_with_nothing_of_before() -> None:
+    async with listening() as side, linked(side) as link:
+        link.send([entry(1)])
+        await side.until(lambda: len(side.received) == 1)
+        for stream in list(side.listener._streams):
+            stream.close()
+        await side.until(lambda: side.links == [(1, True), (1, False), (1, True)])
+        link.send([entry(2)])
+        await side.until(lambda: len(side.received) == 2)
+        assert side.received == [(2, entry(1)), (2, entry(2))]
+
+
+async def test_a_peer_that_does_not_read_costs_bounded_memory() -> None:
+    """Beyond the queue's limit new messages are dropped; Raft sends again what matters."""
+    async with listening() as side:
+        async with linked(side) as link:
+            (stream,) = side.listener._streams
+            assert stream._transport is not None
+            stream._transport.pause_reading()
+            big = entry(1, size=8 * MIB)
+            for _ in range(3 * MAX_QUEUE_BYTES // (8 * MIB)):
+                link.send([big])
+            assert link._queued_bytes < MAX_QUEUE_BYTES + 9 * MIB
+            queued = len(link._queue)
+            link.send([PreVote(7, 1, 1, 1)])
+            assert len(link._queue) == queued
+            stream._transport.resume_reading()
+            await side.until(lambda: len(side.received) == queued)
+            assert link._queued_bytes == 0
+            link.send([PreVote(7, 1, 1, 1)])
+            await side.until(lambda: len(side.received) == queued + 1)
+
+
+def prefixed(frame: bytes) -> bytes:
+    return LENGTH.pack(len(frame)) + frame
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\xff\xff\xff\xff",
+        LENGTH.pack(MAX_HELLO_BYTES + 1),
+        prefixed(b""),
+        prefixed(b"no frame"),
+        prefixed(b"".join(encode_frame([entry(1)]))),
+        prefixed(encode_hello(PEER.hello())) + prefixed(b"no frame"),
+        prefixed(encode_hello(PEER.hello())) + LENGTH.pack(MAX_FRAME + 1),
+    ],
+    ids=[
+        "a gRPC client",
+        "4 GiB to come",
+        "a long hello",
+        "nothing",
+        "noise",
+        "a message first",
+        "noise after the hello",
+        "too much after the hello",
+    ],
+)
+async def test_strangers_are_cut_off_and_others_served(said: bytes) -> None:
+    async with listening() as side:
+        reader, writer = await asyncio.open_connection("127.0.0.1", side.port)
+        writer.write(said)
+        async with asyncio.timeout(30):
+            try:
+                await reader.read()  # until it is closed
+            except ConnectionResetError:
+                pass
+        writer.close()
+        async with linked(side) as link:
+            link.send([entry(3)])
+            await side.until(lambda: bool(side.received))
+        assert side.received == [(2, entry(3))]
+
+
+async def test_who_says_nothing_must_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_listener, "HELLO_PATIENCE", 0.05)
+    monkeypatch.setattr(peer_listener, "MAX_STREAMS", 3)
+    async with listening() as side:
+        silent = [await asyncio.open_connection("127.0.0.1", side.port) for _ in range(5)]
+        async with asyncio.timeout(30):
+            for reader, _ in silent:
+                try:
+                    assert await reader.read() == b""
+                except ConnectionResetError:
+                    pass
+        for _, writer in silent:
+            writer.close()
+        async with linked(side):
+            assert len(side.listener._streams) == 1
+
+
+async def test_a_name_that_does_not_resolve_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening() as side:
+        loop = asyncio.get_running_loop()
+        real, asked = loop.getaddrinfo, 0
+
+        async def getaddrinfo(*args: object, **more: object) -> object:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            return await real(*args, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+        async with linked(side):
+            assert asked >= 2
+
+
+async def test_a_port_in_use_is_named() -> None:
+    async with listening() as side:
+        other = PeerListener(OURS, {}, side.on_receive, side.directory_of, MAX_FRAME)
+        with pytest.raises(ListenError, match=rf"peer_port_offset: .*127\.0\.0\.1:{side.port}"):
+            other.bind(f"127.0.0.1:{side.port}")
+        other.stop()
