@@ -59,6 +59,7 @@ log = logging.getLogger(__name__)
 # How long a refusal by a peer may last: it may still see this node's last life.
 REFUSAL_PATIENCE = 15.0
 HANDOVER_PATIENCE = 3.0
+WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
 GRACE = 1.0  # seconds that calls under way get when the server stops
 
 
@@ -100,6 +101,7 @@ class Node:
         self.runner = Runner(
             time.monotonic,
             config.election_timeout_ms / 2000,
+            config.heartbeat_ms / 1000 * WAKE_SLACK,
             self.metrics.fsync_latency.observe,
             self._fail,
         )

@@ -25,7 +25,10 @@ class Runner:
     starved of processor time, busy in a long call) has not listened. If timeouts are late by
     more than `standstill`, what has come meanwhile is read before anybody is missed.
 
-    standstill: seconds.
+    A node may have a thousand groups with a timeout each: it wakes for those of the next
+    `slack` together.
+
+    standstill, slack: seconds.
     on_sync(seconds): told how long each fsync took.
     on_failure(error): the node must end: an fsync failed.
     """
@@ -34,10 +37,11 @@ class Runner:
         self,
         clock: Callable[[], float],
         standstill: float,
+        slack: float,
         on_sync: Callable[[float], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._clock, self._standstill = clock, standstill
+        self._clock, self._standstill, self._slack = clock, standstill, slack
         self._on_sync, self._on_failure = on_sync, on_failure
         self._news = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="fsync")
@@ -103,6 +107,7 @@ class Runner:
         delay = driver.next_due() - self._clock()
         if delay <= 0 or self._news.is_set():
             return
+        delay += self._slack
         timer = loop.call_later(delay, self._news.set) if delay < 3600 else None
         await self._news.wait()
         if timer is not None:

@@ -40,7 +40,7 @@ async def first_look(standstill: float) -> list[str]:
     watched = Driver()
     driver: Any = watched
     failures: list[BaseException] = []
-    runner = Runner(time.monotonic, standstill, lambda seconds: None, failures.append)
+    runner = Runner(time.monotonic, standstill, 0.0, lambda seconds: None, failures.append)
     loop = asyncio.get_running_loop()
     runner.start(driver)
     await asyncio.sleep(0)
@@ -62,6 +62,35 @@ async def first_look(standstill: float) -> list[str]:
     await runner.stop()
     assert not failures
     return watched.seen[0]
+
+
+class ManyTimeouts(Driver):
+    """Timeouts close to each other, as those of many groups."""
+
+    def __init__(self, count: int, apart: float) -> None:
+        super().__init__()
+        start = time.monotonic() + apart
+        self.due = [start + apart * number for number in range(count)]
+        self.timeout_due = start
+
+    def begin(self) -> bool:
+        now = time.monotonic()
+        self.seen.append([])
+        self.due = [at for at in self.due if at > now]
+        self.timeout_due = self.due[0] if self.due else float("inf")
+        if not self.due:
+            self.looked.set()
+        return False
+
+
+async def test_timeouts_close_to_each_other_are_looked_at_together() -> None:
+    driver = ManyTimeouts(200, 0.001)
+    watched: Any = driver
+    runner = Runner(time.monotonic, 10.0, 0.05, lambda seconds: None, lambda error: None)
+    runner.start(watched)
+    await driver.looked.wait()
+    await runner.stop()
+    assert 1 <= len(driver.seen) <= 8  # 5 for 0.2 s, and the runner's last
 
 
 async def test_after_a_standstill_what_has_come_is_read_before_a_timeout_counts() -> None:
