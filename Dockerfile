@@ -60,7 +60,8 @@ ENV PATH=/opt/venv/bin:$PATH \
 WORKDIR /data
 USER 10001:10001
 VOLUME /data
-EXPOSE 7001
+# Clients; peers (peer_port_offset above).
+EXPOSE 7001 17001
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 \
     CMD python -m cluster --health "127.0.0.1:${ONCELOG_LISTEN##*:}"

@@ -74,7 +74,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("advertise", "optaddr", "address that clients are told (default: own in nodes)"),
     Setting("nodes", "nodes", "all nodes, as 1=host:port,2=host:port (default: only this)"),
     _int("peer_port_offset", 1, 60_000,
-         "a node takes its peers' streams at its port in nodes plus this"),
+         "nodes send each other the log at their ports in nodes plus this"),
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
     _int("election_timeout_ms", 50, MINUTE_MS, "silence after which a leader is replaced"),
     _int("heartbeat_ms", 5, 10 * SECOND_MS, "how often a leader is heard at least"),

@@ -35,10 +35,10 @@ CLIENT, LEADER, FOLLOWER = "client", "leader", "follower"
 POINTS: dict[tuple[str, str], str] = {
     (CLIENT, "handed over"): "client: handed to gRPC",
     (LEADER, "proposed"): "leader: received, checked, proposed",
-    (LEADER, "written"): "leader: in its WAL, frames handed to gRPC",
+    (LEADER, "written"): "leader: in its log, frames about to leave",
     (FOLLOWER, "entries come"): "follower: frame received",
     (FOLLOWER, "round begins"): "follower: round begins",
-    (FOLLOWER, "written"): "follower: in its WAL, the one before applied",
+    (FOLLOWER, "written"): "follower: in its log, the one before applied",
     (FOLLOWER, "fsync begins"): "follower: fsync begins in its thread",
     (FOLLOWER, "fsync ends"): "follower: fsync ends",
     (LEADER, "fsync ends"): "leader: its own fsync ends",

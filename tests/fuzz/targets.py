@@ -22,6 +22,7 @@ from cluster.frames import decode_frame, encode_frame, encode_hello
 from cluster.last_seen import LastSeen
 from cluster.metadata import MetadataCorruptError, MetadataState
 from cluster.offsets import OffsetsTable
+from cluster.peer_stream import LENGTH, STAGING_BYTES, FrameReader, StreamError
 from cluster.topics import TopicSettings
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import offsets_pb2 as opb
@@ -85,6 +86,31 @@ def frame_seeds() -> list[bytes]:
     hello = pb.Hello(cluster_id="oncelog", node_id=2, incarnation=99, protocol_version=1)
     frames = [b"".join(encode_frame(some)) for some in (messages, messages[:1])]
     return [*frames, encode_hello(hello)]
+
+
+def peer_stream(data: bytes) -> None:
+    """What a stranger sends to the port for peers: the first byte says how it is cut up."""
+    got: list[bytes] = []
+    reader = FrameReader(lambda view: got.append(bytes(view)), LIMIT)
+    cut, rest = data[0] + 1 if data else 1, data[1:]
+    at = 0
+    try:
+        while at < len(rest):
+            room = reader.get_buffer()
+            size = min(len(room), len(rest) - at, cut)
+            room[:size] = rest[at : at + size]
+            reader.buffer_updated(size)
+            at += size
+    except StreamError as error:
+        expect(error, f"at most {LIMIT}")
+    wire = b"".join(LENGTH.pack(len(frame)) + frame for frame in got)
+    assert rest.startswith(wire), "what comes out is what went in"
+    assert len(reader.get_buffer()) <= max(STAGING_BYTES, LENGTH.size + LIMIT)
+
+
+def peer_stream_seeds() -> list[bytes]:
+    wire = b"".join(LENGTH.pack(len(frame)) + frame for frame in (*frame_seeds(), b"", bytes(300)))
+    return [bytes([cut]) + wire for cut in (0, 6, 255)] + [b"\xff\x00\x00\x10\x00" + bytes(99)]
 
 
 # -- payloads and codecs -------------------------------------------------------------------
@@ -443,6 +469,7 @@ TARGETS = {
     target.name: target
     for target in (
         Target("frames", frames, frame_seeds),
+        Target("peer-stream", peer_stream, peer_stream_seeds),
         Target("payload", payload, payload_seeds),
         Target("codec", codec, codec_seeds),
         Target("entry", entry, entry_seeds),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,36 @@ def test_advertise_is_kept_when_given():
     config = load("--nodes", THREE, "--node-id", "1", "--advertise", "public:9")
     assert config.advertise == "public:9"
     assert config.nodes[1] == "a:7001"
+
+
+def test_peers_streams_have_a_port_of_their_own():
+    config = load("--nodes", THREE, "--node-id", "2", "--listen", "0.0.0.0:7001")
+    assert config.peer_listen == "0.0.0.0:17001"
+    assert config.peer_stream_of(3) == "c:17001"
+    config = load("--nodes", "1=[::1]:7001,2=b:7002", "--node-id", "2", "--listen", "[::]:7002",
+                  "--peer-port-offset", "50")  # fmt: skip
+    assert config.peer_listen == "[::]:7052"
+    assert config.peer_stream_of(1) == "[::1]:7051"
+
+
+def test_a_node_alone_takes_no_streams():
+    assert load("--listen", "127.0.0.1:0").peer_listen == ""
+    assert load("--listen", "127.0.0.1:65000").peer_listen == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--listen", "0.0.0.0:60000"], "listen: port 60000 must be 1..55535"),
+        (["--listen", "0.0.0.0:0"], "listen: port 0 must be 1..55535"),
+        (["--peer-port-offset", "58535"], "nodes.1: port 7001 must be 1..7000"),
+        (["--peer-port-offset", "0"], "peer_port_offset: '0'"),
+    ],
+)
+def test_a_port_for_streams_that_cannot_be(argv, says):
+    listen = [] if "--listen" in argv else ["--listen", "0.0.0.0:1"]
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load("--nodes", THREE, "--node-id", "1", *listen, *argv)
 
 
 @pytest.mark.parametrize(
