@@ -22,7 +22,7 @@ import grpc
 from cluster.consensus.message import Message, Snapshot
 from cluster.errors import ListenError
 from cluster.frames import decode_frame, encode_hello
-from cluster.peer_stream import LENGTH, FrameReader, StreamError, tune
+from cluster.peer_stream import LENGTH, PING, FrameReader, Pulse, StreamError, tune
 from cluster.peers import (
     HELLO_PATIENCE,
     MAX_HELLO_BYTES,
@@ -155,6 +155,8 @@ class PeerStream(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._hello: pb.Hello | None = None  # of a peer that was let in
         self._late: asyncio.TimerHandle | None = None
+        self._pulse: Pulse | None = None
+        self._heard = False  # since the last tick
 
     def close(self) -> None:
         if self._transport is not None:
@@ -174,6 +176,7 @@ class PeerStream(asyncio.BufferedProtocol):
         return self._reader.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._heard = True
         try:
             self._reader.buffer_updated(nbytes)
         except (StreamError, ValueError) as error:
@@ -184,6 +187,8 @@ class PeerStream(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._late is not None:
             self._late.cancel()
+        if self._pulse is not None:
+            self._pulse.stop()
         if self._hello is not None:
             self._listener.leave(self._hello)
             self._hello = None
@@ -209,10 +214,23 @@ class PeerStream(asyncio.BufferedProtocol):
         self._listener.join(head.hello)
         self._reader.limit = self._listener.max_frame
         self._reader.on_frame = self._received
+        self._pulse = Pulse(self._loop, self._tick, self._silent)
 
     def _received(self, frame: memoryview) -> None:
-        if self._hello is not None and self._transport is not None:
+        assert self._hello is not None and self._transport is not None
+        if frame:
             self._listener.receive(self._hello.node_id, decode_frame(frame)[1])
+        else:
+            self._transport.write(PING)
+
+    def _tick(self) -> bool:
+        heard, self._heard = self._heard, False
+        return heard
+
+    def _silent(self) -> None:
+        assert self._hello is not None
+        log.warning("closed the stream of node %d: it is silent", self._hello.node_id)
+        self.close()
 
     def _ignored(self, frame: memoryview) -> None:
         """After a refusal there is nothing to hear."""

@@ -20,11 +20,12 @@ STAGING_BYTES = 64 * 1024
 # A buffer that grew for frames beyond this size is given back after them.
 KEPT_BYTES = 16 * 1024 * 1024
 MAX_PIECES = 512  # of one system call; Linux takes 1,024
-# Silence of the other side until the kernel gives the connection up. Bytes that are
-# not acknowledged: as long as a lost peer is worth waiting for. No bytes: as gRPC's
-# keepalive on the clients' side.
+# Bytes that are not acknowledged for so long: the kernel gives the connection up.
 UNACKNOWLEDGED_MS = 3_000
-KEEPALIVE_AFTER_S, KEEPALIVE_EVERY_S, KEEPALIVE_TRIES = 5, 1, 3
+# The kernel of a proxy acknowledges for a peer that is gone, so peers answer each other, too.
+PING_EVERY = 2.0  # seconds
+MISSED_PINGS = 4  # in a row without a sign of the other side, and the connection is over
+PING = LENGTH.pack(0)  # an empty frame
 
 Piece = bytes | memoryview
 
@@ -34,13 +35,40 @@ class StreamError(Exception):
 
 
 def tune(sock: socket.socket) -> None:
-    """Small frames leave at once, and a peer that vanished is noticed."""
+    """Small frames leave at once, and a peer that takes nothing is noticed."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_AFTER_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TRIES)
+
+
+class Pulse:
+    """Tells when the other side has been silent for too long.
+
+    on_tick() -> whether there was a sign of it since the last tick, or none was due.
+    on_silence(): none came for MISSED_PINGS ticks in a row; nothing is called after that.
+
+    Ticks are counted and not seconds: a node that stood still itself has one late tick, and
+    then reads what has come meanwhile.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_tick: Callable[[], bool],
+        on_silence: Callable[[], None],
+    ) -> None:
+        self._loop, self._on_tick, self._on_silence = loop, on_tick, on_silence
+        self._missed = 0
+        self._timer = loop.call_later(PING_EVERY, self._tick)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _tick(self) -> None:
+        self._missed = 0 if self._on_tick() else self._missed + 1
+        if self._missed >= MISSED_PINGS:
+            self._on_silence()
+        else:
+            self._timer = self._loop.call_later(PING_EVERY, self._tick)
 
 
 class FrameWriter:
@@ -63,6 +91,7 @@ class FrameWriter:
         self._on_free, self._on_lost = on_free, on_lost
         self._pieces: list[Piece] = []
         self._waiting = False
+        self.sent = 0  # bytes so far
         self.closed = False
 
     @property
@@ -94,6 +123,7 @@ class FrameWriter:
                 self.close()
                 self._on_lost(error)
                 return
+            self.sent += sent
             self._drop(sent)
         if self._waiting:
             self._loop.remove_writer(self._sock)

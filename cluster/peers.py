@@ -8,7 +8,8 @@ All groups of a node share the stream, so what piles up while a frame is being
 sent goes out together in the next one. Raft takes care of what is lost: when a
 link's queue is full, new messages are dropped rather than held.
 
-A stream begins with a Hello each way (`peer_listener` has the other side).
+A stream begins with a Hello each way (`peer_listener` has the other side). An empty frame
+is answered with one, so that each side notices when the other is gone.
 Snapshots use a call of their own, so that they do not hold up heartbeats.
 """
 
@@ -26,7 +27,7 @@ import grpc
 
 from cluster.consensus.message import Message, Snapshot
 from cluster.frames import decode_frame, encode_frame, encode_hello, size_of
-from cluster.peer_stream import LENGTH, FrameWriter, StreamError, tune
+from cluster.peer_stream import LENGTH, PING, FrameWriter, Pulse, StreamError, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
 
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 8 * 1024 * 1024  # of a frame with more than one message, about
 MAX_HELLO_BYTES = 4096
+ANSWERS_BYTES = 64  # of answers to pings that are read at once
 MAX_QUEUE_BYTES = 128 * 1024 * 1024
 SNAPSHOT_CHUNK_BYTES = 1024 * 1024
 RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
@@ -106,6 +108,8 @@ class PeerLink:
         self._queued_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._writer: FrameWriter | None = None
+        self._ping_due = self._ping_sent = False
+        self._sent_at_tick = 0
         self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         self.stub = rpc.PeerServiceStub(self._channel)
         self._task = asyncio.create_task(self._run(), name=f"peer-{peer}")
@@ -149,22 +153,52 @@ class PeerLink:
                 self._on_refusal(self.peer, answer.refused)
                 return
             self._refusal = ""
-            lost: asyncio.Future[OSError] = self._loop.create_future()
-            writer = FrameWriter(self._loop, sock, self._on_free, lost.set_result)
-            self._writer = writer
-            self._set_up(True)
-            end = asyncio.ensure_future(self._loop.sock_recv(sock, 1))
-            try:
-                # The callee sends nothing more: a finished read is a broken link.
-                await asyncio.wait((end, lost), return_when=asyncio.FIRST_COMPLETED)
-                if lost.done():
-                    raise lost.result()
-                end.result()
-            finally:
-                writer.close()
-                self._writer = None
-                end.cancel()
-                await asyncio.gather(end, return_exceptions=True)
+            await self._send_until_lost(sock)
+
+    async def _send_until_lost(self, sock: socket.socket) -> None:
+        """The link is up until the connection breaks. Raises what broke it."""
+        lost: asyncio.Future[Exception] = self._loop.create_future()
+
+        def lose(error: Exception) -> None:
+            if not lost.done():
+                lost.set_result(error)
+
+        writer = FrameWriter(self._loop, sock, self._on_free, lose)
+        self._writer, self._sent_at_tick = writer, 0
+        self._ping_due = self._ping_sent = False
+        pulse = Pulse(self._loop, self._tick, lambda: lose(StreamError("the peer is silent")))
+        self._set_up(True)
+        end = asyncio.ensure_future(self._hear(sock))
+        try:
+            await asyncio.wait((end, lost), return_when=asyncio.FIRST_COMPLETED)
+            if lost.done():
+                raise lost.result()
+            end.result()
+        finally:
+            pulse.stop()
+            writer.close()
+            self._writer = None
+            end.cancel()
+            await asyncio.gather(end, return_exceptions=True)
+
+    async def _hear(self, sock: socket.socket) -> None:
+        """The listener says nothing but answers to pings; returns when it closes."""
+        while answers := await self._loop.sock_recv(sock, ANSWERS_BYTES):
+            if answers.strip(PING):
+                raise StreamError("the peer sends more than answers to pings")
+            self._ping_sent = False
+
+    def _tick(self) -> bool:
+        """Asks for a sign of the peer, if the last one came. See Pulse."""
+        writer = self._writer
+        assert writer is not None
+        stuck = not writer.free and writer.sent == self._sent_at_tick
+        self._sent_at_tick = writer.sent
+        if self._ping_sent or stuck:
+            return False
+        self._ping_due = True
+        self._loop.call_soon(self._send_next)
+        return True
 
     async def _connect(self) -> socket.socket:
         host, port = host_and_port(self.address)
@@ -203,12 +237,17 @@ class PeerLink:
         return received
 
     def _on_free(self) -> None:
-        if self._queue:
+        if self._queue or self._ping_due:
             self._loop.call_soon(self._send_next)  # others have their turn between frames
 
     def _send_next(self) -> None:
         # The link may have broken since, and one frame may still be on its way.
-        if self._queue and self._writer is not None and self._writer.free:
+        if self._writer is None or not self._writer.free:
+            return
+        if self._ping_due:
+            self._ping_due, self._ping_sent = False, True
+            self._writer.write([])
+        elif self._queue:
             self._writer.write(self._next_frame())
 
     def _next_frame(self) -> list[bytes]:

@@ -78,9 +78,9 @@ class Route:
     def status(self) -> dict[str, Any]:
         return {"accepted": self.accepted, "open": len(self._open) // 2}
 
-    async def listen(self, here: str, port: int, target: tuple[str, int]) -> None:
+    async def listen(self, here: str, port: int, target: tuple[str, int]) -> asyncio.Server:
         """Takes connections at here:port, to be passed on to the target."""
-        await asyncio.start_server(partial(self._serve, here, target), here, port)
+        return await asyncio.start_server(partial(self._serve, here, target), here, port)
 
     async def _serve(
         self,

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from cluster import peer_listener, peers
+from cluster import peer_listener, peer_stream, peers
 from cluster.consensus.message import Append, Message, PreVote
 from cluster.errors import ListenError
 from cluster.frames import encode_frame, encode_hello
-from cluster.peer_listener import PeerListener
-from cluster.peer_stream import LENGTH
+from cluster.peer_listener import PeerListener, PeerStream
+from cluster.peer_stream import LENGTH, MISSED_PINGS
 from cluster.peers import MAX_HELLO_BYTES, MAX_QUEUE_BYTES, Identity, PeerLink
+from tests.harness.proxy import Route
 
 MIB = 1024 * 1024
 OURS = Identity("c", node_id=1, incarnation=11, directory_id=111)
@@ -59,8 +60,8 @@ class Side:
         self.refusals.append(reason)
         self.news.set()
 
-    def link(self, identity: Identity = PEER) -> PeerLink:
-        address = f"127.0.0.1:{self.port}"
+    def link(self, identity: Identity = PEER, port: int = 0) -> PeerLink:
+        address = f"127.0.0.1:{port or self.port}"
         return PeerLink(identity, 1, address, address, self.on_link, self.on_refusal)
 
     async def until(self, done: Callable[[], bool]) -> None:
@@ -81,8 +82,8 @@ async def listening() -> AsyncIterator[Side]:
 
 
 @asynccontextmanager
-async def linked(side: Side, identity: Identity = PEER) -> AsyncIterator[PeerLink]:
-    link = side.link(identity)
+async def linked(side: Side, identity: Identity = PEER, port: int = 0) -> AsyncIterator[PeerLink]:
+    link = side.link(identity, port)
     try:
         await side.until(lambda: link.up)
         yield link
@@ -177,6 +178,58 @@ async def test_a_peer_that_does_not_read_costs_bounded_memory() -> None:
             assert link._queued_bytes == 0
             link.send([PreVote(7, 1, 1, 1)])
             await side.until(lambda: len(side.received) == queued + 1)
+
+
+async def test_an_idle_link_stays_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_stream, "PING_EVERY", 0.01)
+    async with listening() as side:
+        pings = 0
+        received = PeerStream._received
+
+        def counted(stream: PeerStream, frame: memoryview) -> None:
+            nonlocal pings
+            pings += not frame
+            side.news.set()
+            received(stream, frame)
+
+        monkeypatch.setattr(PeerStream, "_received", counted)
+        async with linked(side):
+            await side.until(lambda: pings > 4 * MISSED_PINGS)
+            assert side.links == [(1, True)]
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+async def test_a_peer_that_vanished_behind_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, noticed: bool
+) -> None:
+    """Its connections stay open, and only who asks for a sign of life learns that it is gone."""
+    monkeypatch.setattr(peer_stream, "PING_EVERY", 0.01 if noticed else 3600.0)
+    async with listening() as side:
+        route = Route()
+        proxy = await route.listen("127.0.0.1", 0, ("127.0.0.1", side.port))
+        port: int = proxy.sockets[0].getsockname()[1]
+        async with linked(side, port=port) as link:
+            route.freeze("both")
+            if noticed:
+                await side.until(lambda: not link.up)
+            second = side.link(replace(PEER, incarnation=23))
+            await side.until(lambda: bool(side.refusals) or second.up)
+            if noticed:
+                await side.until(lambda: second.up)
+            else:
+                assert "connected already by another process" in side.refusals[0]
+                assert link.up
+            await second.close()
+        route.reset()
+        proxy.close()
+
+
+async def test_a_listener_that_says_more_than_answers_is_left() -> None:
+    async with listening() as side, linked(side):
+        (stream,) = side.listener._streams
+        assert stream._transport is not None
+        stream._transport.write(b"hello?")
+        await side.until(lambda: side.links[:2] == [(1, True), (1, False)])
 
 
 def prefixed(frame: bytes) -> bytes:
