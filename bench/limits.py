@@ -9,6 +9,8 @@ grpc.aio on both sides, the sizes that the measurements use:
     give_SIZE_mb_per_s                        one stream out of a server
     round_trip_p50_ms, round_trip_p99_ms      100 B there and back on an open stream
     fdatasync_p50_ms, fdatasync_p99_ms        append of 4 KiB, then fdatasync
+    steady_sync_p50_ms, _p99_ms, _max_ms      three files, to each of which 256 KiB are appended
+                                              with fdatasync 150 times a second, as three nodes do
     memcpy_gb_per_s                           copy of 64 MiB
     write_mb_per_s                            sequential file, fdatasync at the end
     floor_ms                                  two round trips and one fdatasync: the least
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,7 @@ from bench.figures import percentiles
 KIB, MIB = 1024, 1024 * 1024
 SIZES = {"100B": 100, "1KiB": KIB, "64KiB": 64 * KIB, "1MiB": MIB}
 ROUND_TRIPS = 3000
+STEADY_FILES, STEADY_BYTES, STEADY_PER_S = 3, 256 * KIB, 150
 # A limit is the best of some tries: whatever else the machine does only takes from it.
 TRIES = 3
 
@@ -127,6 +131,29 @@ def disk_limits(directory: Path, quick: bool) -> dict[str, float]:
     return {**_prefixed("fdatasync", times), "write_mb_per_s": count * MIB / spent / 1e6}
 
 
+def steady_limit(directory: Path, seconds: float) -> dict[str, float]:
+    """What no tail latency can be better than, at a load with which the disk is not busy."""
+
+    def append(number: int) -> list[float]:
+        path, times = directory / f"steady-{number}", []
+        data = os.urandom(STEADY_BYTES)
+        with path.open("wb", buffering=0) as file:
+            begin = time.perf_counter()
+            for turn in range(int(seconds * STEADY_PER_S)):
+                due = begin + turn / STEADY_PER_S
+                time.sleep(max(0.0, due - time.perf_counter()))  # a rate is a matter of time
+                started = time.perf_counter()
+                file.write(data)
+                os.fdatasync(file.fileno())
+                times.append((time.perf_counter() - started) * 1e3)
+        path.unlink()
+        return times
+
+    with ThreadPoolExecutor(STEADY_FILES) as pool:
+        times = [one for each in pool.map(append, range(STEADY_FILES)) for one in each]
+    return {**_prefixed("steady_sync", times), "steady_sync_max_ms": max(times)}
+
+
 def memory_limit(rounds: int = 9) -> dict[str, float]:
     source, target = bytearray(64 * MIB), bytearray(64 * MIB)
 
@@ -153,6 +180,7 @@ def measure(directory: Path, seconds: float) -> dict[str, float]:
         finally:
             server.kill()
     found |= disk_limits(directory, quick=seconds < 1)
+    found |= steady_limit(directory, 6 * seconds)
     found |= memory_limit()
     found["floor_ms"] = 2 * found["round_trip_p50_ms"] + found["fdatasync_p50_ms"]
     return {name: round(value, 4) for name, value in found.items()}
