@@ -58,8 +58,8 @@ class PeerListener:
     ) -> None:
         self.identity, self._peers, self.receive = identity, peers, receive
         self._directory_of, self.max_frame = directory_of, max_frame
-        self._socket: socket.socket | None = None
-        self._server: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
         self._streams: set[PeerStream] = set()
         # peer -> (incarnation, streams open)
         self._connected: dict[int, tuple[int, int]] = {}
@@ -69,25 +69,37 @@ class PeerListener:
         """Takes the port; connections wait until `start`. Raises ListenError."""
         host, port = host_and_port(address)
         try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            # Not shared with another process: only what a last life left is ignored.
-            self._socket = socket.create_server((host, port), family=family, backlog=MAX_STREAMS)
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            for family, at in sorted({(one[0], str(one[4][0])) for one in found}):
+                # As with gRPC, "::" stands for all addresses of both families. The port is
+                # not shared with another process: only what a last life left is ignored.
+                both = at == "::" and socket.has_dualstack_ipv6()
+                self._sockets.append(
+                    socket.create_server(
+                        (at, port), family=family, backlog=MAX_STREAMS, dualstack_ipv6=both
+                    )
+                )
         except OSError as error:
+            self.stop()
             raise ListenError(
                 f"peer_port_offset: peers' streams cannot be taken at {address}: {error}"
             ) from error
 
     async def start(self) -> None:
-        assert self._socket is not None, "bind comes first"
+        assert self._sockets, "bind comes first"
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: PeerStream(self, loop), sock=self._socket)
+        while self._sockets:
+            sock = self._sockets.pop()
+            self._servers.append(
+                await loop.create_server(lambda: PeerStream(self, loop), sock=sock)
+            )
 
     def stop(self) -> None:
         """Ends all streams and gives the port back. May be called twice."""
-        if self._server is not None:
-            self._server.close()
-        elif self._socket is not None:
-            self._socket.close()
+        for server in self._servers:
+            server.close()
+        for sock in self._sockets:
+            sock.close()
         for stream in list(self._streams):
             stream.close()
 

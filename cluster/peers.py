@@ -16,11 +16,13 @@ Snapshots use a call of their own, so that they do not hold up heartbeats.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import crc32c
 import grpc
@@ -204,8 +206,14 @@ class PeerLink:
         host, port = host_and_port(self.address)
         # Without a limit of its own: one that was given up would go on in its thread.
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        sock = socket.socket(family, kind, protocol)
+        for family, kind, protocol, _, address in found[:-1]:
+            # A name may have several addresses, of which the peer listens at one.
+            with contextlib.suppress(OSError):
+                return await self._connect_to(socket.socket(family, kind, protocol), address)
+        family, kind, protocol, _, address = found[-1]
+        return await self._connect_to(socket.socket(family, kind, protocol), address)
+
+    async def _connect_to(self, sock: socket.socket, address: Any) -> socket.socket:
         try:
             sock.setblocking(False)
             tune(sock)

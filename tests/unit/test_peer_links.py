@@ -32,7 +32,7 @@ def entry(number: int, size: int = 10) -> Append:
 class Side:
     """The listening node 1, and what it and its links were told."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: str = "127.0.0.1:0") -> None:
         self.received: list[tuple[int, Message]] = []
         self.links: list[tuple[int, bool]] = []
         self.refusals: list[str] = []
@@ -41,9 +41,8 @@ class Side:
         self.listener = PeerListener(
             OURS, {1: "", 2: "", 3: ""}, self.on_receive, self.directory_of, MAX_FRAME
         )
-        self.listener.bind("127.0.0.1:0")
-        assert self.listener._socket is not None
-        self.port: int = self.listener._socket.getsockname()[1]
+        self.listener.bind(at)
+        self.port: int = self.listener._sockets[0].getsockname()[1]
 
     def directory_of(self, node: int) -> int:
         return self.directories.get(node, 0)
@@ -72,8 +71,8 @@ class Side:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[Side]:
-    side = Side()
+async def listening(at: str = "127.0.0.1:0") -> AsyncIterator[Side]:
+    side = Side(at)
     await side.listener.start()
     try:
         yield side
@@ -290,6 +289,36 @@ async def test_who_says_nothing_must_go(monkeypatch: pytest.MonkeyPatch) -> None
             writer.close()
         async with linked(side):
             assert len(side.listener._streams) == 1
+
+
+@pytest.mark.parametrize("tried_first", ["127.0.0.2", "::1"])
+async def test_a_name_with_several_addresses(
+    monkeypatch: pytest.MonkeyPatch, tried_first: str
+) -> None:
+    async with listening() as side:
+        loop = asyncio.get_running_loop()
+        real = loop.getaddrinfo
+
+        async def getaddrinfo(host: str, *args: object, **more: object) -> list[object]:
+            hosts = [tried_first, "127.0.0.1"] if host == "node.test" else [host]
+            found = [await real(one, *args, **more) for one in hosts]  # type: ignore[arg-type]
+            return [info for infos in found for info in infos]
+
+        monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+        link = PeerLink(PEER, 1, "", f"node.test:{side.port}", side.on_link, side.on_refusal)
+        await side.until(lambda: link.up)
+        await link.close()
+
+
+@pytest.mark.parametrize("at", ["0.0.0.0:0", "localhost:0", "[::]:0", "[::1]:0"])
+async def test_where_a_node_may_listen(at: str) -> None:
+    host = "[::1]" if at == "[::1]:0" else "127.0.0.1"
+    if "::" in at and not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    async with listening(at) as side:
+        link = PeerLink(PEER, 1, "", f"{host}:{side.port}", side.on_link, side.on_refusal)
+        await side.until(lambda: link.up)
+        await link.close()
 
 
 async def test_a_name_that_does_not_resolve_yet(monkeypatch: pytest.MonkeyPatch) -> None:
