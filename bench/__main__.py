@@ -20,6 +20,8 @@ from bench.run import Run
 from bench.systems.face import System
 from bench.systems.oncelog import Oncelog
 
+MAX_ROUNDS = 20
+
 
 def systems(peers: Sequence[str]) -> list[System]:
     """Variants of these peers. A peer's modules are loaded only if it is asked for."""
@@ -53,6 +55,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="LIST", help=f"of the sections {','.join(SECTIONS)}",
     )  # fmt: skip
     parser.add_argument(
+        "--rounds", type=int, default=1, metavar="N",
+        help="Oncelog and its peers take turns so often, and medians count: what a machine "
+        "gives may change within minutes",
+    )  # fmt: skip
+    parser.add_argument(
         "--no-oncelog", action="store_true",
         help="only the peers: what is in the results of Oncelog stays",
     )  # fmt: skip
@@ -61,21 +68,25 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="directory of results; what is there stays unless measured again",
     )  # fmt: skip
     parser.add_argument("--scratch", type=Path, help="directory for the clusters' data")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not 1 <= options.rounds <= MAX_ROUNDS:
+        parser.error(f"--rounds: {options.rounds} must be 1..{MAX_ROUNDS}")
+    return options
 
 
 def measure(options: argparse.Namespace, results: Results, scratch: Path) -> None:
     scale = QUICK if options.quick else FULL
-    peers = systems(options.peers)
-    total_s = scale.own_s + scale.peer_s * len(peers)
+    round_s = scale.peer_s * len(systems(options.peers))
+    total_s = scale.own_s + round_s + (options.rounds - 1) * (scale.peer_s + round_s)
     run = Run(results, scale, options.only, scratch, total_s)
     run.measure_limits("before")
     if not options.no_oncelog:
         if "client" in options.only:
             run.client_alone()
-        run.shared(Oncelog())
-    for system in peers:
-        run.shared(system)
+    for _ in range(options.rounds):
+        own = [] if options.no_oncelog else [Oncelog()]
+        for system in [*own, *systems(options.peers)]:
+            run.shared(system)
     if not options.no_oncelog:
         run.own()
         if "path" in options.only:

@@ -197,9 +197,10 @@ def header(results: Results) -> list[str]:
         return ["Nothing was measured."]
     days = sorted({row.at[:10] for row in rows})
     loads = sorted(row.load for row in rows)
+    several = f", medians of up to {results.rounds} rounds" if results.rounds > 1 else ""
     lines = [
-        f"Measured on {' and '.join(days)} in {len({row.run for row in rows})} run(s); load "
-        f"average {loads[0]:g} to {loads[-1]:g} (what is measured included)."
+        f"Measured on {' and '.join(days)} in {len({row.run for row in rows})} run(s){several}; "
+        f"load average {loads[0]:g} to {loads[-1]:g} (what is measured included)."
     ]
     limits = results.section("limits")
     if limits and limits[-1].detail:

@@ -1,15 +1,17 @@
 """Measurements as JSON lines: one line for each, with the limits of its own run beside it.
 
-A file collects several runs: a later measurement of the same thing takes the place of the
-earlier one, so that `--only` can repeat a part. What failed is a line too, with its reason.
+A file collects several runs: what a later run measures takes the place of what an earlier
+one has measured, so that `--only` can repeat a part. What one run measures several times
+(`--rounds`) counts by its medians. What failed is a line too, with its reason.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,16 @@ class Row:
         return cls(**json.loads(line))
 
 
+def median_of(rows: Sequence[Row]) -> Row:
+    """One row for several of the same: each figure's median, and the rest of the last."""
+    names = {name for row in rows for name in row.figures}
+    figures = {
+        name: statistics.median(row.figures[name] for row in rows if name in row.figures)
+        for name in sorted(names)
+    }
+    return replace(rows[-1], figures=figures) if len(rows) > 1 else rows[0]
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -63,6 +75,7 @@ class Results:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
+        self._measured: dict[Key, list[Row]] = {}  # of the last run that measured it
         self._rows: dict[Key, Row] = {}
         self._errors: dict[Key, Row] = {}
         if path is not None and path.exists():
@@ -74,7 +87,11 @@ class Results:
         if row.error:
             self._errors[row.key] = row
             return
-        self._rows[row.key] = row
+        measured = self._measured.get(row.key, [])
+        if measured and measured[0].run != row.run:
+            measured = []
+        self._measured[row.key] = [*measured, row]
+        self._rows[row.key] = median_of(self._measured[row.key])
         self._errors.pop(row.key, None)
         # What made a section fail as a whole is history once the section is measured.
         self._errors.pop((row.section, row.system, "", ALL_CASES), None)
@@ -87,6 +104,11 @@ class Results:
                 file.write(row.to_json() + "\n")
                 file.flush()
                 os.fsync(file.fileno())
+
+    @property
+    def rounds(self) -> int:
+        """How often the same was measured at most."""
+        return max(map(len, self._measured.values()), default=0)
 
     def failures(self) -> list[Row]:
         return list(self._errors.values())

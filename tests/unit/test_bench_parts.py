@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,13 +125,32 @@ def test_results_are_read_back_and_the_newest_counts(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     results = Results(path)
     results.add(row("produce", "Kafka", "100 B, 1 partition", records_per_s=1.0))
-    results.add(row("produce", "Kafka", "100 B, 1 partition", records_per_s=2.0))
+    later = row("produce", "Kafka", "100 B, 1 partition", records_per_s=2.0)
+    results.add(replace(later, run="another"))
     results.add(row("bytes", "Kafka", "batches of 1 MiB", mb_per_s=3.0))
     assert len(path.read_text().splitlines()) == 3
     again = Results(path)
     assert len(again) == 2
     assert again.figure("produce", "100 B, 1 partition", "records_per_s", system="Kafka") == 2.0
     assert again.figure("produce", "other", "records_per_s", system="Kafka") == 0.0
+
+
+def test_what_a_run_measures_several_times_counts_by_its_medians(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    results = Results(path)
+    for rate, late in ((10.0, 1.0), (90.0, 3.0), (20.0, 2.0)):
+        results.add(row("produce", "A", "x", records_per_s=rate, p99_ms=late))
+    results.add(row("produce", "B", "x", records_per_s=5.0))
+    for read in (results, Results(path)):
+        assert read.figure("produce", "x", "records_per_s", system="A") == 20.0
+        assert read.figure("produce", "x", "p99_ms", system="A") == 2.0
+        assert read.figure("produce", "x", "records_per_s", system="B") == 5.0
+        assert read.rounds == 3
+        assert "medians of up to 3 rounds" in report.header(read)[0]
+    later = replace(row("produce", "A", "x", records_per_s=7.0), run="another")
+    results.add(later)
+    assert results.figure("produce", "x", "records_per_s", system="A") == 7.0
+    assert results.rounds == 1
 
 
 def test_a_measured_section_takes_back_that_it_failed_as_a_whole() -> None:
