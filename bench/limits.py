@@ -29,6 +29,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +111,20 @@ async def grpc_limits(port: int, seconds: float) -> dict[str, float]:
     return found
 
 
+def _append_synced(file: FileIO, data: bytes) -> float:
+    """Milliseconds."""
+
+    def append() -> None:
+        file.write(data)
+        os.fdatasync(file.fileno())
+
+    return _timed(append) * 1e3
+
+
 def disk_limits(directory: Path, quick: bool) -> dict[str, float]:
     path = directory / "limits"
-    times = []
     with path.open("wb", buffering=0) as file:
-        for _ in range(300):
-            started = time.perf_counter()
-            file.write(b"x" * 4096)
-            os.fdatasync(file.fileno())
-            times.append((time.perf_counter() - started) * 1e3)
+        times = [_append_synced(file, b"x" * 4096) for _ in range(300)]
     count = 128 if quick else 512
     block = os.urandom(MIB)
     with path.open("wb", buffering=0) as file:
@@ -142,10 +148,7 @@ def steady_limit(directory: Path, seconds: float) -> dict[str, float]:
             for turn in range(int(seconds * STEADY_PER_S)):
                 due = begin + turn / STEADY_PER_S
                 time.sleep(max(0.0, due - time.perf_counter()))  # a rate is a matter of time
-                started = time.perf_counter()
-                file.write(data)
-                os.fdatasync(file.fileno())
-                times.append((time.perf_counter() - started) * 1e3)
+                times.append(_append_synced(file, data))
         path.unlink()
         return times
 

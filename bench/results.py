@@ -54,12 +54,12 @@ class Row:
 
 def median_of(rows: Sequence[Row]) -> Row:
     """One row for several of the same: each figure's median, and the rest of the last."""
-    names = {name for row in rows for name in row.figures}
+    names = dict.fromkeys(name for row in rows for name in row.figures)
     figures = {
         name: statistics.median(row.figures[name] for row in rows if name in row.figures)
-        for name in sorted(names)
+        for name in names
     }
-    return replace(rows[-1], figures=figures) if len(rows) > 1 else rows[0]
+    return replace(rows[-1], figures=figures)
 
 
 def now() -> str:
@@ -76,7 +76,6 @@ class Results:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._measured: dict[Key, list[Row]] = {}  # of the last run that measured it
-        self._rows: dict[Key, Row] = {}
         self._errors: dict[Key, Row] = {}
         if path is not None and path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
@@ -91,7 +90,6 @@ class Results:
         if measured and measured[0].run != row.run:
             measured = []
         self._measured[row.key] = [*measured, row]
-        self._rows[row.key] = median_of(self._measured[row.key])
         self._errors.pop(row.key, None)
         # What made a section fail as a whole is history once the section is measured.
         self._errors.pop((row.section, row.system, "", ALL_CASES), None)
@@ -115,8 +113,8 @@ class Results:
 
     def __iter__(self) -> Iterator[Row]:
         """What was measured, then what failed and was never measured."""
-        missing = [row for key, row in self._errors.items() if key not in self._rows]
-        return iter([*self._rows.values(), *missing])
+        missing = [row for key, row in self._errors.items() if key not in self._measured]
+        return iter([*map(median_of, self._measured.values()), *missing])
 
     def __len__(self) -> int:
         return len(list(iter(self)))

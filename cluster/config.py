@@ -386,7 +386,7 @@ def _check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
     addresses |= {f"nodes.{node}": address for node, address in nodes.items()}
     highest = 65535 - config.peer_port_offset
     for name, address in addresses.items():
-        port = int(address.rpartition(":")[2])
+        _, port = host_and_port(address)
         if not 1 <= port <= highest:
             raise ConfigError(
                 f"{name}: port {port} must be 1..{highest}, since peers' streams are taken "
@@ -394,9 +394,19 @@ def _check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
             )
 
 
-def _shifted(address: str, offset: int) -> str:
+def host_and_port(address: str) -> tuple[str, int]:
+    """Of "host:port", without the brackets of an IPv6 host."""
     host, _, port = address.rpartition(":")
-    return f"{host}:{int(port) + offset}"
+    return host.strip("[]"), int(port)
+
+
+def with_port(address: str, port: int) -> str:
+    """The same host at another port."""
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _shifted(address: str, offset: int) -> str:
+    return with_port(address, host_and_port(address)[1] + offset)
 
 
 def _bad(name: str, given: _Given, limit: str) -> ConfigError:

@@ -25,6 +25,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from cluster.config import host_and_port, with_port
 from cluster.errors import ListenError
 from cluster.logs import fields
 from oncelog.v1.log_pb2 import Verdict
@@ -124,12 +125,12 @@ class Metrics:
 
         Raises ListenError.
         """
-        host, _, port = address.rpartition(":")
+        host, port = host_and_port(address)
         try:
-            server, thread = start_http_server(int(port), host.strip("[]"), self.registry)
+            server, thread = start_http_server(port, host, self.registry)
         except OSError as error:
             raise ListenError(f"metrics_listen: {address} cannot be used: {error}") from error
-        logger.info("serving metrics", extra=fields(listen=f"{host}:{server.server_port}"))
+        logger.info("serving metrics", extra=fields(listen=with_port(address, server.server_port)))
 
         def close() -> None:
             server.shutdown()

@@ -192,7 +192,6 @@ class Node:
             self.metadata.directory_of,
             config.max_message_bytes + MAX_FRAME_BYTES,
         )
-        self._stack.callback(self.listener.stop)
         if config.peer_listen:
             self.listener.bind(config.peer_listen)
         if config.metrics_listen:

@@ -19,16 +19,16 @@ from typing import cast
 import crc32c
 import grpc
 
+from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
 from cluster.errors import ListenError
 from cluster.frames import decode_frame, encode_hello
-from cluster.peer_stream import LENGTH, PING, FrameReader, Pulse, StreamError, tune
+from cluster.peer_stream import PING, FrameReader, Pulse, StreamError, framed, tune
 from cluster.peers import (
     HELLO_PATIENCE,
     MAX_HELLO_BYTES,
     PROTOCOL_VERSION,
     Identity,
-    host_and_port,
 )
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
@@ -215,8 +215,7 @@ class PeerStream(asyncio.BufferedProtocol):
             raise ValueError("hello: must come first")
         assert self._transport is not None and self._late is not None
         refused = self._listener.refusal(head.hello)
-        answer = encode_hello(self._listener.identity.hello(refused))
-        self._transport.write(LENGTH.pack(len(answer)) + answer)
+        self._transport.write(framed(encode_hello(self._listener.identity.hello(refused))))
         if refused:
             self._reader.on_frame = self._ignored
             self._transport.close()

@@ -25,9 +25,16 @@ UNACKNOWLEDGED_MS = 3_000
 # The kernel of a proxy acknowledges for a peer that is gone, so peers answer each other, too.
 PING_EVERY = 2.0  # seconds
 MISSED_PINGS = 4  # in a row without a sign of the other side, and the connection is over
-PING = LENGTH.pack(0)  # an empty frame
 
 Piece = bytes | memoryview
+
+
+def framed(frame: bytes) -> bytes:
+    """A small frame as it goes over the connection."""
+    return LENGTH.pack(len(frame)) + frame
+
+
+PING = framed(b"")
 
 
 class StreamError(Exception):
@@ -202,5 +209,5 @@ class FrameReader:
         elif at and rest:
             self._buffer[:rest] = self._buffer[at : self._have]
         self._have = rest
-        self._wanted = room if size > STAGING_BYTES else STAGING_BYTES
+        self._wanted = room
         assert self._have < self._wanted

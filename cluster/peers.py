@@ -27,9 +27,10 @@ from typing import Any
 import crc32c
 import grpc
 
+from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
 from cluster.frames import decode_frame, encode_frame, encode_hello, size_of
-from cluster.peer_stream import LENGTH, PING, FrameWriter, Pulse, StreamError, tune
+from cluster.peer_stream import LENGTH, PING, FrameWriter, Pulse, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
 
@@ -78,12 +79,6 @@ class Identity:
             directory_id=self.directory_id,
             refused=refused,
         )
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """Of "host:port", without the brackets of an IPv6 host."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 class PeerLink:
@@ -136,7 +131,7 @@ class PeerLink:
         while True:
             try:
                 await self._converse()
-            except (OSError, TimeoutError, StreamError, ValueError) as error:
+            except (OSError, StreamError, ValueError) as error:
                 log.debug("link down peer=%d: %s", self.peer, error)
             finally:
                 self._set_up(False)
@@ -169,9 +164,9 @@ class PeerLink:
         self._writer, self._sent_at_tick = writer, 0
         self._ping_due = self._ping_sent = False
         pulse = Pulse(self._loop, self._tick, lambda: lose(StreamError("the peer is silent")))
-        self._set_up(True)
         end = asyncio.ensure_future(self._hear(sock))
         try:
+            self._set_up(True)
             await asyncio.wait((end, lost), return_when=asyncio.FIRST_COMPLETED)
             if lost.done():
                 raise lost.result()
@@ -225,8 +220,7 @@ class PeerLink:
         return sock
 
     async def _greet(self, sock: socket.socket) -> pb.Hello:
-        hello = encode_hello(self._identity.hello())
-        await self._loop.sock_sendall(sock, LENGTH.pack(len(hello)) + hello)
+        await self._loop.sock_sendall(sock, framed(encode_hello(self._identity.hello())))
         (length,) = LENGTH.unpack(await self._receive(sock, LENGTH.size))
         if length > MAX_HELLO_BYTES:
             raise StreamError(f"a Hello of {length} bytes")

@@ -88,22 +88,18 @@ def kill_all(options: argparse.Namespace, console: Console) -> int:
 
 def pause(options: argparse.Namespace, console: Console) -> int:
     """SIGSTOP to a node for --seconds."""
+    cluster: Compose | LocalCluster
     if options.compose:
-        compose = Compose(options.project)
-        try:
-            compose.pause(options.node)
-            time.sleep(options.seconds)
-        finally:
-            compose.resume(options.node)
+        cluster = Compose(options.project)
     else:
         cluster = _local(options)
         _known(cluster, options.node)
-        try:
-            # In here: a signal may come as soon as the fault is there.
-            cluster.pause(options.node)
-            time.sleep(options.seconds)
-        finally:
-            cluster.resume(options.node)
+    try:
+        # In here: a signal may come as soon as the fault is there.
+        cluster.pause(options.node)
+        time.sleep(options.seconds)
+    finally:
+        cluster.resume(options.node)
     console.print(f"paused node {options.node} for {options.seconds} s")
     return 0
 

@@ -119,7 +119,7 @@ class LocalCluster:
             for route in routes
             if not route.name.startswith("client-")
         ]
-        return [*streams, *routes]
+        return [*streams, *routes]  # of two with a name, the last one's address is told
 
     def _make(self, ids: Iterable[int]) -> None:
         via = {route.name: route.listen for route in self.routes}

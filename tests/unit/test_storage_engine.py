@@ -297,7 +297,6 @@ import sys
 from storage.engine import Engine
 from storage.options import EngineOptions
 from storage.raft_log import RaftLogStore
-from tests.unit.small_store import OPTIONS, put
 from tests.integration.waiting import eventually
 
 options = EngineOptions(min_free_bytes=0, segment_bytes=1 << 18, max_replay_bytes=1 << 20)

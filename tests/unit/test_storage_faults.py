@@ -222,7 +222,6 @@ from storage.engine import Engine
 from storage.errors import StorageFullError
 from storage.options import EngineOptions
 from storage.raft_log import RaftLogStore
-from tests.unit.small_store import OPTIONS, put
 
 path = sys.argv[1]
 if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path]).returncode:
