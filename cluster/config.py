@@ -97,6 +97,8 @@ SETTINGS: tuple[Setting, ...] = (
     _int("fetch_max_bytes", KIB, 64 * MIB, "payload bytes in a fetch response"),
     _int("tail_cache_bytes", 64 * KIB, 16 * 1024 * MIB,
          "memory of each partition for its newest entries"),
+    _int("page_cache_bytes", 0, 1024 * 1024 * MIB,
+         "bytes of its log that the node leaves in the system's page cache; 0: no limit"),
     _int("last_seen_capacity", 100, 100_000_000,
          "producers that a partition remembers at most"),
 )  # fmt: skip
@@ -131,6 +133,7 @@ class NodeConfig:
     log_level: str = "info"
     fetch_max_bytes: int = 4 * MIB
     tail_cache_bytes: int = 16 * MIB
+    page_cache_bytes: int = 1024 * MIB
     last_seen_capacity: int = 1_000_000
     # Asked for on the command line: print the settings and stop.
     print_config: bool = False

@@ -53,6 +53,7 @@ from oncelog.v1 import (
 from storage.engine import Engine
 from storage.errors import StorageError
 from storage.identity import DirectoryLock, claim
+from storage.options import EngineOptions
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,8 @@ class Node:
             directory_id=self._lock.directory_id,
         )
         self._bind()
-        self.engine = Engine.open(config.data_dir / "db")
+        options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
+        self.engine = Engine.open(config.data_dir / "db", options=options)
         self._stack.callback(self.engine.close)
         self.runner = Runner(
             time.monotonic,

@@ -110,9 +110,11 @@ class Engine:
             replay = Replay(directory, done, synced)
             self._replay(db, replay, usages)
             replay.settle()
+            options = self.options
             self._log = CommitLog(
-                directory, replay.end, open_segments=self.options.max_open_segments
-            )
+                directory, replay.end,
+                open_segments=options.max_open_segments, page_cache_bytes=options.page_cache_bytes,
+            )  # fmt: skip
             self._mark.advance(replay.end.number)
         except BaseException as error:
             # What no sync covered must not get into tables.
@@ -123,10 +125,9 @@ class Engine:
             if isinstance(error, OSError):
                 raise from_engine(error, f"open {directory}") from error
             raise
-        lock = self._write_lock
-        cycle = FlushCycle(db, self._log, self.options, done, usages, self._sync_log, lock)
-        self._cycle = cycle
-        self._reclaimer = Reclaimer(db, self._log, cycle, self._sync_log, self._move)
+        sync, lock = self._sync_log, self._write_lock
+        self._cycle = cycle = FlushCycle(db, self._log, options, done, usages, sync, lock)
+        self._reclaimer = Reclaimer(db, self._log, cycle, sync, self._move)
         self._db = db
 
     @staticmethod

@@ -28,6 +28,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "memtable_bytes": (64 * KIB, 256 * MIB),
     "block_cache_bytes": (64 * KIB, 16 * 1024 * MIB),
     "max_open_segments": (1, 1_000_000),
+    "page_cache_bytes": (0, 1 << 50),
     "max_open_files": (32, 1_000_000),
     "min_free_bytes": (0, 1 << 50),
     "background_jobs": (1, 64),
@@ -44,6 +45,8 @@ class EngineOptions:
     memtable_bytes: the same for rows in memory; four times as much is the most they take.
     block_cache_bytes: one cache for all families.
     max_open_segments: file descriptors kept for reading the commit log.
+    page_cache_bytes: of the commit log, about, that stay in the system's page cache; what
+        was used the longest ago goes first. 0: all, as long as the system likes.
     max_open_files: file descriptors that RocksDB keeps.
     min_free_bytes: below this much free disk, writes are refused before the disk is really
         full, so that flushes and trims still have room.
@@ -55,6 +58,7 @@ class EngineOptions:
     memtable_bytes: int = 16 * MIB
     block_cache_bytes: int = 8 * MIB
     max_open_segments: int = 256
+    page_cache_bytes: int = 1024 * MIB
     max_open_files: int = 256
     min_free_bytes: int = 256 * MIB
     background_jobs: int = 2

@@ -2,7 +2,8 @@
 
     append(encoded) --> pwritev at the end of the active segment (page cache)
     accept()        --> the record counts; or take_back(): it never was there
-    sync()          --> fdatasync of every segment written since the last one
+    sync()          --> fdatasync of every segment written since the last one; what is too
+                        much in the page cache is given back (page_cache.py)
     roll(next)      --> the next segment; the ones before are only read from now on
     read(pointer)   --> the value, checked
 
@@ -20,11 +21,13 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from storage.commitlog.page_cache import PIECE_BYTES, PageCache
 from storage.commitlog.record import Encoded
 from storage.commitlog.segment import Segment, numbers_in, path_of
 from storage.errors import CorruptionError, StorageFullError
@@ -79,8 +82,12 @@ class Pointer(NamedTuple):
 class CommitLog:
     """Open at its end. Every method raises OSError for what the system refuses."""
 
-    def __init__(self, directory: Path, end: Place, *, open_segments: int) -> None:
-        """`end`: where the next record goes; what stands behind it is gone already."""
+    def __init__(
+        self, directory: Path, end: Place, *, open_segments: int, page_cache_bytes: int = 0
+    ) -> None:
+        """`end`: where the next record goes; what stands behind it is gone already, and what
+        stands before it is durable. `page_cache_bytes`: 0 is no limit.
+        """
         self.directory = directory
         self._end = end
         self._open_segments = open_segments
@@ -93,6 +100,8 @@ class CommitLog:
             sync_directory(directory)
         self._unsynced: list[Segment] = []
         self._appended: Place | None = None
+        self._synced = end
+        self._pages = PageCache(page_cache_bytes)
 
     @property
     def end(self) -> Place:
@@ -125,6 +134,7 @@ class CommitLog:
     def accept(self) -> None:
         """The appended record counts from now on."""
         assert self._appended is not None
+        self._pages.wrote(self._end.segment, self._end.position, self._appended.position)
         self._end, self._appended = self._appended, None
 
     def take_back(self) -> None:
@@ -156,14 +166,16 @@ class CommitLog:
 
     def sync(self) -> int:
         """Makes every record durable that was accepted before the call; the last one's number."""
-        number, unsynced = self._end.number, tuple(self._unsynced)
+        end, unsynced = self._end, tuple(self._unsynced)
         active = self._active
         for segment in unsynced:
             segment.sync()
         for segment in unsynced:
             if segment is not active:
                 self._unsynced.remove(segment)
-        return number
+        self._synced = end
+        self._give_back()
+        return end.number
 
     # -- reading ------------------------------------------------------------------
 
@@ -180,6 +192,8 @@ class CommitLog:
             value = self._segment(pointer.segment).read(pointer.position, pointer.size)
         except FileNotFoundError as error:
             raise CorruptionError(f"{self._said(pointer)}: the file is missing") from error
+        self._pages.read(pointer.segment, pointer.position, pointer.position + pointer.size)
+        self._give_back()
         if len(value) != pointer.size:
             raise CorruptionError(f"{self._said(pointer)}: only {len(value)} bytes are there")
         return value
@@ -201,6 +215,13 @@ class CommitLog:
                 self._cache.popitem(last=False)
         return segment
 
+    def _give_back(self) -> None:
+        """Pages beyond the limit, to the system. Never of what may not be durable."""
+        for number, piece in self._pages.excess(self._synced.segment, self._synced.position):
+            # The file may be deleted by now; and nothing hangs on a hint.
+            with suppress(OSError):
+                self._segment(number).give_back(piece * PIECE_BYTES, PIECE_BYTES)
+
     # -- the files ----------------------------------------------------------------
 
     def sizes(self) -> dict[int, int]:
@@ -212,11 +233,13 @@ class CommitLog:
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Segments that nothing points to any more."""
+        numbers = tuple(numbers)
         for number in numbers:
             assert number < self._end.segment, "the active segment stays"
             with self._cache_lock:
                 self._cache.pop(number, None)
             path_of(self.directory, number).unlink()
+        self._pages.forget(numbers)
         sync_directory(self.directory)
 
     def close(self) -> None:

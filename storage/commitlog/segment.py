@@ -57,6 +57,10 @@ class Segment:
     def sync(self) -> None:
         os.fdatasync(self._descriptor)
 
+    def give_back(self, position: int, size: int) -> None:
+        """Lets go of the pages that the system keeps of these bytes, as far as they are on disk."""
+        os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
+
     def cut(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
 
