@@ -6,24 +6,30 @@ The core raises its term as soon as its deadline passes, so a node that was cut
 off comes back with a high term and deposes a good leader. Here its deadline
 only starts a poll that changes nothing (Raft thesis, section 9.6); a replica
 that hears a live leader refuses. A transfer of leadership skips the poll.
+
+Where it is known that nobody leads (the link to the leader broke, the group is
+new), a replica is eager for one election timeout: it stands soon, and again soon.
+When a leader dies all its followers know it at once, so votes are often split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import random
+from collections.abc import Collection
 
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import PreVote, PreVoteReply
 from cluster.consensus.port import Core
 
 NEVER = float("-inf")
+LEADER_LOST_WAIT = (0.05, 0.25)  # seconds after the link to the leader broke
+EAGER_WAIT = (0.05, 0.25)  # of the election timeout: between the attempts of an eager replica
 
 
 class Election:
     """Pre-vote and leader liveness of one replica. Pure over (core, journal, clock).
 
-    timeout: the shortest election timeout, seconds.
-    delay:   draws the next wait, seconds, between timeout and twice that.
+    timeout: the shortest election timeout, seconds; the longest is twice that.
     """
 
     def __init__(
@@ -34,14 +40,15 @@ class Election:
         peers: Collection[int],
         *,
         timeout: float,
-        delay: Callable[[], float],
+        rng: random.Random,
     ) -> None:
         self._group, self._core, self._journal = group, core, journal
         self._peers = frozenset(peers)
         self._majority = (len(self._peers) + 1) // 2 + 1
-        self._timeout, self._delay = timeout, delay
+        self._timeout, self._rng = timeout, rng
         self._asked_term = 0
         self._granted: set[int] = set()
+        self._eager_until = NEVER
         self.heard_leader_at = NEVER
 
     def hears_leader(self, now: float) -> bool:
@@ -49,25 +56,49 @@ class Election:
 
     def heard_from_leader(self, now: float) -> None:
         self.heard_leader_at = now
+        self._eager_until = NEVER
         self._asked_term = 0
 
     def heard_at_rest(self, now: float) -> None:
         """The same through a coalesced heartbeat, which does not pass through the core."""
         self.heard_from_leader(now)
         if self._core.election_deadline < now + self._timeout:
-            self._core.election_deadline = now + self._delay()
+            self._core.election_deadline = now + self._wait(now)
 
-    def leader_lost(self, now: float, wait: float) -> None:
+    def leader_lost(self, now: float) -> None:
         """The link to the leader broke: do not wait for the whole timeout."""
         self.heard_leader_at = NEVER
-        self._core.election_deadline = min(self._core.election_deadline, now + wait)
+        self._eager_until = now + self._timeout
+        soon = now + self._rng.uniform(*LEADER_LOST_WAIT)
+        self._core.election_deadline = min(self._core.election_deadline, soon)
+
+    def stand_now(self, now: float) -> None:
+        """At once, and soon again: the others may not be open yet."""
+        self._eager_until = now + self._timeout
+        self._core.election_deadline = now
+
+    def begin(self, now: float) -> None:
+        """The core's election: it stands as soon as it sees its deadline passed."""
+        core = self._core
+        if core.is_leader:
+            return
+        core.election_deadline = NEVER
+        core.tick()
+        if core.is_candidate:
+            core.election_deadline = now + self._wait(now)
+
+    def _wait(self, now: float) -> float:
+        """Seconds until the next attempt, if this one fails."""
+        if now < self._eager_until:
+            return self._timeout * self._rng.uniform(*EAGER_WAIT)
+        return self._timeout * (1 + self._rng.random())
 
     def on_deadline(self, now: float) -> list[PreVote]:
         """Begins a poll, or lets a lone node's core go on by itself."""
         assert not self._core.is_leader
         if not self._peers:
             return []
-        self._core.election_deadline = now + self._delay()
+        self._core.election_deadline = now + self._wait(now)
         self._asked_term = self._core.term + 1
         self._granted = set()
         return [

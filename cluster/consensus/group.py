@@ -45,8 +45,6 @@ from storage.raft_log import RaftLogStore
 log = logging.getLogger(__name__)
 
 MAX_APPLY_PER_ADVANCE = 512
-LEADER_LOST_WAIT = (0.05, 0.25)  # seconds after the link to the leader broke
-EAGER_CAMPAIGN = 0.1  # of the election timeout: between a new group's first attempts
 TRANSFER_PATIENCE = 2.0  # seconds that proposals wait for a transfer
 
 
@@ -70,7 +68,6 @@ class Group:
         self._up: set[int] = set()
         self._proposals = Proposals()
         self._transfer: tuple[int, float] | None = None
-        self._eager_until = float("-inf")
         self._open()
 
     def _open(self) -> None:
@@ -108,17 +105,11 @@ class Group:
             self.journal,
             config.peers,
             timeout=low,
-            delay=self._election_delay,
+            rng=env.rng,
         )
         self._replicator: Replicator | None = None
         self._role, self._ready = (False, self.core.term), False
         self._rest = Rest(self.core, env.clock)
-
-    def _election_delay(self) -> float:
-        low = self.config.election_timeout
-        if self._env.clock() < self._eager_until:
-            return EAGER_CAMPAIGN * low
-        return low * (1 + self._env.rng.random())
 
     # -- what others ask ----------------------------------------------------------
 
@@ -194,8 +185,7 @@ class Group:
     def campaign(self) -> None:
         """Stands for election at once, and soon again: the others may not be open yet."""
         if not self.core.is_leader:
-            self._eager_until = self._env.clock() + self.config.election_timeout
-            self.core.election_deadline = self._env.clock()
+            self._election.stand_now(self._env.clock())
 
     def transfer(self, target: int) -> None:
         """Hands leadership over once `target` has all entries; gives up after a while."""
@@ -264,8 +254,7 @@ class Group:
         if self._replicator is not None:
             self._replicator.set_link(peer, up)
         elif not up and peer == self.core.leader_id and self.failed is None:
-            wait = self._env.rng.uniform(*LEADER_LOST_WAIT)
-            self._election.leader_lost(self._env.clock(), wait)
+            self._election.leader_lost(self._env.clock())
 
     def receive(self, sender: int, message: Message) -> None:
         """Takes one message; `advance` must follow."""
@@ -317,19 +306,13 @@ class Group:
                     self.out.append((sender, reply))
             case PreVoteReply():
                 if self._election.on_pre_vote_reply(sender, message):
-                    self._begin_election()
+                    self._election.begin(now)
             case TimeoutNow():
                 if message.term == self.core.term and sender == self.core.leader_id:
-                    self._begin_election()
+                    self._election.begin(now)
             case _:
                 raise AssertionError(f"not a message for a group: {message!r}")
         self._note_role()
-
-    def _begin_election(self) -> None:
-        """The core stands for election as soon as it sees its deadline passed."""
-        if not self.core.is_leader:
-            self.core.election_deadline = float("-inf")
-            self.core.tick()
 
     def _stand_for_election(self) -> None:
         now = self._env.clock()
