@@ -70,6 +70,7 @@ from oncelog.types import (
     TopicInfo,
     TopicPartition,
 )
+from oncelog.wire.stored import StoredBatch
 
 __version__ = "0.1.0"
 
@@ -130,6 +131,7 @@ __all__ = [
     "RetriableError",
     "SequenceConflictError",
     "StorageFullError",
+    "StoredBatch",
     "ThrottledError",
     "TopicAlreadyExistsError",
     "TopicConfig",

@@ -20,6 +20,7 @@ from oncelog._engine.fetching import Chunk
 from oncelog._engine.futures import refuse_on_engine_thread
 from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
+from oncelog.wire.stored import StoredBatch
 
 T = TypeVar("T")
 
@@ -198,6 +199,20 @@ class Consumer:
         chunk.next = chunk.end
         self._buffer.advance(chunk)
         return batch
+
+    def stored_batch(self, timeout_ms: int = 0) -> StoredBatch | None:
+        """Return the next batch as it is stored, for `Producer.send_stored_batch`.
+
+        Waits up to `timeout_ms` for it; None if none came. Its checksum was compared, nothing
+        was decoded. If the position is within it, its `skip` says how far.
+        """
+        chunk = self._next_chunk(timeout_ms / 1000)
+        if chunk is None:
+            return None
+        stored = chunk.stored(self.config.check_crcs)
+        chunk.next = chunk.end
+        self._buffer.advance(chunk)
+        return stored
 
     def _next_chunk(self, timeout: float | None) -> Chunk | None:
         refuse_on_engine_thread("read records")

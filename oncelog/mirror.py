@@ -5,10 +5,12 @@ partition; `oncelog mirror` is a thin layer over it.
 
 No progress is kept outside of the target: a record's sequence is its source offset, so the
 target's last-seen map knows how far the copy has come (`Producer.position`), and
-`prev_sequence` proves that nothing is missing in between. The producer's name belongs to
-the source partition and the target: of several copies that run at once, the one that began
-last fences the others, which stop with FencedError; wherever one is killed, the next goes
-on behind the last record that is stored.
+`prev_sequence` proves that nothing is missing in between. A batch is sent on as it is
+stored (KIP-712) unless it is small, or compressed otherwise than the copy is to be.
+
+The producer's name belongs to the source partition and the target: of several copies that
+run at once, the one that began last fences the others, which stop with FencedError;
+wherever one is killed, the next goes on behind the last record that is stored.
 """
 
 from __future__ import annotations
@@ -32,9 +34,14 @@ from oncelog.errors import (
 )
 from oncelog.producer import Producer
 from oncelog.types import BatchMetadata, Record, TopicPartition
+from oncelog.wire.compression import CODECS
+from oncelog.wire.stored import StoredBatch
 
-# Payload bytes of a batch of the copy, by a rough count; far below any topic's limit.
+# Payload bytes of a batch that the copy makes of records, by a rough count; far below any
+# topic's limit.
 _BATCH_BYTES = 256 * 1024
+# Smaller ones are put together: what a batch costs does not depend on its size.
+_SMALL_BYTES = 64 * 1024
 _RECORD_BYTES = 64
 # What the producer of one partition may hold.
 _BUFFER_BYTES = 16 * 1024 * 1024
@@ -79,10 +86,14 @@ class Mirror:
         self.progress: dict[int, Progress] = {}
         self._target = target_bootstrap
         self._compression: CompressionType = compression_type
+        self._codec = CODECS.get(compression_type)
+        self._largest = 0  # payload bytes of what is sent as it is stored
         self._skip_deleted = skip_deleted
         self._starting = dict(starting_offsets or {})
         self._producers: dict[int, Producer] = {}
         self._pending: dict[int, deque[Future[BatchMetadata]]] = {}
+        # Records of small batches that wait for more, with their rough size.
+        self._small: dict[int, tuple[list[Record], int]] = {}
         cluster_id, count = self._look_at(source_bootstrap)
         chosen = sorted(set(range(count) if partitions is None else partitions))
         for partition in chosen:
@@ -119,12 +130,14 @@ class Mirror:
                 admin.create_topic(self.target_topic, count)
             except TopicAlreadyExistsError:
                 pass
-            there = admin.describe_topic(self.target_topic).partition_count
-        if there != count:
+            there = admin.describe_topic(self.target_topic)
+        if there.partition_count != count:
             raise InvalidRequestError(
-                f"target topic {self.target_topic!r} has {there} partitions, the source {count}",
+                f"target topic {self.target_topic!r} has {there.partition_count} partitions, "
+                f"the source {count}",
                 field="target_topic",
             )
+        self._largest = min(there.config.max_batch_bytes or _BATCH_BYTES, _BUFFER_BYTES // 2)
         return cluster_id, count
 
     def _open(self, partitions: list[int]) -> None:
@@ -191,19 +204,55 @@ class Mirror:
         Returns each partition's progress. Raises FencedError when a later copy has taken
         over, and whatever else keeps a record from being copied.
         """
-        ends = self._consumer.end_offsets(self._consumer.assignment()) if exit_at_end else None
-        while stop is None or not stop.is_set():
-            if ends is not None and all(self._consumer.position(tp) >= ends[tp] for tp in ends):
-                break
-            for tp, records in self._consumer.getmany(_POLL_MS).items():
-                self._copy(tp.partition, records)
-            for number in self._pending:
-                self._take_acknowledged(number, wait=False)
+        left = self._left() if exit_at_end else None
+        while (stop is None or not stop.is_set()) and left != {}:
+            batch = self._consumer.stored_batch(0 if self._small else _POLL_MS)
+            if batch is None:
+                self._send_all_small()
+                for number in self._pending:
+                    self._take_acknowledged(number, wait=False)
+                continue
+            self._copy(batch)
+            self._take_acknowledged(batch.partition, wait=False)
+            if left is not None and batch.last_offset + 1 >= left.get(batch.partition, 0):
+                left.pop(batch.partition, None)
+        self._send_all_small()
         for number in self._pending:
             self._take_acknowledged(number, wait=True)
         return self.progress
 
-    def _copy(self, number: int, records: list[Record]) -> None:
+    def _left(self) -> dict[int, int]:
+        """The ends of the partitions that are not copied yet."""
+        ends = self._consumer.end_offsets(self._consumer.assignment())
+        return {tp.partition: end for tp, end in ends.items() if self._consumer.position(tp) < end}
+
+    def _copy(self, batch: StoredBatch) -> None:
+        number = batch.partition
+        if self._goes_whole(batch):
+            self._send_small(number)
+            future = self._producers[number].send_stored_batch(
+                self.target_topic, number, batch, base_sequence=batch.base_offset
+            )
+            self._pending[number].append(future)
+            return
+        records = batch.records()
+        waiting, size = self._small.get(number, ([], 0))
+        waiting += records
+        size += sum(map(_size, records))
+        self._small[number] = (waiting, size)
+        if size >= _BATCH_BYTES:
+            self._send_small(number)
+
+    def _goes_whole(self, batch: StoredBatch) -> bool:
+        fits = _SMALL_BYTES <= len(batch.payload) <= self._largest
+        return fits and not batch.skip and batch.codec == self._codec
+
+    def _send_all_small(self) -> None:
+        for number in list(self._small):
+            self._send_small(number)
+
+    def _send_small(self, number: int) -> None:
+        records, _ = self._small.pop(number, ([], 0))
         for some in _portions(records):
             future = self._producers[number].send_batch(
                 self.target_topic, number, some, sequences=[record.offset for record in some]
@@ -247,13 +296,18 @@ def default_name(source_cluster_id: str, source_topic: str, target_topic: str) -
     return f"mirror/{source_cluster_id}/{source_topic}/{target_topic}"
 
 
+def _size(record: Record) -> int:
+    """Of its payload, roughly, and not below it."""
+    own = _RECORD_BYTES + len(record.value or b"") + len(record.key or b"")
+    return own + sum(len(name) + len(value or b"") + 16 for name, value in record.headers)
+
+
 def _portions(records: list[Record]) -> Iterator[list[Record]]:
     """Cut into lists of a batch's size; a record that is larger goes alone."""
     some: list[Record] = []
     size = 0
     for record in records:
-        own = _RECORD_BYTES + len(record.value or b"") + len(record.key or b"")
-        own += sum(len(name) + len(value or b"") + 16 for name, value in record.headers)
+        own = _size(record)
         if some and size + own > _BATCH_BYTES:
             yield some
             some, size = [], 0

@@ -32,6 +32,7 @@ from oncelog._engine.sender import Sender
 from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence, TopicPartition
 from oncelog.wire.batch import MAX_PAYLOAD_BYTES, RECORD_OVERHEAD
+from oncelog.wire.stored import StoredBatch
 
 Resolvable = Future[RecordMetadata] | Future[BatchMetadata] | RecordMetadata | BatchMetadata
 
@@ -231,6 +232,46 @@ class Producer:
             given,
             -1 if expected_offset is None else expected_offset,
             self._max_batch(view),
+        )
+
+    def send_stored_batch(
+        self,
+        topic: str,
+        partition: int,
+        batch: StoredBatch,
+        *,
+        base_sequence: int | None = None,
+        expected_offset: int | None = None,
+    ) -> Future[BatchMetadata]:
+        """Send a batch on as it is stored elsewhere; returns a future of its BatchMetadata.
+
+        Its codec is kept, whatever `compression_type` says. `base_sequence`: the sequence of
+        its first record; each further one has the next. Raises as `send` does, and
+        InvalidRequestError for a batch with records to be skipped.
+        """
+        if batch.skip:
+            raise errors.InvalidRequestError(
+                f"batch: its first {batch.skip} records are before the consumer's position and "
+                "would be sent too",
+                field="batch",
+            )
+        view = self._topic(topic)
+        lane, _ = self._placement.lane(view, None, partition)
+        if expected_offset is not None:
+            check_int("expected_offset", expected_offset, 0, 2**63 - 1)
+        given = None
+        if base_sequence is not None:
+            self._check_sequence(base_sequence)
+            given = [base_sequence, base_sequence + batch.record_count - 1]
+        return self._accumulator.append_payload(
+            lane,
+            batch.payload,
+            batch.record_count,
+            batch.max_timestamp_us,
+            given,
+            -1 if expected_offset is None else expected_offset,
+            view.max_batch_bytes,
+            (batch.codec, batch.crc32c),
         )
 
     def _check_sequences(self, sequences: Any, count: int) -> list[int]:

@@ -157,20 +157,25 @@ class Accumulator:
     def append_payload(
         self,
         lane: Lane,
-        payload: bytes,
+        payload: bytes | memoryview,
         record_count: int,
         max_timestamp_us: int,
         sequences: list[int] | None,
         expected_offset: int,
         max_batch_bytes: int,
+        stored_as: tuple[int, int] | None = None,
     ) -> BatchFuture:
-        """Add a batch that is already encoded; it is sent as it is, after what waits now."""
+        """Add a batch that is already encoded; it is sent as one, after what waits now.
+
+        `stored_as`: codec and checksum of a payload that is compressed already.
+        """
         size = len(payload)
         self._check_fits(size, max_batch_bytes)
         with self.lock:
             first, last = (sequences[0], sequences[-1]) if sequences else (None, None)
             batch = self._numbered_room(lane, first, last, size, size + BATCH_OVERHEAD, True)
             batch.payload = payload
+            batch.stored_as = stored_as
             batch.size = size
             batch.record_count = record_count
             batch.stamp(max_timestamp_us)

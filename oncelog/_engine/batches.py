@@ -75,6 +75,7 @@ class OpenBatch:
         "reserved",
         "sequences",
         "size",
+        "stored_as",
         "tick_at",
         "timestamps",
         "tp",
@@ -103,8 +104,10 @@ class OpenBatch:
         self.limit = min(reserved, cap)  # above it, ask again
         self.due = False
         self.closed = False
-        # Set for a batch that came encoded.
-        self.payload: bytes | None = None
+        # Set for a batch that came encoded,
+        self.payload: bytes | memoryview | None = None
+        # and for one that is sent as it came: its codec and its checksum.
+        self.stored_as: tuple[int, int] | None = None
         self.record_count = 0
         self.max_timestamp_us = 0
 

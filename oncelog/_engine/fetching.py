@@ -19,8 +19,9 @@ from oncelog.errors import CorruptLogError, InvalidBatchError, OncelogError
 from oncelog.types import Record, TopicPartition
 from oncelog.v1 import log_pb2
 from oncelog.wire.batch import DecodedPayload, decode_payload
-from oncelog.wire.compression import checksum, decompress
+from oncelog.wire.compression import NONE, checksum, decompress
 from oncelog.wire.fetched import FetchedBatch, FetchedRecords
+from oncelog.wire.stored import StoredBatch
 
 
 class Chunk:
@@ -58,6 +59,25 @@ class Chunk:
             except InvalidBatchError as error:
                 raise self._corrupt(error) from error
         return self._decoded
+
+    def stored(self, check_crc: bool) -> StoredBatch:
+        """The batch as it is. Raises CorruptLogError if the payload is not what was sent."""
+        header = self._header
+        if header.codec == NONE:
+            self.decoded(check_crc)  # costs no more than the checksum
+        elif check_crc and checksum(self._payload) != header.crc32c:
+            raise self._corrupt(InvalidBatchError("checksum differs"))
+        return StoredBatch(
+            self.tp.topic,
+            self.tp.partition,
+            self.base,
+            header.record_count,
+            header.codec,
+            header.crc32c,
+            header.max_timestamp_us,
+            self._payload,
+            self.next - self.base,
+        )
 
     def records(self, check_crc: bool) -> list[Record]:
         if self._records is None:

@@ -41,7 +41,7 @@ class SealedBatch:
     last_sequence: int
     prev_sequence: int
     head: bytes  # the fields of the message `Batch` but for the payload's bytes and `id`
-    payload: bytes
+    payload: bytes | memoryview
     deadline: float
     attempts: int = 0
     attempt_id: int = 0  # 0: no attempt whose answer is awaited
@@ -73,18 +73,21 @@ def seal(
     level: int | None,
 ) -> SealedBatch:
     """Encode, compress and number a batch. `prev_sequence`: the last one before it."""
-    payload = batch.payload
-    if payload is None:
-        stamps = batch.timestamps.encode(batch.record_count)
-        payload = encode_payload(batch.values, stamps, batch.keys, batch.headers)
-    payload = compress(codec, payload, level)
+    payload: bytes | memoryview
+    if batch.stored_as is None:
+        payload = compress(codec, _encoded(batch), level)
+        crc = checksum(payload)
+    else:
+        assert batch.payload is not None
+        payload = batch.payload
+        codec, crc = batch.stored_as
     count = batch.record_count
     header = batch_pb2.BatchHeader(
         topic=batch.tp.topic,
         partition=batch.tp.partition,
         record_count=count,
         codec=codec,  # type: ignore[arg-type]
-        crc32c=checksum(payload),
+        crc32c=crc,
         max_timestamp_us=batch.max_timestamp_us,
     )
     base = last = -1
@@ -110,6 +113,14 @@ def seal(
     return SealedBatch(batch, identity, base, last, prev_sequence, head, payload, deadline)
 
 
+def _encoded(batch: OpenBatch) -> bytes:
+    if batch.payload is not None:
+        assert isinstance(batch.payload, bytes), "a view belongs to a batch that was stored"
+        return batch.payload
+    stamps = batch.timestamps.encode(batch.record_count)
+    return encode_payload(batch.values, stamps, batch.keys, batch.headers)
+
+
 def _varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
@@ -125,7 +136,7 @@ _ID_TAG = b"\x18"  # Batch.id: field 3, varint
 _TIMEOUT_TAG = b"\x10"  # ProduceRequest.timeout_ms: field 2, varint
 
 
-def request_parts(sealed: SealedBatch, attempt_id: int) -> list[bytes]:
+def request_parts(sealed: SealedBatch, attempt_id: int) -> list[bytes | memoryview]:
     """Return the bytes of one entry of `ProduceRequest.batches`, to be joined."""
     batch_id = _ID_TAG + _varint(attempt_id)
     length = _varint(sealed.size + len(batch_id))

@@ -61,7 +61,7 @@ class ProduceStream:
         self._on_result = on_result
         self._on_close = on_close
         # The parts of each batch that waits to be written, and their size.
-        self._outbox: deque[tuple[list[bytes], int]] = deque()
+        self._outbox: deque[tuple[list[bytes | memoryview], int]] = deque()
         self._backlog = 0
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"produce {address}")

@@ -1,0 +1,43 @@
+"""A batch as it is stored: to be copied whole, without a look inside.
+
+Place in the flow: `Consumer.stored_batch` gives it out, `Producer.send_stored_batch` sends
+it on. What neither decodes nor compresses costs the same for a batch of a million records
+as for one of one (the idea of KIP-712, shallow mirroring).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog.types import Record
+from oncelog.wire.batch import DecodedPayload, decode_payload
+from oncelog.wire.compression import decompress
+
+
+class StoredBatch(NamedTuple):
+    """`payload` is as docs/protocol.md says, compressed by `codec`; `crc32c` is its checksum."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    record_count: int
+    codec: int  # of the protocol: 0 none, 1 zstd, 2 lz4
+    crc32c: int
+    max_timestamp_us: int
+    payload: bytes | memoryview
+    skip: int = 0  # records at its beginning that are before the consumer's position
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.record_count - 1
+
+    def decoded(self) -> DecodedPayload:
+        """All its records as columns. Raises InvalidBatchError if the payload is none."""
+        return decode_payload(decompress(self.codec, self.payload), self.record_count)
+
+    def records(self) -> list[Record]:
+        """Its records without those to be skipped. Raises InvalidBatchError."""
+        return self.decoded().records(self.topic, self.partition, self.base_offset, self.skip)
+
+
+__all__ = ["StoredBatch"]
