@@ -21,7 +21,7 @@ from oncelog.v1 import log_pb2
 from oncelog.wire.batch import DecodedPayload, decode_payload
 from oncelog.wire.compression import NONE, checksum, decompress
 from oncelog.wire.fetched import FetchedBatch, FetchedRecords
-from oncelog.wire.stored import StoredBatch
+from oncelog.wire.stored import StoredBatch, corrupt
 
 
 class Chunk:
@@ -89,12 +89,7 @@ class Chunk:
         return self._records
 
     def _corrupt(self, error: InvalidBatchError) -> CorruptLogError:
-        return CorruptLogError(
-            f"{self.tp}: batch at offset {self.base}: {error.message}",
-            topic=self.tp.topic,
-            partition=self.tp.partition,
-            offset=self.base,
-        )
+        return corrupt(self.tp, self.base, error)
 
 
 @dataclass(slots=True)

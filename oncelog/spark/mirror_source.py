@@ -13,15 +13,14 @@ then. If a filter dropped what was read last, those records are read, and droppe
 There is one task for each partition, also where it has nothing to read: so a task's number
 is that of its partition, and the writer can tell when rows are not where they belong.
 
-Without a transformation nobody looks at the rows between the two ends, and a row is then a
-whole Arrow batch of records as bytes. Spark turns rows into Arrow one by one, which costs
-several times as much as all the rest of a copy.
+Without a transformation nobody looks at the rows between the two ends, and a row is then
+many records: see `mirror_rows`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -33,22 +32,22 @@ from pyspark.sql.datasource import (
 )
 
 from oncelog.admin import Admin
+from oncelog.spark.mirror_rows import PACKED_DDL, packed, unpacked
 from oncelog.spark.mirror_run import OPTION, MirrorSettings, claims, keep_names
 from oncelog.spark.mirror_writer import COLUMNS, PartitionCopy
 from oncelog.spark.offsets import Offsets, Place, Range
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.planning import TopicGoneError
-from oncelog.spark.reading import join
+from oncelog.spark.reading import join, read_stored
 from oncelog.spark.schema import ddl
 from oncelog.spark.streaming import OncelogStreamReader
 from oncelog.types import TopicPartition
-from oncelog.wire.arrow import import_pyarrow
+from oncelog.wire.stored import StoredBatch
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-_PACKED = "records"  # the column of a packed row
 # A name is forgotten after a week without a lease, by a cluster's default.
 _KEEP_NAMES_S = 12 * 3600.0
 
@@ -65,7 +64,7 @@ class MirrorDataSource(DataSource):
         return "oncelog-mirror"
 
     def schema(self) -> str:
-        return f"{_PACKED} binary" if self._settings.packed else ddl(include_headers=True)
+        return PACKED_DDL if self._settings.packed else ddl(include_headers=True)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return MirrorStreamReader(self._settings, schema)
@@ -112,8 +111,12 @@ class MirrorStreamReader(OncelogStreamReader):
         return [InputPartition(tuple(one) if one.size > 0 else None) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        batches = super().read(partition)
-        return map(pack, batches) if self._settings.packed else batches
+        if not self._settings.packed:
+            return super().read(partition)
+        if partition.value is None:
+            return iter(())
+        parts = read_stored(self._options, Range(*partition.value))
+        return packed(self._settings, parts, list(COLUMNS))
 
     def _columns(self) -> tuple[str, ...]:
         return COLUMNS if self._settings.packed else super()._columns()
@@ -166,7 +169,10 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):
         copy = PartitionCopy(self._settings, context.partitionId())
         try:
             for batch in self._batches(iterator):
-                copy.take(batch)
+                if isinstance(batch, StoredBatch):
+                    copy.take_stored(batch)
+                else:
+                    copy.take(batch)
             copy.finish()
         except BaseException:
             copy.give_up()
@@ -175,30 +181,7 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):
 
     def _batches(self, iterator: Iterator[Any]) -> Iterator[Any]:
         # Spark's own batches may be small, and each of the copy's waits for an acknowledgement.
-        return join(unpacked(iterator) if self._settings.packed else iterator)
-
-
-# --- many rows as one ------------------------------------------------------------------
-
-
-def pack(batch: Any) -> Any:
-    """Return a batch of one row that holds the whole batch, in Arrow's format for streams."""
-    pa = import_pyarrow()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    data = sink.getvalue()
-    ends = pa.array([0, len(data)], pa.int32()).buffers()[1]
-    packed = pa.Array.from_buffers(pa.binary(), 1, [None, ends, data])
-    return pa.RecordBatch.from_arrays([packed], names=[_PACKED])
-
-
-def unpacked(batches: Iterable[Any]) -> Iterator[Any]:
-    """Yield what `pack` was given."""
-    pa = import_pyarrow()
-    for batch in batches:
-        for row in batch.column(0):
-            yield from pa.ipc.open_stream(row.as_buffer())
+        return unpacked(iterator) if self._settings.packed else join(iterator)
 
 
 __all__ = ["MirrorDataSource"]

@@ -27,7 +27,9 @@ from typing import Any
 from oncelog.errors import InvalidRequestError, OutOfOrderError, ProducerExpiredError
 from oncelog.producer import Producer
 from oncelog.spark.mirror_run import MirrorSettings, check_target, claims, last_stored
+from oncelog.spark.reading import Part
 from oncelog.types import BatchMetadata
+from oncelog.wire.stored import StoredBatch
 
 # Of a record; `offset` and `partition` say where it comes from.
 RECORD_COLUMNS = ("key", "value", "timestamp", "headers")
@@ -65,9 +67,8 @@ class PartitionCopy:
         if not batch.num_rows:
             return
         assert self._producer is not None
-        if self._settings.keeps_all:
-            self._check_next(batch)
         offsets = batch.column("offset")
+        self._check_next(offsets[0].as_py(), offsets[-1].as_py(), len(offsets))
         self._stored = offsets[-1].as_py()
         for start, stop in self._pieces(batch.select(list(RECORD_COLUMNS))):
             self._pending.append(
@@ -78,8 +79,24 @@ class PartitionCopy:
                     sequences=offsets.slice(start, stop - start),
                 )
             )
-        while self._pending and self._pending[0].done():
-            self._take_acknowledged()
+        self._take_those_done()
+
+    def take_stored(self, batch: StoredBatch) -> None:
+        """Copy a batch as it is stored; raises as `take` does."""
+        first, last = batch.base_offset, batch.last_offset
+        if self._producer is None or first <= self._stored:
+            # The first one, or one that the target may have a part of.
+            return self.take(Part(batch, batch.record_count).arrow().select(list(COLUMNS)))
+        self._check_place(batch.partition, batch.partition, first > self._last_row)
+        self._check_next(first, last, batch.record_count)
+        self._last_row = self._stored = last
+        self._pending.append(
+            self._producer.send_stored_batch(
+                self._settings.target_topic, self._partition, batch, base_sequence=first
+            )
+        )
+        self._take_those_done()
+        return None
 
     def finish(self) -> None:
         """Wait until all is stored; raises what kept it from that."""
@@ -94,6 +111,10 @@ class PartitionCopy:
             for future in self._pending:
                 future.add_done_callback(lambda done: done.exception())  # nobody else looks
             self._producer.close(0)
+
+    def _take_those_done(self) -> None:
+        while self._pending and self._pending[0].done():
+            self._take_acknowledged()
 
     def _take_acknowledged(self) -> None:
         stored = self._pending.popleft().result()
@@ -141,29 +162,34 @@ class PartitionCopy:
         if partition.null_count or offset.null_count:
             raise InvalidRequestError("mirror: a row without partition or offset", field="offset")
         low, high = pc.min_max(partition).values()
-        if not low.as_py() == high.as_py() == self._partition:
+        rises = pc.all(pc.greater(offset[1:], offset[:-1])).as_py() in (True, None)
+        follows = rises and offset[0].as_py() > self._last_row
+        self._check_place(low.as_py(), high.as_py(), follows)
+        self._last_row = offset[-1].as_py()
+
+    def _check_place(self, low: int, high: int, follows: bool) -> None:
+        """`low`, `high`: of the rows' partitions. `follows`: on the rows before."""
+        if not low == high == self._partition:
             raise InvalidRequestError(
                 f"mirror: task {self._partition} got rows of the partitions {low} to {high}: "
                 "rows must stay in the task of their partition",
                 field="partition",
             )
-        rises = pc.all(pc.greater(offset[1:], offset[:-1])).as_py() in (True, None)
-        if not rises or offset[0].as_py() <= self._last_row:
+        if not follows:
             raise InvalidRequestError(
-                f"mirror: partition {partition[0]}: the offsets of its rows do not rise: "
+                f"mirror: partition {self._partition}: the offsets of its rows do not rise: "
                 "a row must stay in its place, and be there once",
                 field="offset",
             )
-        self._last_row = offset[-1].as_py()
 
-    def _check_next(self, batch: Any) -> None:
+    def _check_next(self, first: int, last: int, count: int) -> None:
         """Without a filter the next record is the one with the next offset."""
-        offset = batch.column("offset")
-        first, last = offset[0].as_py(), offset[-1].as_py()
-        if first != self._stored + 1 or last - first + 1 != len(offset):
+        if not self._settings.keeps_all:
+            return
+        if first != self._stored + 1 or last - first + 1 != count:
             raise OutOfOrderError(
                 f"mirror: partition {self._partition}: after source offset {self._stored} come "
-                f"{len(offset)} records from {first} to {last}, and no filter explains it",
+                f"{count} records from {first} to {last}, and no filter explains it",
                 last_sequence=self._stored,
             )
 

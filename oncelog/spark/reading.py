@@ -1,7 +1,7 @@
 """A range of offsets as Arrow batches, in Spark's Python workers.
 
-Place in the flow: node -> `Consumer.batches()`, one Arrow batch over each stored batch's own
-memory -> cut to the range, small ones joined, large ones split -> Spark, which copies them
+Place in the flow: node -> `Consumer.stored_batch()` -> cut to the range -> an Arrow batch
+over each one's own memory, small ones joined, large ones split -> Spark, which copies them
 to the JVM. No record is touched in Python.
 
 A consumer is made when a task begins to read, never earlier: workers are forked. It then
@@ -15,10 +15,11 @@ import atexit
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelog.consumer import Consumer
 from oncelog.errors import (
+    InvalidBatchError,
     OffsetOutOfRangeError,
     RequestTimeoutError,
     UnknownTopicOrPartitionError,
@@ -26,6 +27,8 @@ from oncelog.errors import (
 from oncelog.spark.offsets import Range
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.planning import CLIENT_ID, TopicGoneError, log
+from oncelog.wire.arrow import to_arrow
+from oncelog.wire.stored import StoredBatch
 
 # What is handed to Spark at once: below, the cost of each batch shows; above, memory does.
 JOIN_BYTES = 1024 * 1024
@@ -35,6 +38,27 @@ FETCH_BYTES = 4 * 1024 * 1024
 _ASK_AGAIN_S = 0.1
 
 
+class Part(NamedTuple):
+    """Of a stored batch the records that are in the range: `rows` of them behind its `skip`."""
+
+    batch: StoredBatch
+    rows: int
+
+    @property
+    def is_whole(self) -> bool:
+        return self.rows == self.batch.record_count
+
+    def arrow(self) -> Any:
+        """As a pyarrow.RecordBatch over the batch's memory. Raises CorruptLogError."""
+        batch = self.batch
+        decoded = batch.decoded()
+        try:
+            found = to_arrow(decoded, batch.topic, batch.partition, batch.base_offset, batch.skip)
+        except InvalidBatchError as error:
+            raise batch.corrupt(error) from error
+        return found.slice(0, self.rows)
+
+
 def read_range(options: SourceOptions, one: Range, columns: Sequence[str]) -> Iterator[Any]:
     """Yield the range's records as pyarrow.RecordBatches with these columns.
 
@@ -42,11 +66,15 @@ def read_range(options: SourceOptions, one: Range, columns: Sequence[str]) -> It
     them and logs it), RequestTimeoutError if none came for pollTimeoutMs, TopicGoneError,
     CorruptLogError.
     """
+    return join(part.arrow().select(columns) for part in read_stored(options, one))
+
+
+def read_stored(options: SourceOptions, one: Range) -> Iterator[Part]:
+    """Yield the range's batches as they are stored. Raises as `read_range` does."""
     consumer = _take(options)
     finished = False
     try:
-        batches = _stored(options, consumer, one)
-        yield from join(batch.select(columns) for batch in batches)
+        yield from _stored(options, consumer, one)
         finished = True
     finally:
         if finished:
@@ -96,8 +124,7 @@ def _close_idle() -> None:
 # --- reading ---------------------------------------------------------------------------
 
 
-def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[Any]:
-    """Yield one Arrow batch for each stored batch, the first and last cut to the range."""
+def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[Part]:
     at = one.start
     patience_s = options.poll_timeout_ms / 1000
     heard = time.monotonic()
@@ -105,11 +132,12 @@ def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[
         try:
             consumer.assign([one.tp])
             consumer.seek(one.tp, at)
-            for batch in consumer.batches(options.poll_timeout_ms):
+            while (batch := consumer.stored_batch(options.poll_timeout_ms)) is not None:
                 # Offsets have no holes, which the consumer checks.
-                batch = batch.slice(0, one.end - at)
-                at += batch.num_rows
-                yield batch
+                assert at == batch.base_offset + batch.skip
+                rows = min(batch.last_offset + 1, one.end) - at
+                at += rows
+                yield Part(batch, rows)
                 if at >= one.end:
                     return
                 heard = time.monotonic()
@@ -192,4 +220,4 @@ def _slices(batch: Any, size: int) -> Iterator[Any]:
         yield batch.slice(start, rows)
 
 
-__all__ = ["JOIN_BYTES", "SPLIT_BYTES", "join", "read_range"]
+__all__ = ["JOIN_BYTES", "SPLIT_BYTES", "Part", "join", "read_range", "read_stored"]

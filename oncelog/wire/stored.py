@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from oncelog.types import Record
+from oncelog.errors import CorruptLogError, InvalidBatchError
+from oncelog.types import Record, TopicPartition
 from oncelog.wire.batch import DecodedPayload, decode_payload
 from oncelog.wire.compression import decompress
 
@@ -32,12 +33,32 @@ class StoredBatch(NamedTuple):
         return self.base_offset + self.record_count - 1
 
     def decoded(self) -> DecodedPayload:
-        """All its records as columns. Raises InvalidBatchError if the payload is none."""
-        return decode_payload(decompress(self.codec, self.payload), self.record_count)
+        """All its records as columns. Raises CorruptLogError if the payload is none."""
+        try:
+            return decode_payload(decompress(self.codec, self.payload), self.record_count)
+        except InvalidBatchError as error:
+            raise self.corrupt(error) from error
 
     def records(self) -> list[Record]:
-        """Its records without those to be skipped. Raises InvalidBatchError."""
-        return self.decoded().records(self.topic, self.partition, self.base_offset, self.skip)
+        """Its records without those to be skipped. Raises CorruptLogError."""
+        decoded = self.decoded()
+        try:
+            return decoded.records(self.topic, self.partition, self.base_offset, self.skip)
+        except InvalidBatchError as error:
+            raise self.corrupt(error) from error
+
+    def corrupt(self, error: InvalidBatchError) -> CorruptLogError:
+        """What is wrong with it, as what it means for whoever reads it."""
+        return corrupt(TopicPartition(self.topic, self.partition), self.base_offset, error)
 
 
-__all__ = ["StoredBatch"]
+def corrupt(tp: TopicPartition, base_offset: int, error: InvalidBatchError) -> CorruptLogError:
+    return CorruptLogError(
+        f"{tp}: batch at offset {base_offset}: {error.message}",
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=base_offset,
+    )
+
+
+__all__ = ["StoredBatch", "corrupt"]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oncelog import Admin, Producer
+from oncelog import Admin, Producer, Record
 from oncelog.spark import audit
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY, MakeCluster
@@ -42,12 +42,19 @@ WAYS: dict[str, Callable[..., Any]] = {"naive": copy_naively, "mirror": copy_wit
 
 @pytest.fixture
 def filled(make_cluster: MakeCluster, topic: str) -> LocalCluster:
-    """Three nodes with `topic`, and with the topics of both copies."""
+    """Three nodes with `topic`, and with the topics of both copies.
+
+    In each partition are two batches that a mirror sends on as they are stored, and small
+    ones, of which it looks at the records.
+    """
     cluster = make_cluster(3, settings=STEADY, metrics=True)
     with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
         for name in (topic, f"{topic}-naive", f"{topic}-mirror"):
             admin.create_topic(name, 2, 3)
-        put(producer, topic, range(RECORDS))
+        for first in range(0, RECORDS // 2, 50):
+            records = [Record(b"%d" % n + bytes(3000), b"key") for n in range(first, first + 50)]
+            producer.send_batch(topic, first // 50 % 2, records).result(PATIENCE_S)
+        put(producer, topic, range(RECORDS // 2, RECORDS))
     return cluster
 
 

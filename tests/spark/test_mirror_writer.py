@@ -27,11 +27,15 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.spark import mirror_run
+from oncelog.spark.mirror_rows import goes_whole, pack, pack_stored, packed, unpacked
 from oncelog.spark.mirror_run import Claim, MirrorSettings, claim, claims
-from oncelog.spark.mirror_source import pack, unpacked
 from oncelog.spark.mirror_writer import COLUMNS, PartitionCopy
+from oncelog.spark.reading import Part
 from oncelog.types import TopicPartition
 from oncelog.wire.arrow import rising_ends, schema
+from oncelog.wire.batch import encode_payload
+from oncelog.wire.compression import CODECS, checksum, compress
+from oncelog.wire.stored import StoredBatch
 from tests.harness.local_cluster import QUICK, LocalCluster
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
@@ -114,7 +118,10 @@ def run_task(settings: MirrorSettings, *batches: Any, partition: int = 0) -> Par
     copy = PartitionCopy(settings, partition)
     try:
         for batch in batches:
-            copy.take(batch)
+            if isinstance(batch, StoredBatch):
+                copy.take_stored(batch)
+            else:
+                copy.take(batch)
         copy.finish()
     except BaseException:
         copy.give_up()
@@ -259,12 +266,125 @@ def test_batches_keep_to_the_topics_limit(settings: Make, admin: Admin, producer
         run_task(run, rows([200], size=5000))
 
 
+# --- as they are stored ----------------------------------------------------------------
+
+
+def stored_batch(offsets: range, partition: int = 0, codec: str = "none") -> StoredBatch:
+    values = [b"%d" % offset for offset in offsets]
+    payload = compress(CODECS[codec], encode_payload(values, [1_000_000] * len(values)))
+    crc = checksum(payload)
+    return StoredBatch(
+        "", partition, offsets[0], len(values), CODECS[codec], crc, 1_000_000, payload
+    )
+
+
+def payloads(settings: MirrorSettings) -> list[bytes]:
+    """The target's batches."""
+    tp = settings.target(0)
+    with Consumer(
+        bootstrap_servers=settings.target_bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([tp])
+        end = consumer.end_offsets([tp])[tp]
+        found: list[bytes] = []
+        while consumer.position(tp) < end:
+            batch = consumer.stored_batch(1000)
+            found += [] if batch is None else [bytes(batch.payload)]
+    return found
+
+
 def test_a_packed_row_holds_a_batch() -> None:
-    batches = [rows(range(3), size=100), rows([7]), rows(range(20))[5:8], rows([])]
-    packed = [pack(batch) for batch in batches]
-    assert [one.num_rows for one in packed] == [1] * 4
-    together = pa.Table.from_batches(packed).combine_chunks().to_batches()
-    assert list(unpacked(together)) == batches
+    arrow = [rows(range(3), size=100), rows([7]), rows(range(20))[5:8]]
+    stored = [stored_batch(range(20, 30)), stored_batch(range(30, 31), 2, "zstd")]
+    made = [*map(pack, arrow), *map(pack_stored, stored), pack(rows([31])), pack(rows([]))]
+    assert [one.num_rows for one in made] == [1] * 7
+    together = pa.Table.from_batches(made).combine_chunks().to_batches()
+    first, *whole, last = unpacked(together)
+    assert first == pa.concat_batches(arrow)
+    assert whole == stored
+    assert last == rows([31])
+
+
+def test_only_what_may_be_sent_on_unseen_is_packed_as_it_is_stored(settings: Make) -> None:
+    large = stored_batch(range(10_000))
+    lz4 = stored_batch(range(100_000), codec="lz4")
+    assert 64 * 1024 < len(large.payload) < 1024 * 1024 and len(lz4.payload) > 64 * 1024
+    whole = {
+        "large": (settings(), Part(large, 10_000)),
+        "compressed as wanted": (settings(compression_type="lz4"), Part(lz4, 100_000)),
+    }
+    not_whole = {
+        "its end is behind the range": (settings(), Part(large, 9_999)),
+        "its start is before the range": (settings(), Part(large._replace(skip=1), 9_999)),
+        "small": (settings(), Part(stored_batch(range(100)), 100)),
+        "too large for the target": (settings(max_batch_bytes=65_536), Part(large, 10_000)),
+        "compressed": (settings(), Part(lz4, 100_000)),
+        "not compressed": (settings(compression_type="lz4"), Part(large, 10_000)),
+    }
+    assert {name for name, case in (whole | not_whole).items() if goes_whole(*case)} == set(whole)
+    parts = [Part(stored_batch(range(5)), 5), Part(stored_batch(range(5, 9)), 4)]
+    parts += [
+        Part(stored_batch(range(9, 10_009)), 10_000),
+        Part(stored_batch(range(10_009, 10_019)), 6),
+    ]
+    small, one, rest = unpacked(packed(settings(), parts, list(COLUMNS)))
+    assert (small["offset"].to_pylist(), rest["offset"].to_pylist()) == (
+        list(range(9)),
+        list(range(10_009, 10_015)),
+    )
+    assert one == parts[2].batch
+
+
+def test_stored_batches_are_copied_once_and_as_they_are(settings: Make, producer: Producer) -> None:
+    run = settings(keeps_all=True)
+    fill(producer, run.source_topic, 100)
+    claim(run, {})
+    batches = [stored_batch(range(at, at + 10)) for at in range(0, 60, 10)]
+    assert run_task(run, *batches[:3]).copied == 30
+    # The task once more, with more to do: what is there is skipped.
+    assert run_task(run, *batches[:5]).copied == 20
+    assert payloads(run) == [batch.payload for batch in batches[:5]]
+    # The target has a part of the first one, and what follows may be of either kind.
+    half = run_task(run, rows(range(50, 54)), stored_batch(range(54, 60)), rows(range(60, 63)))
+    assert half.copied == 13
+    assert run_task(run, stored_batch(range(55, 65)), stored_batch(range(65, 70))).copied == 7
+    assert copied(run) == list(range(70))
+
+
+def test_stored_batches_out_of_their_place_are_refused(settings: Make, producer: Producer) -> None:
+    run = settings(keeps_all=True)
+    fill(producer, run.source_topic, 100)
+    claim(run, {})
+    first = stored_batch(range(10))
+    assert run_task(run, first).copied == 10
+    assert run_task(run, stored_batch(range(10, 20))).copied == 10
+    with pytest.raises(OutOfOrderError, match="no filter explains it"):
+        run_task(run, first, stored_batch(range(21, 30)))
+    with pytest.raises(InvalidRequestError, match="got rows of the partitions 1 to 1"):
+        run_task(run, stored_batch(range(20, 30), 1))
+    assert run_task(run, stored_batch(range(20, 30))).copied == 10
+    with pytest.raises(InvalidRequestError, match="do not rise"):
+        run_task(run, stored_batch(range(20, 30)), stored_batch(range(20, 30)))
+    assert copied(run) == list(range(30))
+    with pytest.raises(InvalidRequestError, match="got rows of the partitions 2 to 2"):
+        run_task(run, stored_batch(range(30, 40)), stored_batch(range(40, 50), 2))
+
+
+def test_an_attempt_with_stored_batches_is_fenced_by_the_next(
+    settings: Make, producer: Producer
+) -> None:
+    run = settings(keeps_all=True)
+    fill(producer, run.source_topic, 100)
+    claim(run, {})
+    sleeper = PartitionCopy(run, 0)
+    sleeper.take_stored(stored_batch(range(10)))
+    sleeper.take_stored(stored_batch(range(10, 20)))
+    assert run_task(run, *(stored_batch(range(at, at + 10)) for at in (0, 10, 20, 30))).copied >= 20
+    sleeper.take_stored(stored_batch(range(20, 30)))
+    with pytest.raises(FencedError):
+        sleeper.finish()
+    sleeper.give_up()
+    assert copied(run) == list(range(40))
 
 
 # --- taking over ----------------------------------------------------------------------

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oncelog import StoredBatch
 from tests.integration.waiting import eventually
 from tests.spark.copies import PATIENCE_S
 
@@ -58,16 +59,22 @@ class Trap:
     # --- in the job ------------------------------------------------------------------
 
     def rows(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Hand on the batches of a task; of the partition's, wait in the middle of the first."""
+        """Hand on the batches of a task; of the partition's, wait in the middle of the first.
+
+        In a batch as it is stored there is no middle: then behind it.
+        """
         for batch in batches:
-            if not batch.num_rows or batch.column("partition")[0].as_py() != self._partition:
+            if not _is_of(batch, self._partition):
                 yield batch
                 continue
-            half = batch.num_rows // 2
-            yield batch.slice(0, half)
+            first, rest = _halves(batch)
+            yield first
             caught = self.reach()
+            if rest is None:
+                rest = next(batches, None)
             try:
-                yield batch.slice(half)
+                if rest is not None:
+                    yield rest
             except GeneratorExit:
                 if caught:
                     self._touch("refused")
@@ -124,6 +131,19 @@ class Trap:
 
     def was_refused(self) -> bool:
         return (self._directory / "refused").exists()
+
+
+def _is_of(batch: Any, partition: int) -> bool:
+    if isinstance(batch, StoredBatch):
+        return batch.partition == partition
+    return bool(batch.num_rows) and batch.column("partition")[0].as_py() == partition
+
+
+def _halves(batch: Any) -> tuple[Any, Any]:
+    if isinstance(batch, StoredBatch):
+        return batch, None
+    half = batch.num_rows // 2
+    return batch.slice(0, half), batch.slice(half)
 
 
 def _parent(pid: int) -> int:

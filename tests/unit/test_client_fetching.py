@@ -194,3 +194,42 @@ def test_a_waiting_reader_is_woken(what: str) -> None:
     assert not reader.is_alive()
     (chunk,) = seen
     assert (chunk is not None) == (what == "records")
+
+
+# --- as it is stored -----------------------------------------------------------------
+
+
+def test_a_batch_is_given_out_as_it_is_stored() -> None:
+    rig = Rig()
+    rig.buffer.seek(A, 2)
+    rig.add(stored(0, 5))
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    batch = chunk.stored(True)
+    assert (batch.base_offset, batch.last_offset, batch.skip) == (0, 4, 2)
+    assert bytes(batch.payload) == stored(0, 5).payload
+    assert [record.value for record in batch.records()] == [b"2", b"3", b"4"]
+
+
+def test_a_damaged_batch_is_not_given_out() -> None:
+    rig = Rig()
+    rig.add(stored(0, 5, crc=1))
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    with pytest.raises(errors.CorruptLogError, match="offset 0: checksum differs") as caught:
+        chunk.stored(True)
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 0)
+    assert chunk.stored(False).records()
+
+
+def test_what_is_compressed_is_looked_at_by_who_decodes_it() -> None:
+    wrong = stored(0, 5)
+    wrong.header.codec = batch_pb2.CODEC_LZ4
+    rig = Rig()
+    rig.add(wrong)
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    batch = chunk.stored(True)
+    assert batch.codec == batch_pb2.CODEC_LZ4
+    with pytest.raises(errors.CorruptLogError, match="t-0: batch at offset 0: lz4 payload"):
+        batch.records()
