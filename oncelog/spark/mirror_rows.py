@@ -6,8 +6,8 @@ times as much as all the rest of a copy.
 
 A row holds either a batch as it is stored, which is sent on without a look inside
 (KIP-712), or, where that cannot be, a whole Arrow batch in Arrow's format for streams: of
-small batches put together, of one of which only a part is wanted, which is too large for
-the target, or compressed otherwise than the copy is to be.
+small batches put together, of one of which only a part is wanted, which is very large, or
+compressed otherwise than the copy is to be.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SMALL_BYTES = 64 * 1024
 
 
 def goes_whole(settings: MirrorSettings, part: Part) -> bool:
-    """Whether it may be sent on as it is stored."""
-    batch, size = part.batch, len(part.batch.payload)
+    """Whether it may be sent on as it is stored, as far as the source's side knows."""
+    batch = part.batch
     return (
         part.is_whole
-        and _SMALL_BYTES <= size <= min(settings.max_batch_bytes, SPLIT_BYTES)
+        and _SMALL_BYTES <= len(batch.payload) <= SPLIT_BYTES
         and batch.codec == CODECS[settings.compression_type]
     )
 

@@ -84,8 +84,9 @@ class PartitionCopy:
     def take_stored(self, batch: StoredBatch) -> None:
         """Copy a batch as it is stored; raises as `take` does."""
         first, last = batch.base_offset, batch.last_offset
-        if self._producer is None or first <= self._stored:
-            # The first one, or one that the target may have a part of.
+        fits = len(batch.payload) <= self._settings.max_batch_bytes
+        if self._producer is None or first <= self._stored or not fits:
+            # The first one, one that the target may have a part of, or one to be cut.
             return self.take(Part(batch, batch.record_count).arrow().select(list(COLUMNS)))
         self._check_place(batch.partition, batch.partition, first > self._last_row)
         self._check_next(first, last, batch.record_count)

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from oncelog import Consumer, Producer
+from oncelog import Consumer, Producer, StoredBatch, TopicPartition
+from oncelog.wire.batch import encode_payload
+from oncelog.wire.compression import checksum
 from tests.integration.waiting import eventually
 
 Row = tuple[Any, ...]
+_LONG_AGO_US = 1_000_000_000_000_000
 PATIENCE_S = 300.0  # a busy machine starts a JVM and its Python workers slowly
 
 
@@ -38,6 +41,31 @@ def put(producer: Producer, topic: str, numbers: range, partitions: int = 2) -> 
             partition=n % partitions,
         )
     producer.flush()
+
+
+def put_large(producer: Producer, topic: str, partition: int, numbers: range) -> None:
+    """A batch of 3 KB records that are one microsecond older than its header says.
+
+    Whoever decodes it and makes a batch of its records again makes another header.
+    """
+    values = [b"%d" % n + bytes(3000) for n in numbers]
+    payload = encode_payload(values, [_LONG_AGO_US] * len(values), [b"key"] * len(values))
+    batch = StoredBatch(
+        topic, partition, 0, len(values), 0, checksum(payload), _LONG_AGO_US + 1, payload
+    )
+    producer.send_stored_batch(topic, partition, batch).result(PATIENCE_S)
+
+
+def sent_on_unseen(bootstrap: str, topic: str, partition: int) -> int:
+    """How many of those batches are there as they were made."""
+    tp, count = TopicPartition(topic, partition), 0
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([tp])
+        end = consumer.end_offsets([tp])[tp]
+        while consumer.position(tp) < end:
+            batch = consumer.stored_batch(1000)
+            count += batch is not None and batch.max_timestamp_us == _LONG_AGO_US + 1
+    return count
 
 
 def stored(bootstrap: str, topic: str, partition: int) -> int:

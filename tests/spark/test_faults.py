@@ -23,12 +23,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oncelog import Admin, Producer, Record
+from oncelog import Admin, Producer
 from oncelog.spark import audit
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
-from tests.spark.copies import PATIENCE_S, contents, put, wait_stored
+from tests.spark.copies import (
+    PATIENCE_S,
+    contents,
+    put,
+    put_large,
+    sent_on_unseen,
+    wait_stored,
+)
 from tests.spark.traps import Caught, Trap
 from tests.spark.ways import copy_naively, copy_with_mirror
 
@@ -52,8 +59,7 @@ def filled(make_cluster: MakeCluster, topic: str) -> LocalCluster:
         for name in (topic, f"{topic}-naive", f"{topic}-mirror"):
             admin.create_topic(name, 2, 3)
         for first in range(0, RECORDS // 2, 50):
-            records = [Record(b"%d" % n + bytes(3000), b"key") for n in range(first, first + 50)]
-            producer.send_batch(topic, first // 50 % 2, records).result(PATIENCE_S)
+            put_large(producer, topic, first // 50 % 2, range(first, first + 50))
         put(producer, topic, range(RECORDS // 2, RECORDS))
     return cluster
 
@@ -77,6 +83,8 @@ def assert_bites(cluster: LocalCluster, topic: str) -> None:
 
 def assert_identical(cluster: LocalCluster, topic: str) -> None:
     assert contents(cluster.bootstrap, f"{topic}-mirror") == contents(cluster.bootstrap, topic)
+    # The second of the large ones was: the first one opens the producer.
+    assert sent_on_unseen(cluster.bootstrap, f"{topic}-mirror", 1) == 1
 
 
 def fenced(cluster: LocalCluster, topic: str) -> int:

@@ -17,7 +17,14 @@ from oncelog.spark import mirror
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster
 from tests.integration.test_client_programs import Program
-from tests.spark.copies import PATIENCE_S, contents, put, wait_stored
+from tests.spark.copies import (
+    PATIENCE_S,
+    contents,
+    put,
+    put_large,
+    sent_on_unseen,
+    wait_stored,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +95,25 @@ def test_a_copy_is_identical_and_goes_on(
         assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == limit
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_large_batches_are_sent_on_as_they_are_stored(
+    admin: Admin, cluster: LocalCluster, producer: Producer, topic: str, copy: Copy
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    put(producer, topic, range(30), partitions=1)
+    for first in range(30, 230, 50):
+        put_large(producer, topic, 0, range(first, first + 50))
+    put(producer, topic, range(230, 260), partitions=1)
+    there = cluster.bootstrap
+    finish(copy(trigger=ALL_THAT_IS_THERE))
+    assert contents(there, f"{topic}-copy") == contents(there, topic)
+    assert sent_on_unseen(there, f"{topic}-copy", 0) == sent_on_unseen(there, topic, 0) == 4
+    finish(copy(target=f"{topic}-rows", trigger=ALL_THAT_IS_THERE, transform=lambda df: df))
+    finish(copy(target=f"{topic}-lz4", trigger=ALL_THAT_IS_THERE, compression_type="lz4"))
+    for other in ("rows", "lz4"):
+        assert contents(there, f"{topic}-{other}") == contents(there, topic)
+        assert sent_on_unseen(there, f"{topic}-{other}", 0) == 0
 
 
 def test_a_stream_is_followed_across_clusters(

@@ -260,7 +260,9 @@ def test_batches_keep_to_the_topics_limit(settings: Make, admin: Admin, producer
     fill(producer, run.source_topic, 300)
     claim(run, {})
     run = replace(run, max_batch_bytes=4096)
-    assert run_task(run, rows(range(200), size=100)).copied == 200
+    assert run_task(run, rows(range(100), size=100)).copied == 100
+    whole = [stored_batch(range(100, 101)), stored_batch(range(101, 200), size=100)]
+    assert run_task(run, *whole).copied == 100
     assert copied(run) == list(range(200))
     with pytest.raises(BatchTooLargeError):
         run_task(run, rows([200], size=5000))
@@ -269,8 +271,10 @@ def test_batches_keep_to_the_topics_limit(settings: Make, admin: Admin, producer
 # --- as they are stored ----------------------------------------------------------------
 
 
-def stored_batch(offsets: range, partition: int = 0, codec: str = "none") -> StoredBatch:
-    values = [b"%d" % offset for offset in offsets]
+def stored_batch(
+    offsets: range, partition: int = 0, codec: str = "none", size: int = 0
+) -> StoredBatch:
+    values = [b"%d" % offset + bytes(size) for offset in offsets]
     payload = compress(CODECS[codec], encode_payload(values, [1_000_000] * len(values)))
     crc = checksum(payload)
     return StoredBatch(
@@ -317,7 +321,7 @@ def test_only_what_may_be_sent_on_unseen_is_packed_as_it_is_stored(settings: Mak
         "its end is behind the range": (settings(), Part(large, 9_999)),
         "its start is before the range": (settings(), Part(large._replace(skip=1), 9_999)),
         "small": (settings(), Part(stored_batch(range(100)), 100)),
-        "too large for the target": (settings(max_batch_bytes=65_536), Part(large, 10_000)),
+        "very large": (settings(), Part(stored_batch(range(300_000)), 300_000)),
         "compressed": (settings(), Part(lz4, 100_000)),
         "not compressed": (settings(compression_type="lz4"), Part(large, 10_000)),
     }
