@@ -41,7 +41,7 @@ from storage.identity import sync_directory
 from storage.kv import Family, WriteBatch
 from storage.metrics import EngineStats, measure
 from storage.options import EngineOptions
-from storage.page import PAGE_ROWS, read_page, reading
+from storage.page import paged, read_page, reading
 from storage.reclaim import Moved, Reclaimer
 from storage.upkeep import Upkeep
 from storage.watermark import Watermark
@@ -406,36 +406,33 @@ class Engine:
                 raise from_engine(error, "read entries") from error
 
     def scan(
-        self,
-        family: Family,
-        begin: bytes,
-        end: bytes,
-        *,
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> Iterator[tuple[bytes, bytes]]:
+        self, family: Family, begin: bytes, end: bytes, *,
+        limit: int | None = None, reverse: bool = False,
+    ) -> Iterator[tuple[bytes, bytes]]:  # fmt: skip
         """See `KeyValue.scan`. Reads pages; holds nothing of RocksDB between them."""
-        left = limit if limit is not None else -1
-        while left != 0 and begin < end:
-            rows = PAGE_ROWS if left < 0 else min(PAGE_ROWS, left)
+        for key, row in self._rows(family, begin, end, limit, reverse):
+            value: bytes | None = row
+            if family is Family.ENTRIES:
+                with self._shared() as db:
+                    value = self._entry(db, key, row)
+            if value is not None:
+                yield key, value
+
+    def scan_keys(
+        self, family: Family, begin: bytes, end: bytes, *,
+        limit: int | None = None, reverse: bool = False,
+    ) -> Iterator[bytes]:  # fmt: skip
+        """See `KeyValue.scan_keys`. Does not read the commit log."""
+        return (key for key, _ in self._rows(family, begin, end, limit, reverse))
+
+    def _rows(
+        self, family: Family, begin: bytes, end: bytes, limit: int | None, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
+        def page(begin: bytes, end: bytes, rows: int) -> tuple[list[tuple[bytes, bytes]], bool]:
             with self._shared() as db, reading(family):
-                page, more = read_page(db.families[family], begin, end, rows=rows, reverse=reverse)
-            for key, row in page:
-                if family is Family.ENTRIES:
-                    with self._shared() as db:
-                        value = self._entry(db, key, row)
-                    if value is None:
-                        continue
-                    yield key, value
-                else:
-                    yield key, row
-                left -= 1
-            if not more:
-                return
-            if reverse:
-                end = page[-1][0]
-            else:
-                begin = page[-1][0] + b"\x00"
+                return read_page(db.families[family], begin, end, rows=rows, reverse=reverse)
+
+        return paged(page, begin, end, limit=limit, reverse=reverse)
 
     # -- space and figures ----------------------------------------------------------
 

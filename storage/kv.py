@@ -75,3 +75,14 @@ class KeyValue(Protocol):
         Memory is bounded however long the range. Not a snapshot: what is
         written while the scan goes on may or may not be seen.
         """
+
+    def scan_keys(
+        self,
+        family: Family,
+        begin: bytes,
+        end: bytes,
+        *,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[bytes]:
+        """The keys that `scan` gives, without a look at their values, which may be damaged."""

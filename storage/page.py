@@ -6,7 +6,7 @@ suspended would keep the cursor; so scans go page by page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rocksdict import Rdict, ReadOptions
@@ -14,6 +14,8 @@ from rocksdict import Rdict, ReadOptions
 from storage.errors import StorageError, from_engine
 from storage.kv import Family
 
+#: A key and what stands in RocksDB at it.
+Row = tuple[bytes, bytes]
 PAGE_ROWS = 512
 PAGE_BYTES = 1024 * 1024
 
@@ -48,6 +50,26 @@ def read_page(
             cursor.next()
     cursor.status()
     return page, False
+
+
+def paged(
+    page_of: Callable[[bytes, bytes, int], tuple[list[Row], bool]],
+    begin: bytes,
+    end: bytes,
+    *,
+    limit: int | None,
+    reverse: bool,
+) -> Iterator[Row]:
+    """The rows of begin <= key < end, at most `limit`, from as many pages as it takes."""
+    left = limit if limit is not None else -1
+    while left != 0 and begin < end:
+        page, more = page_of(begin, end, PAGE_ROWS if left < 0 else min(PAGE_ROWS, left))
+        yield from page
+        if not more:
+            return
+        left -= len(page) if left > 0 else 0
+        last = page[-1][0]
+        begin, end = (begin, last) if reverse else (last + b"\x00", end)
 
 
 def page_rows(

@@ -94,9 +94,9 @@ class RaftLogStore:
         end = keys.group_range(self._group)[1]
         # Forward first: backward in an empty range meets another group's entry,
         # whose damage is not this group's.
-        if not any(True for _ in self._kv.scan(Family.ENTRIES, begin, end, limit=1)):
+        if not any(True for _ in self._kv.scan_keys(Family.ENTRIES, begin, end, limit=1)):
             return base_index
-        for key, _ in self._kv.scan(Family.ENTRIES, begin, end, limit=1, reverse=True):
+        for key in self._kv.scan_keys(Family.ENTRIES, begin, end, limit=1, reverse=True):
             if len(key) != keys.NUMBERED_BYTES:
                 raise CorruptionError(f"key of {len(key)} bytes among the entries")
             return keys.number_of(key)

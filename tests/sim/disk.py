@@ -132,6 +132,19 @@ class Disk:
         reverse: bool = False,
     ) -> Iterator[tuple[bytes, bytes]]:
         table = self._tables[family]
+        found = self.scan_keys(family, begin, end, limit=limit, reverse=reverse)
+        return iter([(key, table[key]) for key in found])
+
+    def scan_keys(
+        self,
+        family: Family,
+        begin: bytes,
+        end: bytes,
+        *,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[bytes]:
+        table = self._tables[family]
         in_order = self._sorted[family]
         if in_order is None:
             in_order = self._sorted[family] = sorted(table)
@@ -141,7 +154,7 @@ class Disk:
             keys.reverse()
         else:
             keys = in_order[low : high if limit is None else min(high, low + limit)]
-        return iter([(key, table[key]) for key in keys])
+        return iter(keys)
 
     # -- what the run does to it ------------------------------------------------------
 

@@ -15,7 +15,7 @@ import pytest
 
 from storage.database import Database, Row
 from storage.engine import Engine
-from storage.errors import LockedError, StorageError
+from storage.errors import CorruptionError, LockedError, StorageError
 from storage.flush_cycle import MAX_RANGE_DELETES
 from storage.kv import Family, KeyValue
 from storage.options import KIB, MIB, EngineOptions
@@ -340,3 +340,24 @@ def test_kill_keeps_all_that_was_synced(tmp_path: Path, root: Path) -> None:
             assert state.term == state.last_index, "batches are atomic"
             entries = RaftLogStore(engine, 1).read(2, state.last_index)
         assert entries == [b"%08d" % i * 1000 for i in range(2, state.last_index + 1)]
+
+
+def test_keys_are_read_without_their_values(tmp_path: Path) -> None:
+    with Engine.open(tmp_path, options=OPTIONS) as engine:
+        batch = engine.batch()
+        for number in range(600):
+            batch.put(Family.ENTRIES, b"k%03d" % number, b"%03d" % number * 100)
+        engine.write(batch)
+        engine.sync()
+        keys = [b"k%03d" % number for number in range(600)]
+        assert list(engine.scan_keys(Family.ENTRIES, b"k", b"l")) == keys
+        assert list(engine.scan_keys(Family.ENTRIES, b"k", b"l", reverse=True)) == keys[::-1]
+        assert list(engine.scan_keys(Family.ENTRIES, b"k010", b"k500", limit=3)) == keys[10:13]
+        last = engine.scan_keys(Family.ENTRIES, b"k010", b"k500", limit=513, reverse=True)
+        assert list(last) == keys[10:500][::-1]
+        # Not a byte of the commit log is looked at.
+        (segment,) = (tmp_path / "log").glob("*.log")
+        os.truncate(segment, 0)
+        assert list(engine.scan_keys(Family.ENTRIES, b"k", b"l")) == keys
+        with pytest.raises(CorruptionError):
+            list(engine.scan(Family.ENTRIES, b"k", b"l"))
