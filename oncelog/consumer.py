@@ -206,7 +206,9 @@ class Consumer:
         Waits up to `timeout_ms` for it; None if none came. Its checksum was compared, nothing
         was decoded. If the position is within it, its `skip` says how far.
         """
-        chunk = self._next_chunk(timeout_ms / 1000)
+        return self._stored(self._next_chunk(timeout_ms / 1000))
+
+    def _stored(self, chunk: Chunk | None) -> StoredBatch | None:
         if chunk is None:
             return None
         stored = chunk.stored(self.config.check_crcs)

@@ -17,6 +17,7 @@ from oncelog._engine.fetching import Chunk
 from oncelog.aio.bridge import Bell, on_engine
 from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
+from oncelog.wire.stored import StoredBatch
 
 
 class Consumer:
@@ -96,6 +97,10 @@ class Consumer:
             timeout_ms = self.config.consumer_timeout_ms
         while (chunk := await self._next_chunk(timeout_ms)) is not None:
             yield self._sync._arrow(chunk)
+
+    async def stored_batch(self, timeout_ms: int = 0) -> StoredBatch | None:
+        """Return the next batch as it is stored; see `oncelog.Consumer.stored_batch`."""
+        return self._sync._stored(await self._next_chunk(timeout_ms))
 
     async def _next_chunk(self, timeout_ms: int | None) -> Chunk | None:
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000

@@ -20,6 +20,7 @@ from oncelog._engine.futures import DeliveryFuture, OnDelivery
 from oncelog.aio.bridge import Bell, on_engine, settled
 from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence
+from oncelog.wire.stored import StoredBatch
 
 T = TypeVar("T")
 
@@ -121,6 +122,27 @@ class Producer:
             topic,
             lambda: self._sync.send_batch(
                 topic, partition, batch, sequences=sequences, expected_offset=expected_offset
+            ),
+        )
+
+    async def send_stored_batch(
+        self,
+        topic: str,
+        partition: int,
+        batch: StoredBatch,
+        *,
+        base_sequence: int | None = None,
+        expected_offset: int | None = None,
+    ) -> Acknowledgement[BatchMetadata]:
+        """Send a batch as it is stored; see `oncelog.Producer.send_stored_batch`."""
+        return await self._queued(
+            topic,
+            lambda: self._sync.send_stored_batch(
+                topic,
+                partition,
+                batch,
+                base_sequence=base_sequence,
+                expected_offset=expected_offset,
             ),
         )
 

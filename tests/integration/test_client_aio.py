@@ -186,3 +186,22 @@ def test_several_loops_one_after_the_other(cluster: LocalCluster, topic: str) ->
 
     asyncio.run(create(cluster, topic))
     assert [asyncio.run(once(value)).offset for value in (b"a", b"b")] == [0, 1]
+
+
+async def test_stored_batches_are_sent_on(cluster: LocalCluster, topic: str) -> None:
+    copy = f"{topic}-copy"
+    await create(cluster, topic)
+    await create(cluster, copy)
+    async with Producer(cluster.bootstrap, compression_type="lz4") as producer:
+        values = [b"%d" % n for n in range(100)]
+        await (await producer.send_batch(topic, 0, values))
+        async with Consumer(
+            topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+        ) as consumer:
+            batch = await consumer.stored_batch(timeout_ms=30_000)
+            assert batch is not None
+            assert (batch.record_count, batch.codec) == (100, 2)
+            assert await consumer.stored_batch() is None
+        sent = await (await producer.send_stored_batch(copy, 0, batch, base_sequence=7))
+        assert (sent.base_sequence, sent.last_sequence) == (7, 106)
+    assert [record.value for record in await read_all(cluster, copy)] == values
