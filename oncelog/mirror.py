@@ -40,8 +40,6 @@ from oncelog.wire.stored import StoredBatch
 # Payload bytes of a batch that the copy makes of records, by a rough count; far below any
 # topic's limit.
 _BATCH_BYTES = 256 * 1024
-# Smaller ones are put together: what a batch costs does not depend on its size.
-_SMALL_BYTES = 64 * 1024
 _RECORD_BYTES = 64
 # What the producer of one partition may hold.
 _BUFFER_BYTES = 16 * 1024 * 1024
@@ -86,7 +84,6 @@ class Mirror:
         self.progress: dict[int, Progress] = {}
         self._target = target_bootstrap
         self._compression: CompressionType = compression_type
-        self._codec = CODECS.get(compression_type)
         self._largest = 0  # payload bytes of what is sent as it is stored
         self._skip_deleted = skip_deleted
         self._starting = dict(starting_offsets or {})
@@ -228,7 +225,7 @@ class Mirror:
 
     def _copy(self, batch: StoredBatch) -> None:
         number = batch.partition
-        if self._goes_whole(batch):
+        if batch.goes_whole(CODECS[self._compression], self._largest):
             self._send_small(number)
             future = self._producers[number].send_stored_batch(
                 self.target_topic, number, batch, base_sequence=batch.base_offset
@@ -242,10 +239,6 @@ class Mirror:
         self._small[number] = (waiting, size)
         if size >= _BATCH_BYTES:
             self._send_small(number)
-
-    def _goes_whole(self, batch: StoredBatch) -> bool:
-        fits = _SMALL_BYTES <= len(batch.payload) <= self._largest
-        return fits and not batch.skip and batch.codec == self._codec
 
     def _send_all_small(self) -> None:
         for number in list(self._small):

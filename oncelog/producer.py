@@ -214,8 +214,7 @@ class Producer:
         """
         view = self._topic(topic)
         lane, _ = self._placement.lane(view, None, partition)
-        if expected_offset is not None:
-            check_int("expected_offset", expected_offset, 0, 2**63 - 1)
+        expected = _expected(expected_offset)
         now_us = time.time_ns() // 1000
         if hasattr(batch, "schema"):
             from oncelog.wire.arrow import encode_arrow
@@ -230,7 +229,7 @@ class Producer:
             count,
             max_timestamp,
             given,
-            -1 if expected_offset is None else expected_offset,
+            expected,
             self._max_batch(view),
         )
 
@@ -257,8 +256,7 @@ class Producer:
             )
         view = self._topic(topic)
         lane, _ = self._placement.lane(view, None, partition)
-        if expected_offset is not None:
-            check_int("expected_offset", expected_offset, 0, 2**63 - 1)
+        expected = _expected(expected_offset)
         given = None
         if base_sequence is not None:
             self._check_sequence(base_sequence)
@@ -269,7 +267,7 @@ class Producer:
             batch.record_count,
             batch.max_timestamp_us,
             given,
-            -1 if expected_offset is None else expected_offset,
+            expected,
             view.max_batch_bytes,
             (batch.codec, batch.crc32c),
         )
@@ -480,6 +478,14 @@ class Producer:
                 raise
             # The body's own error is the one to see; this one goes with it.
             error.add_note(str(undelivered))
+
+
+def _expected(offset: int | None) -> int:
+    """As batches say it: -1 for none."""
+    if offset is None:
+        return -1
+    check_int("expected_offset", offset, 0, 2**63 - 1)
+    return offset
 
 
 def _nothing() -> None:

@@ -6,6 +6,7 @@ suspended would keep the cursor; so scans go page by page.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -61,13 +62,13 @@ def paged(
     reverse: bool,
 ) -> Iterator[Row]:
     """The rows of begin <= key < end, at most `limit`, from as many pages as it takes."""
-    left = limit if limit is not None else -1
-    while left != 0 and begin < end:
-        page, more = page_of(begin, end, PAGE_ROWS if left < 0 else min(PAGE_ROWS, left))
+    left = sys.maxsize if limit is None else limit
+    while left > 0 and begin < end:
+        page, more = page_of(begin, end, min(PAGE_ROWS, left))
         yield from page
         if not more:
             return
-        left -= len(page) if left > 0 else 0
+        left -= len(page)
         last = page[-1][0]
         begin, end = (begin, last) if reverse else (last + b"\x00", end)
 

@@ -27,18 +27,12 @@ PACKED_DDL = (
     "records binary, partition bigint, base_offset bigint, record_count bigint, "
     "codec bigint, crc32c bigint, max_timestamp_us bigint"
 )
-# Smaller ones are put together: what a batch costs does not depend on its size.
-_SMALL_BYTES = 64 * 1024
 
 
 def goes_whole(settings: MirrorSettings, part: Part) -> bool:
     """Whether it may be sent on as it is stored, as far as the source's side knows."""
-    batch = part.batch
-    return (
-        part.is_whole
-        and _SMALL_BYTES <= len(batch.payload) <= SPLIT_BYTES
-        and batch.codec == CODECS[settings.compression_type]
-    )
+    codec = CODECS[settings.compression_type]
+    return part.is_whole and part.batch.goes_whole(codec, SPLIT_BYTES)
 
 
 def packed(settings: MirrorSettings, parts: Iterable[Part], columns: list[str]) -> Iterator[Any]:

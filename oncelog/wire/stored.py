@@ -14,6 +14,9 @@ from oncelog.types import Record, TopicPartition
 from oncelog.wire.batch import DecodedPayload, decode_payload
 from oncelog.wire.compression import decompress
 
+# What a batch costs does not depend on its size: below, copies put them together.
+_SMALL_BYTES = 64 * 1024
+
 
 class StoredBatch(NamedTuple):
     """`payload` is as docs/protocol.md says, compressed by `codec`; `crc32c` is its checksum."""
@@ -31,6 +34,13 @@ class StoredBatch(NamedTuple):
     @property
     def last_offset(self) -> int:
         return self.base_offset + self.record_count - 1
+
+    def goes_whole(self, codec: int, largest: int) -> bool:
+        """Whether a copy compressed by `codec`, in batches of at most `largest` bytes, takes it
+        as it is; else its records are put together with others, cut, or compressed anew.
+        """
+        fits = _SMALL_BYTES <= len(self.payload) <= largest
+        return fits and not self.skip and self.codec == codec
 
     def decoded(self) -> DecodedPayload:
         """All its records as columns. Raises CorruptLogError if the payload is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oncelog import Consumer, Record
+from oncelog import Consumer, Record, StoredBatch, TopicPartition
 from tests.harness.local_cluster import LocalCluster
 
 PATIENCE = 30.0
@@ -21,6 +21,22 @@ def read_all(cluster: LocalCluster, topic: str, **settings: Any) -> list[Record]
         while any(consumer.position(tp) < end for tp, end in ends.items()):
             for records in consumer.getmany(1000).values():
                 found += records
+        return found
+
+
+def stored_batches(bootstrap: str, topic: str, offset: int = 0, part: int = 0) -> list[StoredBatch]:
+    """What a partition holds from `offset` on to its end now, as it is stored."""
+    tp = TopicPartition(topic, part)
+    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, offset)
+        end = consumer.end_offsets([tp])[tp]
+        found: list[StoredBatch] = []
+        while consumer.position(tp) < end:
+            batch = consumer.stored_batch(timeout_ms=1000)
+            if batch is not None:
+                found.append(batch._replace(payload=bytes(batch.payload)))
+        assert consumer.stored_batch() is None
         return found
 
 

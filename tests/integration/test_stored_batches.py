@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from oncelog import (
     Admin,
     BatchTooLargeError,
-    Consumer,
     InvalidBatchError,
     InvalidRequestError,
     Producer,
@@ -21,8 +19,8 @@ from oncelog import (
 )
 from oncelog.config import CompressionType
 from oncelog.mirror import Mirror
-from oncelog.types import TopicPartition
 from tests.harness.local_cluster import LocalCluster
+from tests.integration.records import stored_batches
 
 PATIENCE = 30.0
 CODECS: tuple[CompressionType, ...] = ("none", "zstd", "lz4")
@@ -44,18 +42,8 @@ def fill(cluster: LocalCluster, topic: str, codec: CompressionType, count: int, 
         producer.send_batch(topic, 0, records).result(PATIENCE)
 
 
-def stored(cluster: LocalCluster, topic: str, offset: int = 0) -> Iterator[StoredBatch]:
-    """What partition 0 holds from `offset` on."""
-    tp = TopicPartition(topic, 0)
-    with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none") as consumer:
-        consumer.assign([tp])
-        consumer.seek(tp, offset)
-        end = consumer.end_offsets([tp])[tp]
-        while consumer.position(tp) < end:
-            batch = consumer.stored_batch(timeout_ms=1000)
-            if batch is not None:
-                yield batch._replace(payload=bytes(batch.payload))
-        assert consumer.stored_batch() is None
+def stored(cluster: LocalCluster, topic: str, offset: int = 0) -> list[StoredBatch]:
+    return stored_batches(cluster.bootstrap, topic, offset)
 
 
 def contents(cluster: LocalCluster, topic: str) -> list[tuple[object, ...]]:
@@ -85,9 +73,7 @@ def test_what_is_sent_on_is_stored_as_it_was(cluster: LocalCluster, topic: str) 
             assert (done.record_count, done.duplicate) == (50, False)
             assert done.timestamp == 1_700_000_000_000 and done.base_offset == batch.base_offset
         assert producer.position(copy, 0) == 159
-    assert [one._replace(topic=topic) for one in stored(cluster, copy)] == list(
-        stored(cluster, topic)
-    )
+    assert [one._replace(topic=topic) for one in stored(cluster, copy)] == stored(cluster, topic)
     assert [batch.codec for batch in stored(cluster, copy)] == [0, 1, 2]
     assert contents(cluster, copy) == contents(cluster, topic)
     assert len(contents(cluster, copy)) == 150

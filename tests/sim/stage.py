@@ -94,8 +94,9 @@ class Stage:
         self.nobody_stands()
         self.group(node_id).campaign()
         self.node(node_id).driver.touch(GID)
-        self.cluster.scheduler.run_until(self.cluster.scheduler.now + 0.2)
-        self.nobody_stands()
+        for _ in range(4):  # shorter steps than an eager candidate waits for its next attempt
+            self.cluster.scheduler.run_until(self.cluster.scheduler.now + 0.05)
+            self.nobody_stands()
 
     def transfer(self, source: int, target: int) -> None:
         self.group(source).transfer(target)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from oncelog import Consumer, Producer, StoredBatch, TopicPartition
+from oncelog import Consumer, Producer, StoredBatch
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import checksum
+from tests.integration.records import stored_batches
 from tests.integration.waiting import eventually
 
 Row = tuple[Any, ...]
@@ -58,14 +59,8 @@ def put_large(producer: Producer, topic: str, partition: int, numbers: range) ->
 
 def sent_on_unseen(bootstrap: str, topic: str, partition: int) -> int:
     """How many of those batches are there as they were made."""
-    tp, count = TopicPartition(topic, partition), 0
-    with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([tp])
-        end = consumer.end_offsets([tp])[tp]
-        while consumer.position(tp) < end:
-            batch = consumer.stored_batch(1000)
-            count += batch is not None and batch.max_timestamp_us == _LONG_AGO_US + 1
-    return count
+    found = stored_batches(bootstrap, topic, part=partition)
+    return sum(batch.max_timestamp_us == _LONG_AGO_US + 1 for batch in found)
 
 
 def stored(bootstrap: str, topic: str, partition: int) -> int:

@@ -38,6 +38,7 @@ from oncelog.wire.compression import CODECS, checksum, compress
 from oncelog.wire.stored import StoredBatch
 from tests.harness.local_cluster import QUICK, LocalCluster
 from tests.integration.conftest import MakeCluster
+from tests.integration.records import stored_batches
 from tests.integration.waiting import eventually
 
 Make = Callable[..., MirrorSettings]
@@ -285,16 +286,8 @@ def stored_batch(
 def payloads(settings: MirrorSettings) -> list[bytes]:
     """The target's batches."""
     tp = settings.target(0)
-    with Consumer(
-        bootstrap_servers=settings.target_bootstrap, auto_offset_reset="earliest"
-    ) as consumer:
-        consumer.assign([tp])
-        end = consumer.end_offsets([tp])[tp]
-        found: list[bytes] = []
-        while consumer.position(tp) < end:
-            batch = consumer.stored_batch(1000)
-            found += [] if batch is None else [bytes(batch.payload)]
-    return found
+    found = stored_batches(",".join(settings.target_bootstrap), tp.topic)
+    return [bytes(batch.payload) for batch in found]
 
 
 def test_a_packed_row_holds_a_batch() -> None:
