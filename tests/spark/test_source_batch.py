@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 PATIENCE = 60.0
+# Records and their bytes: three times what lies between a reader and a gate (30 MB were
+# measured: two sockets of Spark's, what is fetched ahead, the batch that is being joined).
+AHEAD = (40_000, 2_500)
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 Span = tuple[int, int, int]  # partition, first offset, offset after the last
 
@@ -452,10 +455,10 @@ def test_a_leader_is_killed_in_the_middle_of_a_read(
     make_cluster: MakeCluster, read: Read, topic: str, tmp_path: Path
 ) -> None:
     cluster = make_cluster(settings=SETTINGS)
-    count = 40_000  # of 1 KB: several times what a reader and its sockets hold ahead
+    count, size = AHEAD
     with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
         admin.create_topic(topic, 1, 3)
-        fill(producer, topic, count, size=1000, per_batch=200)
+        fill(producer, topic, count, size=size, per_batch=200)
     gate = Gate(tmp_path)
     frame = read(topic, bootstrap=cluster.bootstrap).select("partition", "offset", "value")
     rows = in_background(lambda: frame.mapInArrow(gate.hold, frame.schema).collect())
@@ -466,7 +469,7 @@ def test_a_leader_is_killed_in_the_middle_of_a_read(
         cluster.api(leader).fetch(topic, 0, count - 1)  # who reads from it gets nothing
     gate.open()
     seen = [(row.partition, row.offset, row.value) for row in rows.result(PATIENCE)]
-    assert seen == [(0, n, value_of(0, n, 1000)) for n in range(count)]
+    assert seen == [(0, n, value_of(0, n, size)) for n in range(count)]
     assert cluster.leader(topic, 0) != leader
 
 
@@ -476,7 +479,8 @@ def test_a_topic_is_deleted_in_the_middle_of_a_read(
     from pyspark.errors import PythonException
 
     admin.create_topic(topic, 1, 3)
-    fill(producer, topic, 40_000, size=1000, per_batch=200)
+    count, size = AHEAD
+    fill(producer, topic, count, size=size, per_batch=200)
     gate = Gate(tmp_path)
     frame = read(topic).select("offset", "value")
     rows = in_background(lambda: frame.mapInArrow(gate.hold, frame.schema).collect())
