@@ -16,6 +16,8 @@ Damage = Callable[[Path], str]
 
 
 ENTRIES = "log/*.log"
+HEAD = 20  # bytes, before a record's body and its values
+FLIPPED = 5
 
 
 def _largest(directory: Path, pattern: str) -> Path:
@@ -42,20 +44,44 @@ def of(pattern: str, how: Callable[..., str], place: float = 0.5) -> Damage:
     return lambda directory: how(_largest(directory, pattern), place)
 
 
+def _records(content: bytes) -> list[tuple[int, int, int]]:
+    """(where it begins, its body's bytes, its values' bytes) of each record of a log file."""
+    records, at = [], 0
+    while at < len(content):  # crc u32 | body bytes u32 | values bytes u32 | number u64
+        body, values = (int.from_bytes(content[at + n : at + n + 4]) for n in (4, 8))
+        records.append((at, body, values))
+        at += HEAD + body + values
+    return records
+
+
 def record_flip(place: float) -> Damage:
     """A bit in what a record of the commit log says, not in an entry."""
 
     def damage(directory: Path) -> str:
         file = _largest(directory, ENTRIES)
         content = file.read_bytes()
-        heads, at = [], 0
-        while at < len(content):  # crc u32 | body bytes u32 | values bytes u32 | number u64
-            heads.append(at)
-            at += 20 + sum(int.from_bytes(content[at + n : at + n + 4]) for n in (4, 8))
-        head = heads[int(place * (len(heads) - 1))]
-        return flip(file, (head + 21) / (len(content) - 1))
+        records = _records(content)
+        at, _, _ = records[int(place * (len(records) - 1))]
+        return flip(file, (at + HEAD + 1) / (len(content) - 1))
 
     return damage
+
+
+def entries_flip(directory: Path) -> str:
+    """A bit in the middle of each of the largest values: batches, which a reader asks for.
+
+    Of equal ones those in the middle of the file are taken: its end is read by a start.
+    Anywhere else it may hit what nobody reads again: the head of a record that the tables
+    hold by now, an entry that another leader replaced.
+    """
+    file = _largest(directory, ENTRIES)
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    ranked = sorted(_records(bytes(content)), key=lambda one: (-one[2], abs(one[0] - middle)))
+    for at, body, values in ranked[:FLIPPED]:
+        content[at + HEAD + body + values // 2] ^= 0x10
+    file.write_bytes(content)
+    return f"a bit of {FLIPPED} entries of {file.name} flipped"
 
 
 def of_file(name: str, how: Callable[..., str], place: float = 0.5) -> Damage:
