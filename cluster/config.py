@@ -92,6 +92,8 @@ SETTINGS: tuple[Setting, ...] = (
          "log bytes of a partition between two snapshots of its state"),
     _int("checkpoint_entries", 10, 100_000_000,
          "log entries of a partition between two snapshots of its state"),
+    _int("checkpoint_node_bytes", 64 * KIB, 1024 * 1024 * MIB,
+         "log bytes of all partitions since their snapshots, each entry with 16 KiB more"),
     _int("retention_check_ms", 100, DAY_MS, "how often old records are dropped"),
     Setting("log_level", "level", "one of " + ", ".join(LOG_LEVELS)),
     _int("fetch_max_bytes", KIB, 64 * MIB, "payload bytes in a fetch response"),
@@ -129,6 +131,7 @@ class NodeConfig:
     preferred_leader_delay_ms: int = 5000
     checkpoint_bytes: int = 64 * MIB
     checkpoint_entries: int = 100_000
+    checkpoint_node_bytes: int = 256 * MIB
     retention_check_ms: int = MINUTE_MS
     log_level: str = "info"
     fetch_max_bytes: int = 4 * MIB

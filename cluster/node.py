@@ -21,6 +21,7 @@ from collections.abc import Collection
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import Leadership, Message, Snapshot
+from cluster.consensus.replay_budget import ReplayBudget
 from cluster.controller import Controller
 from cluster.duties import Duties
 from cluster.errors import ClusterError, NotLeaderError
@@ -107,7 +108,8 @@ class Node:
             self.metrics.fsync_latency.observe,
             self._fail,
         )
-        self.driver = Driver(self.engine, time.monotonic, self._send, self.runner.wake)
+        replay = ReplayBudget(config.checkpoint_node_bytes)
+        self.driver = Driver(self.engine, time.monotonic, self._send, self.runner.wake, replay)
         self.replicas = Replicas(
             Shared(
                 config=config,

@@ -84,6 +84,7 @@ class Replicas:
                 rng=shared.rng,
                 batch=lambda: shared.driver.batch,
                 tail_bytes=self._tail_bytes,
+                replay=shared.driver.replay,
             ),
         )
         shared.driver.add(group)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from cluster.consensus.journal import Journal
+from cluster.consensus.replay_budget import ENTRY_BYTES, ReplayBudget
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError, StorageError, StorageFullError
 from storage.kv import WriteBatch
@@ -25,7 +26,8 @@ UNTRIMMED = 1  # the base of a log that has dropped nothing: the state there is 
 class Checkpoints:
     """The checkpoints of one replica.
 
-    every_bytes, every_entries: how much log a restart replays at most, about.
+    every_bytes, every_entries: how much log a restart replays at most, about. budget: the
+    same for all replicas of the node, who may be asked to save before that.
     """
 
     def __init__(
@@ -34,7 +36,9 @@ class Checkpoints:
         journal: Journal,
         batch: Callable[[], WriteBatch],
         dump: Callable[[], bytes],
+        budget: ReplayBudget,
         *,
+        group: int,
         every_bytes: int,
         every_entries: int,
     ) -> None:
@@ -43,6 +47,9 @@ class Checkpoints:
         self.indexes = [info.index for info in store.list()]
         self._bytes = 0
         self._last = self.indexes[-1] if self.indexes else journal.base_index
+        self.group, self.replay_cost, self.state_bytes = group, 0, 0
+        self._budget = budget
+        budget.join(self)
 
     def newest(self) -> tuple[int, bytes] | None:
         """(applied index, state), or None if nothing was ever dropped. Raises CorruptionError."""
@@ -53,11 +60,15 @@ class Checkpoints:
             raise CorruptionError(text, index=base)
         if not self.indexes:
             return None
-        return self.indexes[-1], self._store.load(self.indexes[-1])
+        state = self._store.load(self.indexes[-1])
+        self.state_bytes = len(state)
+        return self.indexes[-1], state
 
     def applied(self, size: int) -> None:
         """An entry of `size` bytes was applied."""
         self._bytes += size
+        self.replay_cost += size + ENTRY_BYTES
+        self._budget.total += size + ENTRY_BYTES
 
     def save_if_due(self) -> None:
         entries = self._journal.applied_index - self._last
@@ -68,11 +79,14 @@ class Checkpoints:
         """Saves the state at the applied index, unless that is there already."""
         index = self._journal.applied_index
         self._bytes, self._last = 0, index
+        self._budget.total -= self.replay_cost
+        self.replay_cost = 0
         if index == UNTRIMMED or (self.indexes and self.indexes[-1] == index):
             return
-        batch, term = self._batch(), self._journal.term_at(index)
+        batch, term, state = self._batch(), self._journal.term_at(index), self._dump()
+        self.state_bytes = len(state)
         try:
-            self._store.put(batch, index, term, self._dump())
+            self._store.put(batch, index, term, state)
         except StorageFullError as error:
             # A large state is written at once. Without it a restart replays more; no harm done.
             log.warning("no checkpoint index=%d: %s", index, error)

@@ -27,6 +27,7 @@ from cluster.consensus.group import Group
 from cluster.consensus.heartbeats import Heartbeats
 from cluster.consensus.message import DURABLE, Beat, BeatReply, Leadership, Message, Snapshot
 from cluster.consensus.port import Clock
+from cluster.consensus.replay_budget import ReplayBudget
 from storage.errors import StorageFullError
 from storage.kv import KeyValue, WriteBatch
 
@@ -38,12 +39,21 @@ Send = Callable[[int, list[Message]], None]
 class Driver:
     """Owns the groups of one node and the write batch that they share.
 
-    send:  hands messages for one peer to the network; never blocks.
-    wake:  tells the runner that there is work.
+    send:    hands messages for one peer to the network; never blocks.
+    wake:    tells the runner that there is work.
+    replay:  what a start may apply again, of all groups together.
     """
 
-    def __init__(self, kv: KeyValue, clock: Clock, send: Send, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        kv: KeyValue,
+        clock: Clock,
+        send: Send,
+        wake: Callable[[], None],
+        replay: ReplayBudget,
+    ) -> None:
         self._kv, self._clock, self._send, self._wake = kv, clock, send, wake
+        self.replay = replay
         self.groups: dict[int, Group] = {}
         self._batch = kv.batch()
         self._inbound: list[tuple[int, Message]] = []
@@ -69,6 +79,7 @@ class Driver:
 
     def remove(self, gid: int) -> Group:
         self._heartbeats.wake(gid)
+        self.replay.leave(gid)
         group = self.groups.pop(gid)
         self._with_work.discard(gid)
         self._syncing = [other for other in self._syncing if other is not group]
@@ -112,6 +123,8 @@ class Driver:
         if self.storage_full and not self._write():
             return False
         touched = self._advance()
+        for gid in self.replay.overdue():
+            self.groups[gid].relieve()
         if not self._write():
             # Nothing of these groups may be seen until it is written.
             self._with_work |= {group.config.group for group in touched}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.consensus.port import Clock
+from cluster.consensus.replay_budget import ReplayBudget
 from storage.kv import WriteBatch
 
 
@@ -46,3 +47,4 @@ class Environment:
     rng: random.Random
     batch: Callable[[], WriteBatch]
     tail_bytes: Callable[[], int]
+    replay: ReplayBudget

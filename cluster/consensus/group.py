@@ -79,6 +79,8 @@ class Group:
             self.journal,
             env.batch,
             self.machine.dump,
+            env.replay,
+            group=config.group,
             every_bytes=config.checkpoint_bytes,
             every_entries=config.checkpoint_entries,
         )
@@ -212,6 +214,13 @@ class Group:
     def checkpoint(self) -> None:
         """Saves the state at the applied index, so that a restart replays less."""
         self._checkpoints.save()
+
+    def relieve(self) -> None:
+        """The node has too much to apply again at a start: saves before it is due."""
+        try:
+            self._checkpoints.save()
+        except Exception as error:  # noqa: BLE001 - any fault stops this replica only
+            self.fail(error)
 
     # -- rest (see heartbeats.py) -------------------------------------------------------
 
@@ -431,6 +440,7 @@ class Group:
         text = "replica stopped partition=%s term=%d index=%d: %s"
         log.critical(text, self.name, self.term, self.applied_index, error, exc_info=error)
         self.failed = error
+        self._env.replay.leave(self.config.group)
         self.out.clear()
         self._replicator = None
         self._ready = False

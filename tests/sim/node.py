@@ -18,6 +18,7 @@ from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
+from cluster.consensus.replay_budget import ReplayBudget
 from cluster.partition import Answer, AppendRequest, Policy
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
@@ -48,6 +49,7 @@ class Settings:
     election_timeout: float = 1.5
     heartbeat: float = 0.4
     checkpoint_entries: int = 40
+    checkpoint_node_bytes: int = 1 << 40
     tail_bytes: int = 4096
     retention_bytes: int = -1
     retention_check: float = 0.0  # 0: never
@@ -106,7 +108,8 @@ class Node:
         self._believed: dict[tuple[int, int, int], int] = {}
         scheduler, rate = self.cluster.scheduler, self.rate
         self.clock = lambda: scheduler.now * rate
-        self.driver = Driver(self.disk, self.clock, self._send, self._wake)
+        replay = ReplayBudget(self.cluster.settings.checkpoint_node_bytes)
+        self.driver = Driver(self.disk, self.clock, self._send, self._wake, replay)
         self.partitions = {gid: self._open(gid) for gid in self.cluster.groups}
         self.machines = dict(self.partitions)
         if self.cluster.settings.metadata:
@@ -160,6 +163,7 @@ class Node:
                 rng=cluster.rng,
                 batch=lambda: driver.batch,
                 tail_bytes=lambda: settings.tail_bytes,
+                replay=driver.replay,
             ),
         )
         driver.add(group)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import storage.checkpoints
@@ -22,6 +22,8 @@ from tests.sim.node import Settings
 
 DURATION = 30.0
 PATIENCE = 40.0  # seconds of rest after the end in which all must converge
+# Of all groups of a node, before they save early: about 20 entries (each counts 16 KiB more).
+SMALL_REPLAY_BYTES = 20 * 17 * 1024
 
 
 @dataclass(slots=True)
@@ -178,6 +180,8 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     settings = settings_of(rng)
     result = Result(seed)
     limits = _limits_of(rng)
+    if seed % 4 == 0:  # by the seed, not by dice: other seeds run as they always did
+        settings = replace(settings, checkpoint_node_bytes=SMALL_REPLAY_BYTES)
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
     cluster.trace("%s", settings)
     before = [getattr(module, name) for module, name, _ in limits]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.consensus.compaction import Checkpoints
+from cluster.consensus.replay_budget import ReplayBudget
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
 from storage.kv import Family
@@ -18,6 +19,8 @@ def checkpoints(parts: Parts) -> Checkpoints:
         parts.journal,
         lambda: parts.batch,
         lambda: b"%d" % parts.journal.applied_index,
+        ReplayBudget(1 << 40),
+        group=GROUP,
         every_bytes=1 << 30,
         every_entries=1 << 30,
     )

@@ -1,0 +1,66 @@
+"""How much log all replicas of a node would apply again at a start, and who saves next.
+
+    entry applied -> Checkpoints.applied -> total over the limit?
+    Driver.begin  -> overdue() -> these replicas save their state, into the same write
+
+Each replica saves by itself after `checkpoint_bytes` of its own. That bounds the start of
+a node with a few busy partitions, but hundreds of them, each below its own limit, add up
+to more than a disk reads in a reasonable time. So the node has a limit too, and whoever
+has most to apply again saves first (RocksDB: max_total_wal_size).
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Protocol
+
+ENTRY_BYTES = 16 * 1024  # what applying an entry costs beside its bytes, as bytes to read
+# A state is saved early only if that spares a start several times what it writes.
+WORTH = 4
+MAX_SAVES = 8  # in one round of the node's loop, which all groups wait for
+
+
+class Member(Protocol):
+    """group: its id. replay_cost, state_bytes: of the log since the state, of the state."""
+
+    group: int
+    replay_cost: int
+    state_bytes: int
+
+
+class ReplayBudget:
+    """The replicas of one node and what each would apply again. The driver owns it."""
+
+    def __init__(self, limit: int) -> None:
+        """limit: bytes, where an entry counts as its own and ENTRY_BYTES."""
+        assert limit > 0
+        self.limit, self.total = limit, 0
+        self._members: dict[int, Member] = {}
+
+    def join(self, member: Member) -> None:
+        """Takes the place of the group's former member, if there was one."""
+        self.leave(member.group)
+        self._members[member.group] = member
+        self.total += member.replay_cost
+
+    def leave(self, group: int) -> None:
+        member = self._members.pop(group, None)
+        if member is not None:
+            self.total -= member.replay_cost
+            member.replay_cost = 0
+        assert self.total >= 0
+
+    def overdue(self) -> list[int]:
+        """The groups that should save now, those with most to apply again first."""
+        too_much = self.total - self.limit
+        if too_much <= 0:
+            return []
+        most = heapq.nlargest(
+            MAX_SAVES, self._members.values(), key=lambda one: (one.replay_cost, -one.group)
+        )
+        groups = []
+        for member in most:
+            if too_much > 0 and member.replay_cost >= max(1, WORTH * member.state_bytes):
+                groups.append(member.group)
+                too_much -= member.replay_cost
+        return groups
