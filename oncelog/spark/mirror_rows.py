@@ -12,6 +12,7 @@ compressed otherwise than the copy is to be.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -77,10 +78,13 @@ def pack_stored(batch: StoredBatch) -> Any:
 
 
 def _row(data: Any, numbers: tuple[int, ...]) -> Any:
+    """Made of buffers: to convert Python's numbers, pyarrow would import pandas first."""
     pa = import_pyarrow()
-    ends = pa.array([0, len(data)], pa.int32()).buffers()[1]
+    ends = pa.py_buffer(struct.pack("=ii", 0, len(data)))
     columns = [pa.Array.from_buffers(pa.binary(), 1, [None, ends, data])]
-    columns += [pa.array([number], pa.int64()) for number in numbers]
+    for number in numbers:
+        value = pa.py_buffer(struct.pack("=q", number))
+        columns.append(pa.Array.from_buffers(pa.int64(), 1, [None, value]))
     names = [column.split()[0] for column in PACKED_DDL.split(", ")]
     return pa.RecordBatch.from_arrays(columns, names=names)
 

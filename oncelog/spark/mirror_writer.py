@@ -19,6 +19,7 @@ What makes a record appear once, whatever becomes of the attempt:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -148,9 +149,8 @@ class PartitionCopy:
         return self._without_stored(batch)
 
     def _without_stored(self, batch: Any) -> Any:
-        import pyarrow.compute as pc
-
-        there = pc.sum(pc.less_equal(batch.column("offset"), self._stored)).as_py()
+        offsets = batch.column("offset")
+        there = bisect_right(range(len(offsets)), self._stored, key=lambda n: offsets[n].as_py())
         return batch.slice(there)
 
     # --- the rows ----------------------------------------------------------------------
