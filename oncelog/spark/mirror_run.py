@@ -64,8 +64,8 @@ class MirrorSettings:
     max_offsets_per_trigger: int | None = None
     # Nothing is filtered out or skipped: each task can prove that no record is missing.
     keeps_all: bool = False
-    # Nobody looks at the rows on the way: Spark gets many of them as one.
-    packed: bool = False
+    # Nobody looks at the rows on the way: each task reads for itself what it copies.
+    by_range: bool = False
 
     def to_option(self) -> str:
         return json.dumps(asdict(self))

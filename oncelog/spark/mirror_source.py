@@ -13,8 +13,8 @@ then. If a filter dropped what was read last, those records are read, and droppe
 There is one task for each partition, also where it has nothing to read: so a task's number
 is that of its partition, and the writer can tell when rows are not where they belong.
 
-Without a transformation nobody looks at the rows between the two ends, and a row is then
-many records: see `mirror_rows`.
+Without a transformation nobody looks at the rows between the two ends, and a task's only row
+is then the range that its writer is to read: see `mirror_ranges`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from pyspark.sql.datasource import (
 )
 
 from oncelog.admin import Admin
-from oncelog.spark.mirror_rows import PACKED_DDL, packed, unpacked
+from oncelog.spark import mirror_ranges
 from oncelog.spark.mirror_run import OPTION, MirrorSettings, claims, keep_names
 from oncelog.spark.mirror_writer import COLUMNS, PartitionCopy
 from oncelog.spark.offsets import Offsets, Place, Range
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.planning import TopicGoneError
-from oncelog.spark.reading import join, read_stored
+from oncelog.spark.reading import join
 from oncelog.spark.schema import ddl
 from oncelog.spark.streaming import OncelogStreamReader
 from oncelog.types import TopicPartition
@@ -64,7 +64,7 @@ class MirrorDataSource(DataSource):
         return "oncelog-mirror"
 
     def schema(self) -> str:
-        return PACKED_DDL if self._settings.packed else ddl(include_headers=True)
+        return mirror_ranges.RANGE_DDL if self._settings.by_range else ddl(include_headers=True)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return MirrorStreamReader(self._settings, schema)
@@ -111,15 +111,16 @@ class MirrorStreamReader(OncelogStreamReader):
         return [InputPartition(tuple(one) if one.size > 0 else None) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not self._settings.packed:
+        if not self._settings.by_range:
             return super().read(partition)
-        if partition.value is None:
-            return iter(())
-        parts = read_stored(self._options, Range(*partition.value))
-        return packed(self._settings, parts, list(COLUMNS))
+        return (
+            iter(())
+            if partition.value is None
+            else iter([mirror_ranges.pack(Range(*partition.value))])
+        )
 
     def _columns(self) -> tuple[str, ...]:
-        return COLUMNS if self._settings.packed else super()._columns()
+        return COLUMNS if self._settings.by_range else super()._columns()
 
     def _ids(self) -> dict[str, str]:
         """Raises TopicGoneError if the source is another topic by now."""
@@ -180,8 +181,10 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):
         return WriterCommitMessage()
 
     def _batches(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        if self._settings.by_range:
+            return mirror_ranges.read(self._settings, iterator)
         # Spark's own batches may be small, and each of the copy's waits for an acknowledgement.
-        return unpacked(iterator) if self._settings.packed else join(iterator)
+        return join(iterator)
 
 
 __all__ = ["MirrorDataSource"]

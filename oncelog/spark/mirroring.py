@@ -107,7 +107,7 @@ def mirror(
     )
     starting = starting_offsets or {}
     settings = _looked_at(settings, starting, named=name is not None)
-    settings = replace(settings, packed=transform is None)
+    settings = replace(settings, by_range=transform is None)
     query, keeps_all = _query(spark, settings, transform)
     if trigger is not None:
         query = _triggered(query, trigger)

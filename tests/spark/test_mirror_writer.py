@@ -27,9 +27,10 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.spark import mirror_run
-from oncelog.spark.mirror_rows import goes_whole, pack, pack_stored, packed, unpacked
+from oncelog.spark.mirror_ranges import goes_whole, pack, read, to_copy, unpack
 from oncelog.spark.mirror_run import Claim, MirrorSettings, claim, claims
 from oncelog.spark.mirror_writer import COLUMNS, PartitionCopy
+from oncelog.spark.offsets import Range
 from oncelog.spark.reading import Part
 from oncelog.types import TopicPartition
 from oncelog.wire.arrow import rising_ends, schema
@@ -290,19 +291,24 @@ def payloads(settings: MirrorSettings) -> list[bytes]:
     return [bytes(batch.payload) for batch in found]
 
 
-def test_a_packed_row_holds_a_batch() -> None:
-    arrow = [rows(range(3), size=100), rows([7]), rows(range(20))[5:8]]
-    stored = [stored_batch(range(20, 30)), stored_batch(range(30, 31), 2, "zstd")]
-    made = [*map(pack, arrow), *map(pack_stored, stored), pack(rows([31])), pack(rows([]))]
-    assert [one.num_rows for one in made] == [1] * 7
-    together = pa.Table.from_batches(made).combine_chunks().to_batches()
-    first, *whole, last = unpacked(together)
-    assert first == pa.concat_batches(arrow)
-    assert whole == stored
-    assert last == rows([31])
+def test_a_row_holds_a_range(settings: Make) -> None:
+    run = settings()
+    ranges = [Range(TopicPartition(run.source_topic, p), 2**40 * p, 2**41) for p in range(3)]
+    together = pa.Table.from_batches(map(pack, ranges)).combine_chunks().to_batches()
+    assert [batch.num_rows for batch in together] == [3]
+    assert list(unpack(run, together)) == ranges
 
 
-def test_only_what_may_be_sent_on_unseen_is_packed_as_it_is_stored(settings: Make) -> None:
+def test_a_task_reads_its_range_for_itself(settings: Make, producer: Producer) -> None:
+    run = settings()
+    fill(producer, run.source_topic, 100)
+    source = TopicPartition(run.source_topic, 0)
+    (some,) = read(run, [pack(Range(source, 10, 40))])
+    assert some.schema.names == list(COLUMNS)
+    assert some["offset"].to_pylist() == list(range(10, 40))
+
+
+def test_only_what_may_be_sent_on_unseen_goes_as_it_is_stored(settings: Make) -> None:
     large = stored_batch(range(10_000))
     lz4 = stored_batch(range(100_000), codec="lz4")
     assert 64 * 1024 < len(large.payload) < 1024 * 1024 and len(lz4.payload) > 64 * 1024
@@ -324,7 +330,7 @@ def test_only_what_may_be_sent_on_unseen_is_packed_as_it_is_stored(settings: Mak
         Part(stored_batch(range(9, 10_009)), 10_000),
         Part(stored_batch(range(10_009, 10_019)), 6),
     ]
-    small, one, rest = unpacked(packed(settings(), parts, list(COLUMNS)))
+    small, one, rest = to_copy(settings(), parts)
     assert (small["offset"].to_pylist(), rest["offset"].to_pylist()) == (
         list(range(9)),
         list(range(10_009, 10_015)),
