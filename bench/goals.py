@@ -97,9 +97,8 @@ def _against(
 
 
 def _share_of_limit(results: Results) -> float | None:
-    own = _best(results.find("consume", system=OWN), "mb_per_s")
-    limit = _best(results.find("limits"), "give_1MiB_mb_per_s")
-    return own / limit if own and limit else None
+    # As its own run has it: limits of a later run would not belong to this figure.
+    return _best(results.find("consume", system=OWN), "of_grpc_stream") or None
 
 
 def _best_batch(results: Results) -> float | None:

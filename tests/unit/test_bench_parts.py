@@ -255,6 +255,13 @@ def test_goals_that_are_upper_bounds() -> None:
     assert verdict(results, "failover: p99").word == "NOT met"
 
 
+def test_a_share_of_a_limit_is_of_the_limit_of_its_own_run() -> None:
+    results = Results()
+    results.add(row("consume", "Oncelog", "1 KiB records", mb_per_s=800.0, of_grpc_stream=0.5))
+    results.add(row("limits", "machine", "before", "", give_1MiB_mb_per_s=1000.0))
+    assert verdict(results, "consume: share of the gRPC stream").value == 0.5
+
+
 def test_every_goal_has_its_own_text() -> None:
     texts = [goal.text for goal in goals.GOALS]
     assert len(texts) == len(set(texts))
