@@ -35,6 +35,7 @@ class ReplayBudget:
         """limit: bytes, where an entry counts as its own and ENTRY_BYTES."""
         assert limit > 0
         self.limit, self.total = limit, 0
+        self._look_above = limit  # no need to look at all members below this total
         self._members: dict[int, Member] = {}
 
     def join(self, member: Member) -> None:
@@ -54,13 +55,21 @@ class ReplayBudget:
         """The groups that should save now, those with most to apply again first."""
         too_much = self.total - self.limit
         if too_much <= 0:
+            self._look_above = self.limit
+        if self.total <= self._look_above:
             return []
-        most = heapq.nlargest(
-            MAX_SAVES, self._members.values(), key=lambda one: (one.replay_cost, -one.group)
+        worth_it = (
+            member
+            for member in self._members.values()
+            if member.replay_cost >= max(1, WORTH * member.state_bytes)
         )
         groups = []
-        for member in most:
-            if too_much > 0 and member.replay_cost >= max(1, WORTH * member.state_bytes):
+        for member in heapq.nlargest(
+            MAX_SAVES, worth_it, key=lambda one: (one.replay_cost, -one.group)
+        ):
+            if too_much > 0:
                 groups.append(member.group)
                 too_much -= member.replay_cost
+        # If nobody can help, somebody may when there is some more.
+        self._look_above = self.limit if groups else self.total + self.limit // 16
         return groups

@@ -45,8 +45,25 @@ def test_a_large_state_is_not_written_to_spare_a_little_reading():
     large = Replica(1, 100, state_bytes=100 // WORTH + 1)
     assert budget_of(10, large).overdue() == []
     assert budget_of(10, large, Replica(2, 5)).overdue() == [2]
+    many_large = [Replica(n, 100, state_bytes=50) for n in range(3, 3 + MAX_SAVES)]
+    assert budget_of(10, *many_large, Replica(2, 5)).overdue() == [2]
     large.state_bytes -= 1
     assert budget_of(10, large).overdue() == [1]
+
+
+def test_where_nobody_can_help_it_is_looked_again_when_there_is_more():
+    large = Replica(1, 400, state_bytes=400 // WORTH + 8)
+    budget = budget_of(160, large)
+    for more in (0, 9, 1, 10, 10, 2):  # 432 is worth it
+        large.replay_cost += more
+        budget.total += more
+        expected = [1] if large.replay_cost >= 432 else []
+        assert budget.overdue() == expected
+    budget.total -= large.replay_cost
+    large.replay_cost = 0
+    assert budget.overdue() == []
+    budget.join(Replica(2, 161))
+    assert budget.overdue() == [2]
 
 
 def test_a_replica_that_left_counts_no_more():
