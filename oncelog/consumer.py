@@ -190,12 +190,7 @@ class Consumer:
             yield self._arrow(chunk)
 
     def _arrow(self, chunk: Chunk) -> Any:
-        from oncelog.wire.arrow import to_arrow
-
-        decoded = chunk.decoded(self.config.check_crcs)
-        batch = to_arrow(
-            decoded, chunk.tp.topic, chunk.tp.partition, chunk.base, chunk.next - chunk.base
-        )
+        batch = chunk.arrow(self.config.check_crcs)
         chunk.next = chunk.end
         self._buffer.advance(chunk)
         return batch

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from oncelog.errors import CorruptLogError, InvalidBatchError, OncelogError
 from oncelog.types import Record, TopicPartition
@@ -87,6 +88,18 @@ class Chunk:
             except InvalidBatchError as error:
                 raise self._corrupt(error) from error
         return self._records
+
+    def arrow(self, check_crc: bool) -> Any:
+        """What is left of it as a pyarrow.RecordBatch. Raises CorruptLogError."""
+        from oncelog.wire.arrow import to_arrow
+
+        decoded = self.decoded(check_crc)
+        try:
+            return to_arrow(
+                decoded, self.tp.topic, self.tp.partition, self.base, self.next - self.base
+            )
+        except InvalidBatchError as error:
+            raise self._corrupt(error) from error
 
     def _corrupt(self, error: InvalidBatchError) -> CorruptLogError:
         return corrupt(self.tp, self.base, error)

@@ -233,3 +233,22 @@ def test_what_is_compressed_is_looked_at_by_who_decodes_it() -> None:
     assert batch.codec == batch_pb2.CODEC_LZ4
     with pytest.raises(errors.CorruptLogError, match="t-0: batch at offset 0: lz4 payload"):
         batch.records()
+
+
+def test_columns_that_do_not_fit_together_are_named_by_either_reader() -> None:
+    good = stored(0, 5)
+    values = good.payload.index(b"01234")
+    broken = bytearray(good.payload)
+    broken[values - 8 : values - 4] = (9).to_bytes(4, "little")  # where the fourth ends, not 4
+    payload = bytes(broken)
+    wrong = batch_pb2.StoredBatch(
+        header=batch_pb2.BatchHeader(record_count=5, crc32c=checksum(payload)), payload=payload
+    )
+    for read in (Chunk.records, Chunk.arrow):
+        rig = Rig()
+        rig.add(wrong)
+        chunk = rig.buffer.peek(0)
+        assert chunk is not None
+        with pytest.raises(errors.CorruptLogError, match="t-0: batch at offset 0: ") as caught:
+            read(chunk, True)
+        assert caught.value.offset == 0
