@@ -33,7 +33,7 @@ from tests.integration.waiting import eventually
 KIB = 1024
 LAST = 300
 CHUNK = 75  # in one test, which else takes too long
-ENOUGH = 250  # batches, of which a third are more than the short topic keeps
+ENOUGH = 90  # batches of the short topic, more than it keeps
 SAMPLE = (2, 5, 12, 30, 75, 190, 300)
 POINT_PATIENCE = 60.0  # seconds of looking at a running node that does not reach its point
 SLICE = 0.02
@@ -110,7 +110,7 @@ def run_points(
     assert crash_at(cluster, wanted) == len(wanted)
     cluster.wait_serving(cluster.nodes)
     cluster.wait_joined()
-    workload.more(ENOUGH)
+    workload.more(ENOUGH, short)
     workload.stop()
     cluster.wait_level(short)
     eventually(

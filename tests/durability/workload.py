@@ -51,11 +51,15 @@ class Acks:
             self.offsets[key] = offset
             self.lock.notify_all()
 
-    def wait(self, count: int) -> None:
+    def of(self, topic: str | None) -> int:
+        """How many there are, of one topic or of all."""
+        return sum(topic is None or key[0] == topic for key in self.offsets)
+
+    def wait(self, count: int, topic: str | None) -> None:
         """Until there are `count` acknowledgements."""
         with self.lock:
-            assert self.lock.wait_for(lambda: len(self.offsets) >= count, PATIENCE), (
-                f"{len(self.offsets)} batches acknowledged after {PATIENCE} s, {count} wanted"
+            assert self.lock.wait_for(lambda: self.of(topic) >= count, PATIENCE), (
+                f"{self.of(topic)} batches acknowledged after {PATIENCE} s, {count} wanted"
             )
 
 
@@ -85,9 +89,11 @@ class Workload:
             thread.start()
         return self
 
-    def more(self, count: int) -> None:
-        """Waits for `count` more acknowledgements than there are now."""
-        self.acks.wait(len(self.acks.offsets) + count)
+    def more(self, count: int, topic: str | None = None) -> None:
+        """Waits for `count` more acknowledgements than there are now, of a topic or of all."""
+        with self.acks.lock:
+            now = self.acks.of(topic)
+        self.acks.wait(now + count, topic)
 
     def stop(self) -> None:
         """Lets each producer finish its batch. Raises AssertionError if one had to give up."""
