@@ -41,7 +41,7 @@ from storage.identity import sync_directory
 from storage.kv import Family, WriteBatch
 from storage.metrics import EngineStats, measure
 from storage.options import EngineOptions
-from storage.page import paged, read_page, reading
+from storage.page import KeyRow, paged, read_page, reading
 from storage.reclaim import Moved, Reclaimer
 from storage.upkeep import Upkeep
 from storage.watermark import Watermark
@@ -427,8 +427,8 @@ class Engine:
 
     def _rows(
         self, family: Family, begin: bytes, end: bytes, limit: int | None, reverse: bool
-    ) -> Iterator[tuple[bytes, bytes]]:
-        def page(begin: bytes, end: bytes, rows: int) -> tuple[list[tuple[bytes, bytes]], bool]:
+    ) -> Iterator[KeyRow]:
+        def page(begin: bytes, end: bytes, rows: int) -> tuple[list[KeyRow], bool]:
             with self._shared() as db, reading(family):
                 return read_page(db.families[family], begin, end, rows=rows, reverse=reverse)
 

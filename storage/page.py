@@ -16,16 +16,16 @@ from storage.errors import StorageError, from_engine
 from storage.kv import Family
 
 #: A key and what stands in RocksDB at it.
-Row = tuple[bytes, bytes]
+KeyRow = tuple[bytes, bytes]
 PAGE_ROWS = 512
 PAGE_BYTES = 1024 * 1024
 
 
 def read_page(
     family: Rdict, begin: bytes, end: bytes, *, rows: int, reverse: bool
-) -> tuple[list[tuple[bytes, bytes]], bool]:
+) -> tuple[list[KeyRow], bool]:
     """Up to `rows` rows or PAGE_BYTES of begin <= key < end, and whether there may be more."""
-    page: list[tuple[bytes, bytes]] = []
+    page: list[KeyRow] = []
     size = 0
     # The upper bound keeps the cursor from loading a value past the end.
     # There is no lower one: the binding's setter sets the upper bound too.
@@ -54,13 +54,13 @@ def read_page(
 
 
 def paged(
-    page_of: Callable[[bytes, bytes, int], tuple[list[Row], bool]],
+    page_of: Callable[[bytes, bytes, int], tuple[list[KeyRow], bool]],
     begin: bytes,
     end: bytes,
     *,
     limit: int | None,
     reverse: bool,
-) -> Iterator[Row]:
+) -> Iterator[KeyRow]:
     """The rows of begin <= key < end, at most `limit`, from as many pages as it takes."""
     left = sys.maxsize if limit is None else limit
     while left > 0 and begin < end:
@@ -73,9 +73,7 @@ def paged(
         begin, end = (begin, last) if reverse else (last + b"\x00", end)
 
 
-def page_rows(
-    family: Rdict, begin: bytes, end: bytes, rows: int = PAGE_ROWS
-) -> list[tuple[bytes, bytes]]:
+def page_rows(family: Rdict, begin: bytes, end: bytes, rows: int = PAGE_ROWS) -> list[KeyRow]:
     """The first rows of begin <= key < end."""
     return read_page(family, begin, end, rows=rows, reverse=False)[0] if begin < end else []
 

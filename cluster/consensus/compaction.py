@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from cluster.consensus.journal import Journal
-from cluster.consensus.replay_budget import ENTRY_BYTES, ReplayBudget
+from cluster.consensus.replay_budget import ReplayBudget
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError, StorageError, StorageFullError
 from storage.kv import WriteBatch
@@ -67,8 +67,7 @@ class Checkpoints:
     def applied(self, size: int) -> None:
         """An entry of `size` bytes was applied."""
         self._bytes += size
-        self.replay_cost += size + ENTRY_BYTES
-        self._budget.total += size + ENTRY_BYTES
+        self._budget.applied(self, size)
 
     def save_if_due(self) -> None:
         entries = self._journal.applied_index - self._last
@@ -79,8 +78,7 @@ class Checkpoints:
         """Saves the state at the applied index, unless that is there already."""
         index = self._journal.applied_index
         self._bytes, self._last = 0, index
-        self._budget.total -= self.replay_cost
-        self.replay_cost = 0
+        self._budget.saved(self)
         if index == UNTRIMMED or (self.indexes and self.indexes[-1] == index):
             return
         batch, term, state = self._batch(), self._journal.term_at(index), self._dump()

@@ -218,7 +218,7 @@ class Group:
     def relieve(self) -> None:
         """The node has too much to apply again at a start: saves before it is due."""
         try:
-            self._checkpoints.save()
+            self.checkpoint()
         except Exception as error:  # noqa: BLE001 - any fault stops this replica only
             self.fail(error)
 

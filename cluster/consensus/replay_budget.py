@@ -47,8 +47,17 @@ class ReplayBudget:
     def leave(self, group: int) -> None:
         member = self._members.pop(group, None)
         if member is not None:
-            self.total -= member.replay_cost
-            member.replay_cost = 0
+            self.saved(member)
+
+    def applied(self, member: Member, size: int) -> None:
+        """An entry of `size` bytes was applied."""
+        member.replay_cost += size + ENTRY_BYTES
+        self.total += size + ENTRY_BYTES
+
+    def saved(self, member: Member) -> None:
+        """A start has nothing of it to apply again."""
+        self.total -= member.replay_cost
+        member.replay_cost = 0
         assert self.total >= 0
 
     def overdue(self) -> list[int]:

@@ -113,11 +113,8 @@ class MirrorStreamReader(OncelogStreamReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not self._settings.by_range:
             return super().read(partition)
-        return (
-            iter(())
-            if partition.value is None
-            else iter([mirror_ranges.pack(Range(*partition.value))])
-        )
+        ranges = [] if partition.value is None else [Range(*partition.value)]
+        return map(mirror_ranges.pack, ranges)
 
     def _columns(self) -> tuple[str, ...]:
         return COLUMNS if self._settings.by_range else super()._columns()

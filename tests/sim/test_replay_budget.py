@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
-import pytest
-
 from cluster.consensus.replay_budget import ENTRY_BYTES
 from tests.sim.cluster import Cluster
 from tests.sim.node import Settings
@@ -16,13 +11,6 @@ GROUPS, ENTRIES = 6, 12
 LIMIT = ENTRIES * 17 * 1024  # an entry here has less than 1 KiB
 assert ENTRIES * ENTRY_BYTES < LIMIT
 NO_LIMIT = 1 << 40
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def entries_to_apply_again(limit: int) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +12,6 @@ from storage.errors import CorruptionError
 from tests.sim.stage import GID, Stage
 
 ROUNDS = 2.0  # seconds: some heartbeats of the simulated nodes
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 class Heard:

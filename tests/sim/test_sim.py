@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,13 +65,6 @@ CAUGHT_BY = {
     "unwritten-index-is-empty": "a_first_batch_on_a_full_disk_is_not_trimmed",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, PER_TEST))
