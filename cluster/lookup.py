@@ -15,9 +15,9 @@ import asyncio
 from dataclasses import dataclass
 from enum import Enum
 
+from cluster.dedup.in_flight import Resolution, Resolved
 from cluster.entries import BatchEntry, unpack_batch
 from cluster.partition import Partition
-from cluster.producers import Resolution, Resolved
 
 SLICE_BATCHES = 64
 SLICE_BYTES = 4 * 1024 * 1024  # read from disk without a pause

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from cluster.batch_index import BatchIndex, is_intact, place_of
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.dedup.in_flight import BatchMeta, InFlight, Kind, LastSeen, Verdict
 from cluster.entries import (
     BATCH,
     HELD,
@@ -46,7 +47,6 @@ from cluster.partition_types import (
     Policy,
 )
 from cluster.producer_contract import ProducerContract
-from cluster.producers import BatchMeta, InFlight, Kind, LastSeen, Verdict
 from storage.errors import CorruptionError, StorageError
 from storage.kv import WriteBatch
 from storage.offset_index import IndexEntry, OffsetIndex

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from cluster.dedup.in_flight import BatchMeta, Verdict
 from cluster.producer_names import NameState
-from cluster.producers import BatchMeta, Verdict
 
 CHECKED, IGNORED, REQUIRED = 0, 1, 2
 

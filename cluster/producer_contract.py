@@ -25,6 +25,8 @@ from itertools import islice
 
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.dedup.in_flight import InFlight, Kind, LastSeen, Verdict
+from cluster.dedup.verdict import fenced
 from cluster.entries import (
     HELD,
     OPEN_PRODUCER,
@@ -37,8 +39,6 @@ from cluster.entries import (
     unpack_release,
 )
 from cluster.partition_types import Answer, AnswerTo, Policy
-from cluster.producers import InFlight, Kind, LastSeen, Verdict
-from cluster.verdict import fenced
 
 MAX_RELEASED = 10_000  # producer ids in one entry
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from cluster.config import NodeConfig
 from cluster.consensus.proposals import Outcome
-from cluster.last_seen import LastSeen
+from cluster.dedup.last_seen import LastSeen
 from cluster.metadata import MetadataState
 from cluster.metrics import Metrics
 from cluster.offsets import OffsetsTable

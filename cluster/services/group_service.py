@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.consensus.proposals import Outcome
+from cluster.dedup.in_flight import Kind
+from cluster.dedup.verdict import MAX_INT32, MAX_INT64
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.offsets import (
     MAX_COMMITS,
@@ -29,7 +31,6 @@ from cluster.offsets import (
     partition_of,
 )
 from cluster.partition_types import Answer
-from cluster.producers import Kind
 from cluster.services.cluster_service import place_replicas
 from cluster.services.context import NodeContext, Replica
 from cluster.services.errors import accepted, public_errors
@@ -45,7 +46,6 @@ from cluster.topics import (
 )
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import offsets_pb2 as internal
-from cluster.verdict import MAX_INT32, MAX_INT64
 from oncelog import errors
 from oncelog.v1 import cluster_pb2, group_pb2_grpc
 from oncelog.v1 import group_pb2 as pb

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import crc32c
 import grpc
 
+from cluster.dedup.in_flight import BatchMeta, Kind, Verdict, validate
 from cluster.errors import ClusterError
 from cluster.metrics import Metrics
 from cluster.partition import Answer, AppendRequest, Partition
-from cluster.producers import BatchMeta, Kind, Verdict, validate
 from cluster.services.errors import abort
 from cluster.services.fetch_wire import encode
 from cluster.services.listening import Listening

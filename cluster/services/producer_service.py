@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from cluster.dedup.in_flight import Kind
+from cluster.dedup.last_seen import ProducerEntry
+from cluster.dedup.verdict import validate_open
 from cluster.errors import NotLeaderError, NotReadyError
-from cluster.last_seen import ProducerEntry
 from cluster.partition_types import Answer
 from cluster.producer_names import check_producer_name
-from cluster.producers import Kind
 from cluster.services.context import NodeContext, Replica
 from cluster.services.errors import accepted, public_errors
 from cluster.services.outcomes import told
@@ -24,7 +25,6 @@ from cluster.topics import (
     is_internal,
 )
 from cluster.v1 import metadata_pb2 as meta
-from cluster.verdict import validate_open
 from oncelog import errors
 from oncelog.v1 import batch_pb2, producer_pb2_grpc
 from oncelog.v1 import producer_pb2 as pb

@@ -11,13 +11,13 @@ import logging
 from functools import partial
 from typing import Protocol
 
+from cluster.dedup.in_flight import BatchMeta, Kind, Resolution, Resolved, Verdict
+from cluster.dedup.verdict import conflict, out_of_order, same_content
 from cluster.errors import ClusterError, NotLeaderError, NotReadyError
 from cluster.lookup import Found, Miss, find_batch, search_from, settled
 from cluster.partition import Answer, AnswerTo, Partition
-from cluster.producers import BatchMeta, Kind, Resolution, Resolved, Verdict
 from cluster.services.errors import to_public
 from cluster.services.outcomes import applied, confirm, told
-from cluster.verdict import conflict, out_of_order, same_content
 from oncelog import errors
 from oncelog.v1 import log_pb2 as pb
 from storage.errors import StorageError

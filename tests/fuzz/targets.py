@@ -18,8 +18,9 @@ from google.protobuf.message import DecodeError
 
 from cluster import entries
 from cluster.consensus.message import Append, AppendReply, Leadership, Message, PreVote, Vote
+from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.verdict import BatchMeta
 from cluster.frames import decode_frame, encode_frame, encode_hello
-from cluster.last_seen import LastSeen
 from cluster.metadata import MetadataCorruptError, MetadataState
 from cluster.offsets import OffsetsTable
 from cluster.peer_stream import LENGTH, STAGING_BYTES, FrameReader, StreamError
@@ -27,7 +28,6 @@ from cluster.topics import TopicSettings
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import offsets_pb2 as opb
 from cluster.v1 import peer_pb2 as pb
-from cluster.verdict import BatchMeta
 from oncelog.errors import InvalidBatchError
 from oncelog.types import Header
 from oncelog.wire.batch import decode_payload, encode_payload

@@ -6,7 +6,7 @@ import pytest
 
 import storage.checkpoints
 from cluster.consensus.message import Append
-from cluster.producers import Kind
+from cluster.dedup.in_flight import Kind
 from storage.errors import StorageError
 from tests.sim.checker import Violation
 from tests.sim.schedules import limited, schedule

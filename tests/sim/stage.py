@@ -12,8 +12,8 @@ from typing import Any
 from crc32c import crc32c
 
 from cluster.consensus.group import Group
+from cluster.dedup.in_flight import Kind
 from cluster.partition import Answer
-from cluster.producers import Kind
 from tests.sim.checker import Violation, payload
 from tests.sim.client import Sent
 from tests.sim.cluster import Cluster

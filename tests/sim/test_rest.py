@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.consensus.message import Append, Beat, BeatReply
-from cluster.producers import Kind
+from cluster.dedup.in_flight import Kind
 from storage.errors import CorruptionError
 from tests.sim.stage import GID, Stage
 

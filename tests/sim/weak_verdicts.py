@@ -6,9 +6,9 @@ from typing import Any
 
 from cluster.consensus.proposals import Abandoned, Proposals
 from cluster.consensus.replication import Replicator
-from cluster.last_seen import LastSeen
+from cluster.dedup.in_flight import Kind, Verdict
+from cluster.dedup.last_seen import LastSeen
 from cluster.partition import Answer, Partition
-from cluster.producers import Kind, Verdict
 from tests.sim.mutations import mutation
 
 # -- the leader's bookkeeping ----------------------------------------------------------------------

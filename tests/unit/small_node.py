@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from cluster.config import NodeConfig
-from cluster.last_seen import LastSeen
+from cluster.dedup.last_seen import LastSeen
 from cluster.metadata import MetadataState
 from cluster.metrics import Metrics
 from cluster.producer_ids import ProducerIdBlocks

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cluster.producers import BatchMeta, ExpectedOffsets, InFlight, Kind, LastSeen
+from cluster.dedup.in_flight import BatchMeta, ExpectedOffsets, InFlight, Kind, LastSeen
 from tests.unit.test_verdict_model import answer_of, batches, meta_of
 from tests.unit.verdict_model import Batch, Model
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cluster.producers import (
+from cluster.dedup.in_flight import (
     BatchMeta,
     ExpectedOffsets,
     Kind,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.producers import (
+from cluster.dedup.in_flight import (
     BatchMeta,
     ExpectedOffsets,
     InFlight,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 
-from cluster.verdict import (
+from cluster.dedup.verdict import (
     MAX_UINT32,
     WINDOW,
     BatchMeta,

@@ -1,6 +1,6 @@
 """A sorted table of producer ids with a fixed-size record each, packed tight.
 
-The storage under `cluster.last_seen`, which alone knows what is in a record.
+The storage under `cluster.dedup.last_seen`, which alone knows what is in a record.
 Rows lie in chunks of at most 512, and a chunk is three columns: producer ids,
 times of last use and records, so a row costs its bytes and one more. Producer
 ids rise, so new rows go to the end and old ones leave from the front; a row in

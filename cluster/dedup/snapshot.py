@@ -17,8 +17,8 @@ from bisect import bisect_left
 from operator import lt
 from typing import NamedTuple
 
-from cluster.producer_record import ALL_FLAGS, FLAGS_AT, PINNED, RECENT, RECORD_BYTES
-from cluster.verdict import WINDOW
+from cluster.dedup.record import ALL_FLAGS, FLAGS_AT, PINNED, RECENT, RECORD_BYTES
+from cluster.dedup.verdict import WINDOW
 
 _MAGIC = b"OLLS"
 _VERSION = 1

@@ -5,8 +5,8 @@ is applied (advance, check, record; open; release), from nothing but the entry
 and its own state, so equal logs give equal maps and equal `dump` bytes on every
 replica. Time is the log's: the clock is the highest stamp applied.
 
-A producer takes `RECORD_BYTES` (`cluster.producer_record`) plus 16 bytes for id
-and time (`cluster.pid_table`).
+A producer takes `RECORD_BYTES` (`cluster.dedup.record`) plus 16 bytes for id
+and time (`cluster.dedup.pid_table`).
 
 Forgetting never means accepting:
 
@@ -31,9 +31,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cluster.last_seen_snapshot import pack_state, unpack_state
-from cluster.pid_table import Chunk, PidTable
-from cluster.producer_record import (
+from cluster.dedup.pid_table import Chunk, PidTable
+from cluster.dedup.record import (
     FLAGS_AT,
     OPENED,
     PINNED,
@@ -48,7 +47,8 @@ from cluster.producer_record import (
     resolve,
     unpack,
 )
-from cluster.verdict import (
+from cluster.dedup.snapshot import pack_state, unpack_state
+from cluster.dedup.verdict import (
     MAX_INT64,
     BatchMeta,
     ExpectedOffsets,

@@ -2,8 +2,8 @@
 
 Pure: no clock, no disk, no network, no state. `judge` is the table of verdicts
 for a producer that the partition knows, `admit` its last row; the map of known
-producers (`cluster.last_seen`) and the leader's view of what is in flight
-(`cluster.producers`) apply them to what they know.
+producers (`cluster.dedup.last_seen`) and the leader's view of what is in flight
+(`cluster.dedup.in_flight`) apply them to what they know.
 
 A batch is (producer id, epoch, first, last, prev, ...): it holds the sequences
 first..last, and its producer says that it sent nothing between prev and first.

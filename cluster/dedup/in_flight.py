@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 
-from cluster.last_seen import DEFAULT_CAPACITY, LastSeen, ProducerEntry
-from cluster.verdict import (
+from cluster.dedup.last_seen import DEFAULT_CAPACITY, LastSeen, ProducerEntry
+from cluster.dedup.verdict import (
     WINDOW,
     BatchMeta,
     ExpectedOffsets,
