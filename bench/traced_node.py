@@ -20,7 +20,7 @@ from typing import Any
 from cluster.__main__ import main
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import Append, AppendReply
-from cluster.partition import Partition
+from cluster.partition.replica import Partition
 from cluster.services.log_service import LogService, _ProduceStream
 
 NOTES_VARIABLE = "BENCH_NOTES"

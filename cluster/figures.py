@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from cluster.metrics import PartitionFigures
-from cluster.partition import Partition
+from cluster.partition.replica import Partition
 
 IN_STEP_ENTRIES = 64  # a follower this little behind counts as in step
 

@@ -29,7 +29,7 @@ from cluster.figures import figures
 from cluster.metadata import MetadataState, TermsChanged, TopicAltered
 from cluster.metadata_machine import MetadataMachine
 from cluster.metrics import Metrics
-from cluster.partition import Partition
+from cluster.partition.replica import Partition
 from cluster.peer_listener import PeerListener, PeerService
 from cluster.peers import MAX_FRAME_BYTES, Identity, PeerLink
 from cluster.producer_ids import ProducerIdBlocks, max_block_age_s

@@ -18,7 +18,7 @@ from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.group import Group
 from cluster.metadata import MetadataState
-from cluster.partition import Partition, Policy
+from cluster.partition.replica import Partition, Policy
 from cluster.topics import OFFSETS_TOPIC, TopicSettings
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError

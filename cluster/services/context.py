@@ -14,8 +14,8 @@ from cluster.consensus.proposals import Outcome
 from cluster.dedup.last_seen import LastSeen
 from cluster.metadata import MetadataState
 from cluster.metrics import Metrics
-from cluster.offsets import OffsetsTable
-from cluster.partition_types import Answer
+from cluster.partition.group_offsets import OffsetsTable
+from cluster.partition.types import Answer
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 

@@ -17,7 +17,7 @@ from cluster.consensus.proposals import Outcome
 from cluster.dedup.in_flight import Kind
 from cluster.dedup.verdict import MAX_INT32, MAX_INT64
 from cluster.errors import NotLeaderError, NotReadyError
-from cluster.offsets import (
+from cluster.partition.group_offsets import (
     MAX_COMMITS,
     MAX_GROUP_CHARS,
     MAX_METADATA_BYTES,
@@ -30,7 +30,7 @@ from cluster.offsets import (
     pack_command,
     partition_of,
 )
-from cluster.partition_types import Answer
+from cluster.partition.types import Answer
 from cluster.services.cluster_service import place_replicas
 from cluster.services.context import NodeContext, Replica
 from cluster.services.errors import accepted, public_errors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cluster.partition import Partition
+from cluster.partition.replica import Partition
 
 
 class Listening:

@@ -19,7 +19,7 @@ import grpc
 from cluster.dedup.in_flight import BatchMeta, Kind, Verdict, validate
 from cluster.errors import ClusterError
 from cluster.metrics import Metrics
-from cluster.partition import Answer, AppendRequest, Partition
+from cluster.partition.replica import Answer, AppendRequest, Partition
 from cluster.services.errors import abort
 from cluster.services.fetch_wire import encode
 from cluster.services.listening import Listening

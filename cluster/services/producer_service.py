@@ -11,7 +11,7 @@ from cluster.dedup.in_flight import Kind
 from cluster.dedup.last_seen import ProducerEntry
 from cluster.dedup.verdict import validate_open
 from cluster.errors import NotLeaderError, NotReadyError
-from cluster.partition_types import Answer
+from cluster.partition.types import Answer
 from cluster.producer_names import check_producer_name
 from cluster.services.context import NodeContext, Replica
 from cluster.services.errors import accepted, public_errors

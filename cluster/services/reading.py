@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cluster.entries import payload_of, unpack_batch
-from cluster.partition import OffsetOutOfRangeError, Partition, ReadBatch
+from cluster.partition.replica import OffsetOutOfRangeError, Partition, ReadBatch
 from cluster.services.fetch_wire import Section
 from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb

@@ -14,8 +14,8 @@ from typing import Protocol
 from cluster.dedup.in_flight import BatchMeta, Kind, Resolution, Resolved, Verdict
 from cluster.dedup.verdict import conflict, out_of_order, same_content
 from cluster.errors import ClusterError, NotLeaderError, NotReadyError
-from cluster.lookup import Found, Miss, find_batch, search_from, settled
-from cluster.partition import Answer, AnswerTo, Partition
+from cluster.partition.lookup import Found, Miss, find_batch, search_from, settled
+from cluster.partition.replica import Answer, AnswerTo, Partition
 from cluster.services.errors import to_public
 from cluster.services.outcomes import applied, confirm, told
 from oncelog import errors

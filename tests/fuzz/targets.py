@@ -22,7 +22,7 @@ from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta
 from cluster.frames import decode_frame, encode_frame, encode_hello
 from cluster.metadata import MetadataCorruptError, MetadataState
-from cluster.offsets import OffsetsTable
+from cluster.partition.group_offsets import OffsetsTable
 from cluster.peer_stream import LENGTH, STAGING_BYTES, FrameReader, StreamError
 from cluster.topics import TopicSettings
 from cluster.v1 import metadata_pb2 as mpb

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from cluster.offsets import OFFSETS_PARTITIONS, partition_of
+from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
 from cluster.v1 import peer_pb2, peer_pb2_grpc
 from oncelog.v1 import cluster_pb2
 from tests.harness.api import CALL_PATIENCE, batch

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from crc32c import crc32c
 
 from cluster.dedup.in_flight import BatchMeta
-from cluster.partition import Answer, AppendRequest
+from cluster.partition.replica import Answer, AppendRequest
 from tests.sim import model as ck
 
 if TYPE_CHECKING:

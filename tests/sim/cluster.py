@@ -12,7 +12,7 @@ from typing import Any
 from cluster.consensus.message import Snapshot
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
-from cluster.partition import Answer, AppendRequest, OffsetOutOfRangeError
+from cluster.partition.replica import Answer, AppendRequest, OffsetOutOfRangeError
 from storage.errors import StorageError
 from storage.kv import Family
 from tests.sim.checker import Checker, Violation

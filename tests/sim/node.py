@@ -19,7 +19,7 @@ from cluster.consensus.environment import Environment, GroupConfig
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.partition import Answer, AppendRequest, Policy
+from cluster.partition.replica import Answer, AppendRequest, Policy
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
 from storage.offset_index import OffsetIndex

@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from cluster.consensus.group import Group
 from cluster.dedup.in_flight import Kind
-from cluster.partition import Answer
+from cluster.partition.replica import Answer
 from tests.sim.checker import Violation, payload
 from tests.sim.client import Sent
 from tests.sim.cluster import Cluster

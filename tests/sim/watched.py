@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.consensus.group import Group
 from cluster.metadata import MetadataState
 from cluster.metadata_machine import MetadataMachine
-from cluster.partition import Partition
+from cluster.partition.replica import Partition
 from cluster.producer_names import NameState
 from storage.kv import WriteBatch
 from tests.sim.checker import DUMP_EVERY

@@ -17,7 +17,7 @@ from cluster.consensus.journal import Journal
 from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
-from cluster.partition import Partition
+from cluster.partition.replica import Partition
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
 from tests.sim.mutations import mutation

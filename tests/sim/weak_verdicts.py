@@ -8,7 +8,7 @@ from cluster.consensus.proposals import Abandoned, Proposals
 from cluster.consensus.replication import Replicator
 from cluster.dedup.in_flight import Kind, Verdict
 from cluster.dedup.last_seen import LastSeen
-from cluster.partition import Answer, Partition
+from cluster.partition.replica import Answer, Partition
 from tests.sim.mutations import mutation
 
 # -- the leader's bookkeeping ----------------------------------------------------------------------

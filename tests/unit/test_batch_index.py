@@ -5,8 +5,8 @@ from __future__ import annotations
 import crc32c
 import pytest
 
-from cluster.batch_index import is_intact, place_of
 from cluster.entries import HEADER_BYTES, BatchEntry, pack_batch, unpack_batch
+from cluster.partition.batch_index import is_intact, place_of
 from storage.offset_index import IndexEntry
 
 PAYLOAD = bytes(range(200))

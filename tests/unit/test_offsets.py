@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster import offsets
-from cluster.offsets import CommitResult, OffsetsTable, OffsetState, partition_of
+from cluster.partition import group_offsets as offsets
+from cluster.partition.group_offsets import CommitResult, OffsetsTable, OffsetState, partition_of
 from cluster.v1 import offsets_pb2 as pb
 
 

@@ -12,8 +12,8 @@ import pytest
 from cluster.consensus.proposals import Applied
 from cluster.dedup.in_flight import BatchMeta, Kind
 from cluster.metadata import MetadataState
-from cluster.partition import Answer, AppendRequest, Partition
-from cluster.partition_types import Policy
+from cluster.partition.replica import Answer, AppendRequest, Partition
+from cluster.partition.types import Policy
 from cluster.v1 import metadata_pb2 as pb
 from storage.offset_index import OffsetIndex
 from tests.sim.disk import Disk

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from cluster.batch_index import BatchIndex, is_intact, place_of
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.dedup.in_flight import BatchMeta, InFlight, Kind, LastSeen, Verdict
@@ -37,8 +36,10 @@ from cluster.entries import (
     unpack_batch,
     unpack_log_start,
 )
-from cluster.offsets import OffsetsTable
-from cluster.partition_types import (
+from cluster.partition.batch_index import BatchIndex, is_intact, place_of
+from cluster.partition.group_offsets import OffsetsTable
+from cluster.partition.producer_contract import ProducerContract
+from cluster.partition.types import (
     IGNORED,
     REQUIRED,
     Answer,
@@ -46,7 +47,6 @@ from cluster.partition_types import (
     AppendRequest,
     Policy,
 )
-from cluster.producer_contract import ProducerContract
 from storage.errors import CorruptionError, StorageError
 from storage.kv import WriteBatch
 from storage.offset_index import IndexEntry, OffsetIndex

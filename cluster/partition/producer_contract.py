@@ -38,7 +38,7 @@ from cluster.entries import (
     unpack_open_producer,
     unpack_release,
 )
-from cluster.partition_types import Answer, AnswerTo, Policy
+from cluster.partition.types import Answer, AnswerTo, Policy
 
 MAX_RELEASED = 10_000  # producer ids in one entry
 

@@ -17,7 +17,7 @@ from enum import Enum
 
 from cluster.dedup.in_flight import Resolution, Resolved
 from cluster.entries import BatchEntry, unpack_batch
-from cluster.partition import Partition
+from cluster.partition.replica import Partition
 
 SLICE_BATCHES = 64
 SLICE_BYTES = 4 * 1024 * 1024  # read from disk without a pause

@@ -1,0 +1,1 @@
+"""One partition replica: what it applies, what its leader keeps, what it reads."""
