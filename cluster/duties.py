@@ -14,7 +14,7 @@ from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.controller import Controller
-from cluster.metadata import MetadataState
+from cluster.metadata.state import MetadataState
 from cluster.peers import PeerLink
 from cluster.replicas import Replicas
 from storage.errors import StorageError

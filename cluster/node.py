@@ -26,13 +26,13 @@ from cluster.controller import Controller
 from cluster.duties import Duties
 from cluster.errors import ClusterError, NotLeaderError
 from cluster.figures import figures
-from cluster.metadata import MetadataState, TermsChanged, TopicAltered
-from cluster.metadata_machine import MetadataMachine
+from cluster.metadata.machine import MetadataMachine
+from cluster.metadata.producer_ids import ProducerIdBlocks, max_block_age_s
+from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered
 from cluster.metrics import Metrics
 from cluster.partition.replica import Partition
 from cluster.peer_listener import PeerListener, PeerService
 from cluster.peers import MAX_FRAME_BYTES, Identity, PeerLink
-from cluster.producer_ids import ProducerIdBlocks, max_block_age_s
 from cluster.replicas import METADATA_GROUP, Replicas, Shared, wall_clock_ms
 from cluster.runner import Runner
 from cluster.server import Server

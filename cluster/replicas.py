@@ -17,9 +17,9 @@ from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.group import Group
-from cluster.metadata import MetadataState
+from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import OFFSETS_TOPIC, TopicSettings
 from cluster.partition.replica import Partition, Policy
-from cluster.topics import OFFSETS_TOPIC, TopicSettings
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
 from storage.kv import KeyValue

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 from cluster.entries import OFFSETS
-from cluster.topics import UNKNOWN_TOPIC_OR_PARTITION
+from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
 from cluster.v1 import offsets_pb2 as pb
 
 OFFSETS_PARTITIONS = 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from cluster.dedup.in_flight import BatchMeta, Verdict
-from cluster.producer_names import NameState
+from cluster.metadata.producer_names import NameState
 
 CHECKED, IGNORED, REQUIRED = 0, 1, 2
 

@@ -13,11 +13,8 @@ from typing import Any
 
 from cluster.config import NodeConfig
 from cluster.errors import NotLeaderError, NotReadyError
-from cluster.placement import place
-from cluster.services.context import NodeContext
-from cluster.services.errors import accepted, public_errors
-from cluster.services.requests import timeout_s
-from cluster.topics import (
+from cluster.metadata.placement import place
+from cluster.metadata.topics import (
     TopicSettings,
     TopicState,
     check_partition_count,
@@ -26,6 +23,9 @@ from cluster.topics import (
     invalid,
     is_internal,
 )
+from cluster.services.context import NodeContext
+from cluster.services.errors import accepted, public_errors
+from cluster.services.requests import timeout_s
 from cluster.v1 import metadata_pb2 as meta
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as pb

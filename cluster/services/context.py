@@ -12,7 +12,7 @@ from typing import Protocol
 from cluster.config import NodeConfig
 from cluster.consensus.proposals import Outcome
 from cluster.dedup.last_seen import LastSeen
-from cluster.metadata import MetadataState
+from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.types import Answer

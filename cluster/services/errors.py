@@ -16,8 +16,8 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import grpc
 
 from cluster import errors as faults
+from cluster.metadata.topics import INVALID_REQUEST, Rejected
 from cluster.services.context import NodeContext
-from cluster.topics import INVALID_REQUEST, Rejected
 from cluster.v1.metadata_pb2 import MetadataResult
 from oncelog import errors
 from oncelog.wire.status import BY_REASON, to_status

@@ -17,6 +17,14 @@ from cluster.consensus.proposals import Outcome
 from cluster.dedup.in_flight import Kind
 from cluster.dedup.verdict import MAX_INT32, MAX_INT64
 from cluster.errors import NotLeaderError, NotReadyError
+from cluster.metadata.topics import (
+    OFFSETS_TOPIC,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    TopicState,
+    invalid,
+    is_internal,
+)
 from cluster.partition.group_offsets import (
     MAX_COMMITS,
     MAX_GROUP_CHARS,
@@ -36,14 +44,6 @@ from cluster.services.context import NodeContext, Replica
 from cluster.services.errors import accepted, public_errors
 from cluster.services.outcomes import applied, confirm, one_answer
 from cluster.services.requests import led_here, page_size, timeout_s
-from cluster.topics import (
-    OFFSETS_TOPIC,
-    TOPIC_ALREADY_EXISTS,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    TopicState,
-    invalid,
-    is_internal,
-)
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import offsets_pb2 as internal
 from oncelog import errors

@@ -11,19 +11,19 @@ from cluster.dedup.in_flight import Kind
 from cluster.dedup.last_seen import ProducerEntry
 from cluster.dedup.verdict import validate_open
 from cluster.errors import NotLeaderError, NotReadyError
-from cluster.partition.types import Answer
-from cluster.producer_names import check_producer_name
-from cluster.services.context import NodeContext, Replica
-from cluster.services.errors import accepted, public_errors
-from cluster.services.outcomes import told
-from cluster.services.requests import led_here, not_negative, page_size
-from cluster.topics import (
+from cluster.metadata.producer_names import check_producer_name
+from cluster.metadata.topics import (
     INVALID_REQUEST,
     UNKNOWN_TOPIC_OR_PARTITION,
     Rejected,
     invalid,
     is_internal,
 )
+from cluster.partition.types import Answer
+from cluster.services.context import NodeContext, Replica
+from cluster.services.errors import accepted, public_errors
+from cluster.services.outcomes import told
+from cluster.services.requests import led_here, not_negative, page_size
 from cluster.v1 import metadata_pb2 as meta
 from oncelog import errors
 from oncelog.v1 import batch_pb2, producer_pb2_grpc

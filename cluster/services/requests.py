@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.errors import NotLeaderError, NotReadyError
+from cluster.metadata.topics import invalid
 from cluster.services.context import NodeContext, Replica
-from cluster.topics import invalid
 
 MAX_TIMEOUT_MS = 600_000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.group import Group
-from cluster.metadata import MetadataState
-from cluster.metadata_machine import MetadataMachine
+from cluster.metadata.machine import MetadataMachine
+from cluster.metadata.producer_names import NameState
+from cluster.metadata.state import MetadataState
 from cluster.partition.replica import Partition
-from cluster.producer_names import NameState
 from storage.kv import WriteBatch
 from tests.sim.checker import DUMP_EVERY
 

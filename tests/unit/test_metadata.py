@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.metadata import (
+from cluster.metadata.state import (
     FIRST_PARTITION_GROUP_ID,
     MetadataCorruptError,
     MetadataState,
@@ -13,7 +13,7 @@ from cluster.metadata import (
     TopicCreated,
     TopicDeleted,
 )
-from cluster.topics import MAX_PARTITIONS, MAX_TOPICS
+from cluster.metadata.topics import MAX_PARTITIONS, MAX_TOPICS
 from cluster.v1 import metadata_pb2 as pb
 from oncelog.v1.cluster_pb2 import ExpectedOffsets, TopicConfig
 

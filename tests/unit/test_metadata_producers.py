@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from cluster.metadata import MetadataState
-from cluster.producer_ids import BLOCKS_PER_LIFETIME, IssuedBlocks
-from cluster.producer_names import MAX_EPOCH, ProducerNames
-from cluster.topics import Rejected
+from cluster.metadata.producer_ids import BLOCKS_PER_LIFETIME, IssuedBlocks
+from cluster.metadata.producer_names import MAX_EPOCH, ProducerNames
+from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import Rejected
 from cluster.v1 import metadata_pb2 as pb
 
 LIFETIME = 1_000

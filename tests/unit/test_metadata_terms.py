@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster.metadata import MetadataState, TermsChanged
-from cluster.topics import DAY_MS
+from cluster.metadata.state import MetadataState, TermsChanged
+from cluster.metadata.topics import DAY_MS
 from cluster.v1 import metadata_pb2 as pb
 
 HOUR = 3_600_000

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.placement import place
-from cluster.topics import PartitionState, Rejected, TopicSettings, TopicState
+from cluster.metadata.placement import place
+from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
 
 
 def topic(name: str, first_group: int, placed: list[tuple[int, ...]]) -> TopicState:

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.consensus.proposals import Applied
 from cluster.dedup.in_flight import BatchMeta, Kind
-from cluster.metadata import MetadataState
+from cluster.metadata.state import MetadataState
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from cluster.partition.types import Policy
 from cluster.v1 import metadata_pb2 as pb

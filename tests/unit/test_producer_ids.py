@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.producer_ids import ProducerIdBlocks
+from cluster.metadata.producer_ids import ProducerIdBlocks
 
 
 class Cluster:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.entries import METADATA
-from cluster.metadata import MetadataState
+from cluster.metadata.state import MetadataState
 from storage.kv import WriteBatch
 
 

@@ -23,8 +23,8 @@ from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
-from cluster import topics as rules
-from cluster.metadata_events import (
+from cluster.metadata import topics as rules
+from cluster.metadata.events import (
     Event,
     NodeRegistered,
     TermsChanged,
@@ -33,10 +33,10 @@ from cluster.metadata_events import (
     TopicDeleted,
     difference,
 )
-from cluster.metadata_snapshot import check_snapshot, name_of, name_record, topic_of, topic_record
-from cluster.producer_ids import IssuedBlocks
-from cluster.producer_names import NameState, ProducerNames
-from cluster.topics import (
+from cluster.metadata.producer_ids import IssuedBlocks
+from cluster.metadata.producer_names import NameState, ProducerNames
+from cluster.metadata.snapshot import check_snapshot, name_of, name_record, topic_of, topic_record
+from cluster.metadata.topics import (
     DAY_MS,
     PartitionState,
     Rejected,

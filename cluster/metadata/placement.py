@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from itertools import permutations
 
-from cluster.topics import TopicState, check_partition_count, check_replica_count, invalid
+from cluster.metadata.topics import TopicState, check_partition_count, check_replica_count, invalid
 
 
 def place(

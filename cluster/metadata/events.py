@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from cluster.topics import TopicState
+from cluster.metadata.topics import TopicState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from cluster.producer_names import NameState
-from cluster.topics import PartitionState, TopicSettings, TopicState
+from cluster.metadata.producer_names import NameState
+from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.v1 import metadata_pb2 as pb
 
 

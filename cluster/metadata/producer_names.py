@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from cluster.topics import FENCED, PRODUCER_NAME_NOT_FOUND, Rejected, invalid
+from cluster.metadata.topics import FENCED, PRODUCER_NAME_NOT_FOUND, Rejected, invalid
 
 MAX_NAME_CHARS = 255
 MAX_NAMES = 100_000  # tombstones included

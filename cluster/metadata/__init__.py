@@ -1,0 +1,1 @@
+"""The cluster metadata as a replicated state: topics, nodes, producer ids and names. Pure."""
