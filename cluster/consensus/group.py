@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 
-from cluster.consensus.compaction import Checkpoints
+from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.election import Election
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.guard import Guard
@@ -37,8 +37,8 @@ from cluster.consensus.message import (
 )
 from cluster.consensus.port import NO_OP, Core
 from cluster.consensus.proposals import Abandoned, Done, Proposals
+from cluster.consensus.quiescence import Rest
 from cluster.consensus.replication import Replicator
-from cluster.consensus.rest import Rest
 from storage.checkpoints import CheckpointStore
 from storage.raft_log import RaftLogStore
 

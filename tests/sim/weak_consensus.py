@@ -8,7 +8,7 @@ from unittest import mock
 
 import cluster.consensus.driver as driver_module
 import cluster.consensus.message as message_module
-from cluster.consensus.compaction import Checkpoints
+from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.driver import Driver
 from cluster.consensus.election import Election
 from cluster.consensus.group import Group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.consensus.compaction import Checkpoints
+from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.replay_budget import ReplayBudget
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.consensus.compaction import Checkpoints
+from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.replay_budget import ENTRY_BYTES, MAX_SAVES, WORTH, ReplayBudget
 from storage.checkpoints import CheckpointStore
 from tests.unit.raft_parts import GROUP, Parts
