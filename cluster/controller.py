@@ -18,7 +18,7 @@ from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
 from cluster.errors import NotReadyError, ProposalTimeoutError
-from cluster.peers import PeerLink
+from cluster.transport.link import PeerLink
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 

@@ -15,8 +15,8 @@ from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.controller import Controller
 from cluster.metadata.state import MetadataState
-from cluster.peers import PeerLink
 from cluster.replicas import Replicas
+from cluster.transport.link import PeerLink
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)

@@ -31,8 +31,6 @@ from cluster.metadata.producer_ids import ProducerIdBlocks, max_block_age_s
 from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered
 from cluster.metrics import Metrics
 from cluster.partition.replica import Partition
-from cluster.peer_listener import PeerListener, PeerService
-from cluster.peers import MAX_FRAME_BYTES, Identity, PeerLink
 from cluster.replicas import METADATA_GROUP, Replicas, Shared, wall_clock_ms
 from cluster.runner import Runner
 from cluster.server import Server
@@ -40,6 +38,8 @@ from cluster.services.cluster_service import ClusterService
 from cluster.services.group_service import GroupService
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
+from cluster.transport.link import MAX_FRAME_BYTES, Identity, PeerLink
+from cluster.transport.listener import PeerListener, PeerService
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from oncelog.v1 import (

@@ -10,7 +10,7 @@ from grpc_reflection.v1alpha import reflection
 
 from cluster.config import NodeConfig
 from cluster.errors import ListenError
-from cluster.peer_listener import PeerService
+from cluster.transport.listener import PeerService
 from cluster.v1 import peer_pb2_grpc
 
 _OPTIONS = [

@@ -1,7 +1,7 @@
 """What replicas of one group say to each other.
 
 These are the only values that cross the boundary between a group and the
-network: the guard reads and writes them, `cluster.peers` turns them into
+network: the guard reads and writes them, `cluster.transport.link` turns them into
 protobuf and back, the simulator passes them as they are. A message is
 immutable; `term` is always the sender's term when it was made.
 

@@ -20,11 +20,11 @@ from cluster import entries
 from cluster.consensus.message import Append, AppendReply, Leadership, Message, PreVote, Vote
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta
-from cluster.frames import decode_frame, encode_frame, encode_hello
 from cluster.metadata.state import MetadataCorruptError, MetadataState
 from cluster.metadata.topics import TopicSettings
 from cluster.partition.group_offsets import OffsetsTable
-from cluster.peer_stream import LENGTH, STAGING_BYTES, FrameReader, StreamError
+from cluster.transport.frames import decode_frame, encode_frame, encode_hello
+from cluster.transport.stream import LENGTH, STAGING_BYTES, FrameReader, StreamError
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import offsets_pb2 as opb
 from cluster.v1 import peer_pb2 as pb

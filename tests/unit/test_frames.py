@@ -19,7 +19,7 @@ from cluster.consensus.message import (
     Vote,
     VoteReply,
 )
-from cluster.frames import decode_frame, encode_frame, encode_hello
+from cluster.transport.frames import decode_frame, encode_frame, encode_hello
 from cluster.v1 import peer_pb2 as pb
 
 u64 = st.integers(0, 2**64 - 1)

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from cluster import peer_listener, peer_stream, peers
 from cluster.consensus.message import Append, Message, PreVote
 from cluster.errors import ListenError
-from cluster.frames import encode_frame, encode_hello
-from cluster.peer_listener import PeerListener, PeerStream
-from cluster.peer_stream import LENGTH, MISSED_PINGS
-from cluster.peers import MAX_HELLO_BYTES, MAX_QUEUE_BYTES, Identity, PeerLink
+from cluster.transport import link as peers
+from cluster.transport import listener as peer_listener
+from cluster.transport import stream as peer_stream
+from cluster.transport.frames import encode_frame, encode_hello
+from cluster.transport.link import MAX_HELLO_BYTES, MAX_QUEUE_BYTES, Identity, PeerLink
+from cluster.transport.listener import PeerListener, PeerStream
+from cluster.transport.stream import LENGTH, MISSED_PINGS
 from tests.harness.proxy import Route
 
 MIB = 1024 * 1024

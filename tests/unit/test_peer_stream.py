@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.peer_stream import (
+from cluster.transport.stream import (
     KEPT_BYTES,
     LENGTH,
     MAX_PIECES,

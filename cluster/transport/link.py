@@ -29,8 +29,8 @@ import grpc
 
 from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
-from cluster.frames import decode_frame, encode_frame, encode_hello, size_of
-from cluster.peer_stream import LENGTH, PING, FrameWriter, Pulse, StreamError, framed, tune
+from cluster.transport.frames import decode_frame, encode_frame, encode_hello, size_of
+from cluster.transport.stream import LENGTH, PING, FrameWriter, Pulse, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
 

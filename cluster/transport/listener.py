@@ -22,14 +22,14 @@ import grpc
 from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
 from cluster.errors import ListenError
-from cluster.frames import decode_frame, encode_hello
-from cluster.peer_stream import PING, FrameReader, Pulse, StreamError, framed, tune
-from cluster.peers import (
+from cluster.transport.frames import decode_frame, encode_hello
+from cluster.transport.link import (
     HELLO_PATIENCE,
     MAX_HELLO_BYTES,
     PROTOCOL_VERSION,
     Identity,
 )
+from cluster.transport.stream import PING, FrameReader, Pulse, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
 
