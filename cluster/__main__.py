@@ -15,10 +15,10 @@ import grpc
 import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from cluster.allocator import keep_large_buffers
 from cluster.config import NodeConfig
 from cluster.errors import ClusterError, ConfigError
-from cluster.logs import configure_logging
+from cluster.node.allocator import keep_large_buffers
+from cluster.node.logging import configure_logging
 from storage.errors import StorageError
 
 HEALTH_PATIENCE = 3.0
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 async def _run(config: NodeConfig) -> int:
-    from cluster.node import Node  # after logging is set up
+    from cluster.node.node import Node  # after logging is set up
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

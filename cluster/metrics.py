@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 
 from cluster.config import host_and_port, with_port
 from cluster.errors import ListenError
-from cluster.logs import fields
+from cluster.node.logging import fields
 from oncelog.v1.log_pb2 import Verdict
 from storage.errors import StorageError
 from storage.metrics import EngineStats

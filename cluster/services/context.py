@@ -1,4 +1,4 @@
-"""What the services need of the node they run in. `cluster/node.py` provides it.
+"""What the services need of the node they run in. `cluster/node/node.py` provides it.
 
 Protocols and no classes: the services are tested with a real `MetadataState`
 behind a small context, and the node is free to change how it does these things.

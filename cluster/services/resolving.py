@@ -1,7 +1,7 @@
 """What became of a batch whose acknowledgement was lost: ResolveSequence, old duplicates.
 
 LogService --> Resolver --> last-seen map, after a confirmation
-                        --> cluster.lookup, where the map no longer tells
+                        --> cluster.partition.lookup, where the map no longer tells
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     Network --messages--> Node.receive --> Driver.begin .. fsync takes a while .. finish
     clients --batches--> Node.call --> Partition.append --> answers
 
-A node does what `cluster.node` and `cluster.runner` do around the driver, in
+A node does what `cluster.node.node` and `cluster.node.driver_loop` do around the driver, in
 virtual time: one round after the other, installs between rounds, a failed fsync
 or a broken install ends the process.
 """

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.logs import about, configure_logging, fields
+from cluster.node.logging import about, configure_logging, fields
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from cluster.runner import Runner
+from cluster.node.driver_loop import Runner
 
 STOOD_STILL = 0.3
 HOPS = 5  # between the thread that receives and the driver, as with gRPC

@@ -22,18 +22,18 @@ from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import Leadership, Message, Snapshot
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.controller import Controller
-from cluster.duties import Duties
 from cluster.errors import ClusterError, NotLeaderError
-from cluster.figures import figures
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.producer_ids import ProducerIdBlocks, max_block_age_s
 from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered
 from cluster.metrics import Metrics
+from cluster.node.driver_loop import Runner
+from cluster.node.maintenance import Duties
+from cluster.node.metadata_proposer import Controller
+from cluster.node.metrics_sample import figures
+from cluster.node.replicas import METADATA_GROUP, Replicas, Shared, wall_clock_ms
+from cluster.node.server import Server
 from cluster.partition.replica import Partition
-from cluster.replicas import METADATA_GROUP, Replicas, Shared, wall_clock_ms
-from cluster.runner import Runner
-from cluster.server import Server
 from cluster.services.cluster_service import ClusterService
 from cluster.services.group_service import GroupService
 from cluster.services.log_service import LogService, add_log_service

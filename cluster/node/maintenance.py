@@ -13,9 +13,9 @@ import grpc
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
-from cluster.controller import Controller
 from cluster.metadata.state import MetadataState
-from cluster.replicas import Replicas
+from cluster.node.metadata_proposer import Controller
+from cluster.node.replicas import Replicas
 from cluster.transport.link import PeerLink
 from storage.errors import StorageError
 

@@ -1,0 +1,1 @@
+"""One node: made, wired, maintained and taken down here."""
