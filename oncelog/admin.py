@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from oncelog import errors, types
-from oncelog._engine import runtime
 from oncelog._engine.admin import AdminCore
 from oncelog._engine.arguments import as_commits
-from oncelog._engine.cluster import Cluster
+from oncelog._engine.net import runtime
+from oncelog._engine.net.cluster import Cluster
 from oncelog.config import AdminConfig, ClientSettings, settings_from_dotted
 from oncelog.types import TopicPartition
 

@@ -15,20 +15,20 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from oncelog import errors
-from oncelog._engine import runtime
-from oncelog._engine.accumulator import Accumulator
 from oncelog._engine.admin import AdminCore
 from oncelog._engine.arguments import Bytes, Headers, as_bytes, as_headers, check_int, encode_list
-from oncelog._engine.cluster import Cluster
-from oncelog._engine.futures import (
+from oncelog._engine.net import runtime
+from oncelog._engine.net.cluster import Cluster
+from oncelog._engine.net.leaders import TopicView
+from oncelog._engine.produce.accumulator import Accumulator
+from oncelog._engine.produce.futures import (
     DeliveryFuture,
     OnDelivery,
     RecordFuture,
     refuse_on_engine_thread,
 )
-from oncelog._engine.leaders import TopicView
-from oncelog._engine.placement import Placement
-from oncelog._engine.sender import Sender
+from oncelog._engine.produce.placement import Placement
+from oncelog._engine.produce.sender import Sender
 from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence, TopicPartition
 from oncelog.wire.batch import MAX_PAYLOAD_BYTES, RECORD_OVERHEAD

@@ -26,8 +26,8 @@ from bench.figures import Figures
 from bench.processes import run_json
 from bench.traced_node import NOTES_VARIABLE, Notes, note_calls
 from oncelog import Admin, Producer
-from oncelog._engine.sender import Sender
-from oncelog._engine.stream import ProduceStream
+from oncelog._engine.produce.sender import Sender
+from oncelog._engine.produce.stream import ProduceStream
 from tests.harness.local_cluster import LocalCluster
 
 CLIENT, LEADER, FOLLOWER = "client", "leader", "follower"

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from oncelog import errors, types
-from oncelog._engine.cluster import Cluster, cluster_stub, log_stub, producer_stub
-from oncelog._engine.groups import Groups
+from oncelog._engine.consume.groups import Groups
+from oncelog._engine.net.cluster import Cluster, cluster_stub, log_stub, producer_stub
 from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2
 from oncelog.wire import messages

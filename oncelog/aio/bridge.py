@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from oncelog._engine import runtime
-from oncelog._engine.futures import Delivery
+from oncelog._engine.net import runtime
+from oncelog._engine.produce.futures import Delivery
 
 T = TypeVar("T")
 

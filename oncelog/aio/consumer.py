@@ -13,7 +13,7 @@ from typing import Any, Self, Unpack
 
 from oncelog import consumer as sync
 from oncelog import errors
-from oncelog._engine.fetching import Chunk
+from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog.aio.bridge import Bell, on_engine
 from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition

@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 from oncelog import errors
 from oncelog import producer as sync
 from oncelog._engine.arguments import Bytes, Headers
-from oncelog._engine.futures import DeliveryFuture, OnDelivery
+from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery
 from oncelog.aio.bridge import Bell, on_engine, settled
 from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence

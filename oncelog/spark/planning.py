@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from oncelog._engine.backoff import Backoff
-from oncelog._engine.cluster import UNKNOWN_TOPIC_GRACE_S
+from oncelog._engine.net.backoff import Backoff
+from oncelog._engine.net.cluster import UNKNOWN_TOPIC_GRACE_S
 from oncelog.admin import Admin
 from oncelog.consumer import Consumer
 from oncelog.errors import (

@@ -23,7 +23,7 @@ from oncelog import (
     TopicPartition,
     UndeliveredRecordsError,
 )
-from oncelog._engine.stream import ProduceStream
+from oncelog._engine.produce.stream import ProduceStream
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.records import read_all

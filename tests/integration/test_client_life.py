@@ -27,7 +27,7 @@ from oncelog import (
     UndeliveredRecordsError,
     UnknownTopicOrPartitionError,
 )
-from oncelog._engine import runtime
+from oncelog._engine.net import runtime
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.records import PATIENCE, by_partition, read_all
 from tests.integration.waiting import eventually

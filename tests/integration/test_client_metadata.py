@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from oncelog import Consumer, Producer, TopicPartition
-from oncelog._engine.cluster import Cluster
+from oncelog._engine.net.cluster import Cluster
 from oncelog.v1 import cluster_pb2
 from tests.harness.api import Api, reason
 from tests.harness.local_cluster import LocalCluster

@@ -9,13 +9,13 @@ import random
 from typing import Any
 
 from oncelog import errors
-from oncelog._engine.accumulator import Accumulator
-from oncelog._engine.backoff import Backoff
-from oncelog._engine.batches import OpenBatch
-from oncelog._engine.futures import RecordFuture
-from oncelog._engine.outcomes import Reaction, Stats
-from oncelog._engine.partition import PartitionSender
-from oncelog._engine.sealing import Identity, SealedBatch
+from oncelog._engine.net.backoff import Backoff
+from oncelog._engine.produce.accumulator import Accumulator
+from oncelog._engine.produce.batches import OpenBatch
+from oncelog._engine.produce.futures import RecordFuture
+from oncelog._engine.produce.outcomes import Reaction, Stats
+from oncelog._engine.produce.partition import PartitionSender
+from oncelog._engine.produce.sealing import Identity, SealedBatch
 from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, log_pb2
 from oncelog.wire.batch import decode_payload

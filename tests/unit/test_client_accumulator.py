@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from oncelog import errors
-from oncelog._engine.accumulator import Accumulator
-from oncelog._engine.batches import OpenBatch
-from oncelog._engine.futures import RecordFuture
+from oncelog._engine.produce.accumulator import Accumulator
+from oncelog._engine.produce.batches import OpenBatch
+from oncelog._engine.produce.futures import RecordFuture
 from oncelog.types import TopicPartition
 from oncelog.wire.batch import BATCH_OVERHEAD, RECORD_OVERHEAD
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from oncelog import errors
-from oncelog._engine.fetching import Added, Chunk, FetchBuffer, Wanted
+from oncelog._engine.consume.fetch_buffer import Added, Chunk, FetchBuffer, Wanted
 from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, log_pb2
 from oncelog.wire.batch import encode_payload

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from oncelog import errors
-from oncelog._engine.futures import BatchFuture, Delivery, RecordFuture, engine_threads
+from oncelog._engine.produce.futures import BatchFuture, Delivery, RecordFuture, engine_threads
 from oncelog.types import TopicPartition
 
 TP = TopicPartition("t", 3)

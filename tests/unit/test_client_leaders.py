@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oncelog._engine.cluster import Cluster
-from oncelog._engine.leaders import Leaders
+from oncelog._engine.net.cluster import Cluster
+from oncelog._engine.net.leaders import Leaders
 from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from oncelog import errors
-from oncelog._engine.futures import RecordFuture
-from oncelog._engine.outcomes import Reaction
+from oncelog._engine.produce.futures import RecordFuture
+from oncelog._engine.produce.outcomes import Reaction
 from oncelog.v1 import batch_pb2
 from oncelog.wire.batch import decode_payload
 from tests.unit.partition_rig import (

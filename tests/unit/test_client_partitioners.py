@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from oncelog._engine.partitioners import KeyPartitioner, murmur2
+from oncelog._engine.produce.partitioners import KeyPartitioner, murmur2
 
 KNOWN = {
     b"21": -973932308,

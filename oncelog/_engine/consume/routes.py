@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from oncelog._engine.cluster import Cluster
+from oncelog._engine.net.cluster import Cluster
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable
 
 from oncelog import errors
-from oncelog._engine.cluster import Cluster, log_stub
-from oncelog._engine.groups import Groups
-from oncelog._engine.routes import Routes
+from oncelog._engine.consume.groups import Groups
+from oncelog._engine.consume.routes import Routes
+from oncelog._engine.net.cluster import Cluster, log_stub
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2

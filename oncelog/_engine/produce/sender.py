@@ -15,22 +15,22 @@ import time
 from collections import deque
 
 from oncelog import errors
-from oncelog._engine.accumulator import Accumulator
-from oncelog._engine.backoff import Backoff
-from oncelog._engine.batches import OpenBatch
-from oncelog._engine.cluster import OLD_NEWS, Cluster
-from oncelog._engine.futures import Delivery
-from oncelog._engine.identities import Identities
-from oncelog._engine.outcomes import (
+from oncelog._engine.net.backoff import Backoff
+from oncelog._engine.net.cluster import OLD_NEWS, Cluster
+from oncelog._engine.produce.accumulator import Accumulator
+from oncelog._engine.produce.batches import OpenBatch
+from oncelog._engine.produce.futures import Delivery
+from oncelog._engine.produce.identities import Identities
+from oncelog._engine.produce.outcomes import (
     Reaction,
     Stats,
     gap_after,
     lost_with_topic,
     with_outcome,
 )
-from oncelog._engine.partition import PartitionSender
-from oncelog._engine.sealing import NO_IDENTITY, SealedBatch
-from oncelog._engine.stream import ProduceStream
+from oncelog._engine.produce.partition import PartitionSender
+from oncelog._engine.produce.sealing import NO_IDENTITY, SealedBatch
+from oncelog._engine.produce.stream import ProduceStream
 from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2

@@ -25,17 +25,17 @@ from collections import deque
 from collections.abc import Callable
 
 from oncelog import errors
-from oncelog._engine.accumulator import Accumulator
-from oncelog._engine.backoff import Backoff
-from oncelog._engine.batches import OpenBatch
-from oncelog._engine.outcomes import (
+from oncelog._engine.net.backoff import Backoff
+from oncelog._engine.produce.accumulator import Accumulator
+from oncelog._engine.produce.batches import OpenBatch
+from oncelog._engine.produce.outcomes import (
     Reaction,
     Stats,
     gap_after,
     lost_with_topic,
     with_outcome,
 )
-from oncelog._engine.sealing import NO_IDENTITY, Identity, SealedBatch, seal
+from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch, seal
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
 from oncelog.wire.verdicts import RETRIABLE, STORED, error_of

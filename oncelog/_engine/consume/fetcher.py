@@ -16,11 +16,11 @@ from typing import Any
 import grpc.aio
 
 from oncelog import errors
-from oncelog._engine.catch_up import MOST_STREAMS, CatchUp
-from oncelog._engine.cluster import Cluster
-from oncelog._engine.fetching import Added, FetchBuffer, Wanted
-from oncelog._engine.positions import Positions
-from oncelog._engine.routes import Routes
+from oncelog._engine.consume.catch_up import MOST_STREAMS, CatchUp
+from oncelog._engine.consume.fetch_buffer import Added, FetchBuffer, Wanted
+from oncelog._engine.consume.positions import Positions
+from oncelog._engine.consume.routes import Routes
+from oncelog._engine.net.cluster import Cluster
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2

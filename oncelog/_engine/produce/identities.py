@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 from oncelog import errors
-from oncelog._engine.cluster import Cluster, producer_stub
-from oncelog._engine.sealing import Identity
+from oncelog._engine.net.cluster import Cluster, producer_stub
+from oncelog._engine.produce.sealing import Identity
 from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, producer_pb2

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
-from oncelog._engine.timestamps import Timestamps
+from oncelog._engine.produce.timestamps import Timestamps
 from oncelog.errors import OncelogError
 from oncelog.types import BatchMetadata, RecordMetadata, TopicPartition
 

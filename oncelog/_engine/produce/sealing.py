@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oncelog._engine.batches import OpenBatch
+from oncelog._engine.produce.batches import OpenBatch
 from oncelog.v1 import batch_pb2
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import checksum, compress

@@ -10,7 +10,7 @@ import copy
 from dataclasses import dataclass
 
 from oncelog import errors
-from oncelog._engine.batches import OpenBatch
+from oncelog._engine.produce.batches import OpenBatch
 from oncelog.types import TopicPartition
 
 

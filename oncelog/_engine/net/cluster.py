@@ -17,8 +17,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from oncelog._engine.backoff import Backoff
-from oncelog._engine.leaders import Leaders
+from oncelog._engine.net.backoff import Backoff
+from oncelog._engine.net.leaders import Leaders
 from oncelog.config import ClientConfig
 from oncelog.errors import (
     BrokerUnavailableError,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import random
 
-from oncelog._engine.accumulator import Accumulator
-from oncelog._engine.batches import Lane
-from oncelog._engine.leaders import TopicView
-from oncelog._engine.partitioners import KeyPartitioner
+from oncelog._engine.net.leaders import TopicView
+from oncelog._engine.produce.accumulator import Accumulator
+from oncelog._engine.produce.batches import Lane
+from oncelog._engine.produce.partitioners import KeyPartitioner
 from oncelog.config import Partitioner
 from oncelog.errors import UnknownTopicOrPartitionError
 from oncelog.types import TopicPartition

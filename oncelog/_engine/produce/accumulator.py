@@ -20,8 +20,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from oncelog._engine.batches import Lane, OpenBatch
-from oncelog._engine.futures import (
+from oncelog._engine.produce.batches import Lane, OpenBatch
+from oncelog._engine.produce.futures import (
     BatchFuture,
     Delivery,
     OnDelivery,

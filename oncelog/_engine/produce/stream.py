@@ -16,8 +16,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from oncelog._engine.partition import PartitionSender
-from oncelog._engine.sealing import SealedBatch, request_end, request_parts
+from oncelog._engine.produce.partition import PartitionSender
+from oncelog._engine.produce.sealing import SealedBatch, request_end, request_parts
 from oncelog.v1 import log_pb2
 
 log = logging.getLogger("oncelog.producer")

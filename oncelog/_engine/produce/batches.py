@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from oncelog._engine.futures import Delivery
+from oncelog._engine.produce.futures import Delivery
 from oncelog.errors import InvalidRequestError
 from oncelog.types import Header, TopicPartition
 from oncelog.wire.batch import BATCH_OVERHEAD

@@ -17,8 +17,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from oncelog._engine.cluster import Cluster
-from oncelog._engine.fetching import Added, FetchBuffer, Wanted
+from oncelog._engine.consume.fetch_buffer import Added, FetchBuffer, Wanted
+from oncelog._engine.net.cluster import Cluster
 from oncelog.config import ConsumerConfig
 from oncelog.v1 import log_pb2
 from oncelog.wire.fetched import DecodeError, FetchedRecords, read_fetch_response

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import grpc.aio
 
 from oncelog import errors, types
-from oncelog._engine.cluster import Cluster, cluster_stub
+from oncelog._engine.net.cluster import Cluster, cluster_stub
 from oncelog.types import CommittedOffset, OffsetCommit, TopicPartition
 from oncelog.v1 import batch_pb2, cluster_pb2, group_pb2, group_pb2_grpc
 from oncelog.wire.status import BY_REASON
