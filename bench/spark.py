@@ -32,7 +32,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from oncelog import Admin, Consumer, Producer, Record, TopicConfig
 from oncelog.spark import ensure_java
-from oncelog.spark.schema import ddl
+from oncelog.spark.source.schema import ddl
 from tests.harness.local_cluster import LocalCluster
 
 MIB = 1024 * 1024

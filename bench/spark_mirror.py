@@ -25,7 +25,7 @@ from typing import Any
 from bench.spark import MIB, PARTITIONS, SIZES, fill, session
 from oncelog import Admin, TopicConfig
 from oncelog.spark import mirror
-from oncelog.spark.mirror_writer import COLUMNS
+from oncelog.spark.mirroring.writer import COLUMNS
 from tests.harness.local_cluster import LocalCluster
 
 ALL_THAT_IS_THERE = {"availableNow": True}

@@ -5,9 +5,9 @@
 Needs the extra `spark`. Importing this package imports neither PySpark nor Arrow.
 """
 
-from oncelog.spark.auditing import AuditReport, audit
+from oncelog.spark.auditing.report import AuditReport, audit
 from oncelog.spark.java import ensure_java
-from oncelog.spark.mirroring import mirror
-from oncelog.spark.progress import lag
+from oncelog.spark.mirroring.query import mirror
+from oncelog.spark.source.progress import lag
 
 __all__ = ["AuditReport", "audit", "ensure_java", "lag", "mirror"]

@@ -14,7 +14,8 @@ import pytest
 
 from oncelog import Admin, Producer, Record
 from oncelog.errors import ConfigError
-from oncelog.spark import audit, audit_checks
+from oncelog.spark import audit
+from oncelog.spark.auditing import checks as audit_checks
 from tests.harness.local_cluster import LocalCluster
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ from oncelog.errors import (
     ProducerExpiredError,
     UnknownTopicOrPartitionError,
 )
-from oncelog.spark import mirror_run
-from oncelog.spark.mirror_ranges import goes_whole, pack, read, to_copy, unpack
-from oncelog.spark.mirror_run import Claim, MirrorSettings, claim, claims
-from oncelog.spark.mirror_writer import COLUMNS, PartitionCopy
-from oncelog.spark.offsets import Range
-from oncelog.spark.reading import Part
+from oncelog.spark.mirroring import run as mirror_run
+from oncelog.spark.mirroring.ranges import goes_whole, pack, read, to_copy, unpack
+from oncelog.spark.mirroring.run import Claim, MirrorSettings, claim, claims
+from oncelog.spark.mirroring.writer import COLUMNS, PartitionCopy
+from oncelog.spark.source.offsets import Range
+from oncelog.spark.source.reading import Part
 from oncelog.types import TopicPartition
 from oncelog.wire.arrow import rising_ends, schema
 from oncelog.wire.batch import encode_payload

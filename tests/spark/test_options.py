@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.errors import ConfigError
-from oncelog.spark.offsets import EARLIEST, LATEST, Place, Range, admit, split
-from oncelog.spark.options import NAMES, Bound, SourceOptions
+from oncelog.spark.source.offsets import EARLIEST, LATEST, Place, Range, admit, split
+from oncelog.spark.source.options import NAMES, Bound, SourceOptions
 from oncelog.types import TopicPartition
 
 BASE = {"bootstrap.servers": "a:1,b:2", "subscribe": "t"}

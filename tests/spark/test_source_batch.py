@@ -13,11 +13,11 @@ import pytest
 
 from oncelog import Admin, Consumer, Header, Producer, Record, TopicConfig
 from oncelog.errors import ConfigError, OffsetOutOfRangeError, RequestTimeoutError
-from oncelog.spark import planning
-from oncelog.spark.offsets import Range
-from oncelog.spark.options import SourceOptions
-from oncelog.spark.planning import Planner
-from oncelog.spark.reading import JOIN_BYTES, SPLIT_BYTES, read_range
+from oncelog.spark.source import planning
+from oncelog.spark.source.offsets import Range
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.planning import Planner
+from oncelog.spark.source.reading import JOIN_BYTES, SPLIT_BYTES, read_range
 from oncelog.types import TopicPartition
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster

@@ -15,10 +15,10 @@ import pytest
 from oncelog import Admin, Consumer, Producer, TopicConfig
 from oncelog.errors import ConfigError, OffsetOutOfRangeError
 from oncelog.spark import lag
-from oncelog.spark.offsets import Place, Range
-from oncelog.spark.options import SourceOptions
-from oncelog.spark.planning import TopicGoneError
-from oncelog.spark.reading import read_range
+from oncelog.spark.source.offsets import Place, Range
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.planning import TopicGoneError
+from oncelog.spark.source.reading import read_range
 from oncelog.types import TopicPartition
 from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster
@@ -306,7 +306,7 @@ def reader(cluster: LocalCluster, topic: str) -> Any:
     """`reader(option=value)`: what Spark makes in a process of its own."""
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from oncelog.spark.streaming import OncelogStreamReader
+    from oncelog.spark.source.stream import OncelogStreamReader
 
     made = []
 

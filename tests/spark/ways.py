@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 
 from oncelog import Producer
 from oncelog.spark import mirror
-from oncelog.spark.mirror_source import MirrorDataSource, MirrorStreamWriter
-from oncelog.spark.mirror_writer import RECORD_COLUMNS
+from oncelog.spark.mirroring.data_source import MirrorDataSource, MirrorStreamWriter
+from oncelog.spark.mirroring.writer import RECORD_COLUMNS
 from tests.spark.traps import Trap
 
 if TYPE_CHECKING:

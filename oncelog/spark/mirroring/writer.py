@@ -27,8 +27,8 @@ from typing import Any
 
 from oncelog.errors import InvalidRequestError, OutOfOrderError, ProducerExpiredError
 from oncelog.producer import Producer
-from oncelog.spark.mirror_run import MirrorSettings, check_target, claims, last_stored
-from oncelog.spark.reading import Part
+from oncelog.spark.mirroring.run import MirrorSettings, check_target, claims, last_stored
+from oncelog.spark.source.reading import Part
 from oncelog.types import BatchMetadata
 from oncelog.wire.stored import StoredBatch
 

@@ -13,7 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oncelog.spark.auditing import AuditReport
+    from oncelog.spark.auditing.report import AuditReport
 
 Rows = Sequence[Mapping[str, Any]]
 

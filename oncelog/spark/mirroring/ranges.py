@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from oncelog.spark.mirror_run import MirrorSettings
-from oncelog.spark.mirror_writer import COLUMNS
-from oncelog.spark.offsets import Range
-from oncelog.spark.options import SourceOptions
-from oncelog.spark.reading import SPLIT_BYTES, Part, join, read_stored
+from oncelog.spark.mirroring.run import MirrorSettings
+from oncelog.spark.mirroring.writer import COLUMNS
+from oncelog.spark.source.offsets import Range
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.reading import SPLIT_BYTES, Part, join, read_stored
 from oncelog.types import TopicPartition
 from oncelog.wire.arrow import import_pyarrow
 from oncelog.wire.compression import CODECS

@@ -32,15 +32,15 @@ from pyspark.sql.datasource import (
 )
 
 from oncelog.admin import Admin
-from oncelog.spark import mirror_ranges
-from oncelog.spark.mirror_run import OPTION, MirrorSettings, claims, keep_names
-from oncelog.spark.mirror_writer import COLUMNS, PartitionCopy
-from oncelog.spark.offsets import Offsets, Place, Range
-from oncelog.spark.options import SourceOptions
-from oncelog.spark.planning import TopicGoneError
-from oncelog.spark.reading import join
-from oncelog.spark.schema import ddl
-from oncelog.spark.streaming import OncelogStreamReader
+from oncelog.spark.mirroring import ranges as mirror_ranges
+from oncelog.spark.mirroring.run import OPTION, MirrorSettings, claims, keep_names
+from oncelog.spark.mirroring.writer import COLUMNS, PartitionCopy
+from oncelog.spark.source.offsets import Offsets, Place, Range
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.planning import TopicGoneError
+from oncelog.spark.source.reading import join
+from oncelog.spark.source.schema import ddl
+from oncelog.spark.source.stream import OncelogStreamReader
 from oncelog.types import TopicPartition
 from oncelog.wire.stored import StoredBatch
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 from oncelog.config import MAX_INT32, MAX_INT64, parse_bootstrap
 from oncelog.errors import ConfigError
-from oncelog.spark.offsets import (
+from oncelog.spark.source.offsets import (
     EARLIEST,
     LATEST,
     Place,

@@ -26,8 +26,8 @@ from oncelog.errors import (
     RetriableError,
     UnknownTopicOrPartitionError,
 )
-from oncelog.spark.offsets import EARLIEST, LATEST, Offsets, Place, Range, split
-from oncelog.spark.options import Bound, SourceOptions
+from oncelog.spark.source.offsets import EARLIEST, LATEST, Offsets, Place, Range, split
+from oncelog.spark.source.options import Bound, SourceOptions
 from oncelog.types import TopicInfo, TopicPartition
 
 T = TypeVar("T")

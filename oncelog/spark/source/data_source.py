@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from oncelog.errors import NotSupportedError
-from oncelog.spark.offsets import Range
-from oncelog.spark.options import SourceOptions
-from oncelog.spark.schema import ddl, wanted_columns
+from oncelog.spark.source.offsets import Range
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.schema import ddl, wanted_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ class OncelogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         try:
-            from oncelog.spark.streaming import OncelogStreamReader
+            from oncelog.spark.source.stream import OncelogStreamReader
         except ImportError as error:
             raise NotSupportedError(
                 f"streaming from Oncelog needs PySpark 4.2 or later ({error})"
@@ -65,7 +65,7 @@ class OncelogReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        from oncelog.spark.planning import Planner
+        from oncelog.spark.source.planning import Planner
 
         with Planner(self._options) as planner:
             return [InputPartition(tuple(one)) for one in planner.batch()]
@@ -80,7 +80,7 @@ def read_partition(
     """Read what a plan's partition stands for; Spark makes one of None where there is none."""
     if partition.value is None:
         return iter(())
-    from oncelog.spark.reading import read_range
+    from oncelog.spark.source.reading import read_range
 
     return read_range(options, Range(*partition.value), columns)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from oncelog.spark.offsets import IDS, Offsets, Place
+from oncelog.spark.source.offsets import IDS, Offsets, Place
 
 
 def lag(progress: Any) -> Offsets:

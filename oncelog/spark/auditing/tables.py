@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from oncelog.spark.audit_checks import PLACED_IN_COPY
-from oncelog.spark.audit_page import CELLS
+from oncelog.spark.auditing.checks import PLACED_IN_COPY
+from oncelog.spark.auditing.page import CELLS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

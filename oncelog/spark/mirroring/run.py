@@ -34,8 +34,8 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.producer import Producer
-from oncelog.spark.options import SourceOptions
-from oncelog.spark.planning import Planner
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.planning import Planner
 from oncelog.types import OffsetCommit, TopicPartition
 
 CLIENT_ID = "oncelog-spark-mirror"

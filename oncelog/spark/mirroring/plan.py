@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from oncelog.errors import ConfigError
-from oncelog.spark.mirror_writer import COLUMNS
-from oncelog.spark.schema import COLUMNS as SOURCE_COLUMNS
-from oncelog.spark.schema import HEADERS
+from oncelog.spark.mirroring.writer import COLUMNS
+from oncelog.spark.source.schema import COLUMNS as SOURCE_COLUMNS
+from oncelog.spark.source.schema import HEADERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

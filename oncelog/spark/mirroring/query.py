@@ -31,11 +31,11 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.mirror import default_name
-from oncelog.spark.mirror_plan import check_transformed
-from oncelog.spark.mirror_run import CLIENT_ID, OPTION, MirrorSettings, claim
-from oncelog.spark.mirror_writer import COLUMNS
-from oncelog.spark.options import SourceOptions
-from oncelog.spark.planning import Planner
+from oncelog.spark.mirroring.plan import check_transformed
+from oncelog.spark.mirroring.run import CLIENT_ID, OPTION, MirrorSettings, claim
+from oncelog.spark.mirroring.writer import COLUMNS
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.planning import Planner
 from oncelog.types import TopicInfo, TopicPartition
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _query(
     transform: Callable[[DataFrame], DataFrame] | None,
 ) -> tuple[DataStreamWriter, bool]:
     """Build it; tell whether it keeps every record."""
-    from oncelog.spark.mirror_source import MirrorDataSource
+    from oncelog.spark.mirroring.data_source import MirrorDataSource
 
     spark.dataSource.register(MirrorDataSource)
     what = MirrorDataSource.name()

@@ -24,9 +24,9 @@ from oncelog.errors import (
     RequestTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from oncelog.spark.offsets import Range
-from oncelog.spark.options import SourceOptions
-from oncelog.spark.planning import CLIENT_ID, TopicGoneError, log
+from oncelog.spark.source.offsets import Range
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.planning import CLIENT_ID, TopicGoneError, log
 from oncelog.wire.arrow import to_arrow
 from oncelog.wire.stored import StoredBatch
 

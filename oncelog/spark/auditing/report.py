@@ -89,7 +89,7 @@ def audit(
         raise ConfigError("transform and copy_bootstrap_servers need a copy", "copy")
     if _exists(spark, path):
         raise ConfigError(f"path: {path} exists already", "path")
-    from oncelog.spark.audit_records import small_rows
+    from oncelog.spark.auditing.records import small_rows
 
     frame = _frame(spark, "topic", topic, bootstrap_servers)
     rows = small_rows(transform(frame) if transform else frame, identity, producer, sequence)
@@ -158,9 +158,9 @@ def _report(
     spark: SparkSession, path: str, topic: str, copy: str | None, numbered: bool
 ) -> AuditReport:
     """One audit, from its rows on."""
-    from oncelog.spark.audit_checks import findings, kinds, pairs, ranked
-    from oncelog.spark.audit_page import render
-    from oncelog.spark.audit_tables import Tables
+    from oncelog.spark.auditing.checks import findings, kinds, pairs, ranked
+    from oncelog.spark.auditing.page import render
+    from oncelog.spark.auditing.tables import Tables
 
     rows = spark.read.parquet(f"{path}/records")
     # Sorted by identity once, and looked at in many ways; on disk where memory is short.

@@ -1,0 +1,1 @@
+"""A topic copied into another one by Spark, each record once."""
