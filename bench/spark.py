@@ -30,10 +30,10 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, Record, TopicConfig
 from oncelog.spark import ensure_java
 from oncelog.spark.source.schema import ddl
-from tests.harness.local_cluster import LocalCluster
 
 MIB = 1024 * 1024
 PARTITIONS = 2

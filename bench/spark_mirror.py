@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.spark import MIB, PARTITIONS, SIZES, fill, session
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, TopicConfig
 from oncelog.spark import mirror
 from oncelog.spark.mirroring.writer import COLUMNS
-from tests.harness.local_cluster import LocalCluster
 
 ALL_THAT_IS_THERE = {"availableNow": True}
 

@@ -26,17 +26,18 @@ ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 500
 PACKAGES = ("oncelog", "storage", "cluster", "pyspark_oncelog")
 # What else holds our Python; these may import the client, never the node.
-AROUND = ("scripts", "bench", "examples", "tests")
+AROUND = ("scripts", "bench", "examples", "harness", "tests")
 OURS = frozenset(PACKAGES + AROUND)
 MAY_IMPORT = {
     "oncelog": {"oncelog"},
     "storage": {"storage"},
     "cluster": {"cluster", "oncelog", "storage"},
     "pyspark_oncelog": {"pyspark_oncelog", "oncelog"},
-    # Commands and measurements around what the tests have: the simulator, the harness.
-    "scripts": {"scripts", "oncelog", "tests"},
-    "bench": {"bench", "oncelog", "storage", "cluster", "tests"},
+    # Commands and measurements around the harness, which starts real nodes as processes.
+    "scripts": {"scripts", "oncelog", "harness", "tests"},
+    "bench": {"bench", "oncelog", "storage", "cluster", "harness", "tests"},
     "examples": {"examples", "oncelog"},
+    "harness": {"harness", "examples", "oncelog"},
     "tests": OURS,
 }
 PORT = PurePosixPath("cluster/consensus/port.py")

@@ -25,10 +25,10 @@ from pathlib import Path
 from bench.figures import Figures
 from bench.processes import run_json
 from bench.traced_node import NOTES_VARIABLE, Notes, note_calls
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
 from oncelog._engine.produce.sender import Sender
 from oncelog._engine.produce.stream import ProduceStream
-from tests.harness.local_cluster import LocalCluster
 
 CLIENT, LEADER, FOLLOWER = "client", "leader", "follower"
 #: What a batch passes, in this order: (where, point), and what it says in the table.

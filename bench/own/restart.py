@@ -69,7 +69,7 @@ def restart(oncelog: Oncelog) -> Figures:
 
 def _until(action: Callable[[], None], patience: float) -> None:
     """The harness waits 20 s for replicas to be level; a large log may take longer."""
-    from tests.harness.node_process import HarnessError
+    from harness.node_process import HarnessError
 
     end = time.monotonic() + patience
     while True:

@@ -16,7 +16,7 @@ from bench.fetch import java, maven
 from bench.processes import Server, Stack, run_text, wait_until
 from bench.systems.face import CLIENT_PATIENCE, PYTHON, Figures, Load, System
 from bench.systems.kafka_tools import parse_consumer, parse_producer
-from tests.harness.ports import LOOPBACK, free_ports
+from harness.ports import LOOPBACK, free_ports
 
 VERSION = "4.3.1"
 ARTIFACTS = (

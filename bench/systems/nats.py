@@ -18,7 +18,7 @@ from typing import Any
 from bench.fetch import debian, go_program
 from bench.processes import BenchError, Server, Stack, run_text, wait_until
 from bench.systems.face import Figures, Load, System, Unavailable
-from tests.harness.ports import LOOPBACK, free_ports
+from harness.ports import LOOPBACK, free_ports
 
 MODULE, VERSION = "github.com/nats-io/nats-server/v2", "v2.15.2"
 START_S = 60.0

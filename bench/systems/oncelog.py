@@ -10,8 +10,8 @@ from typing import Any
 
 from bench.processes import BenchError, run_json
 from bench.systems.face import CLIENT_PATIENCE, Figures, Load, System
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, TopicConfig
-from tests.harness.local_cluster import LocalCluster
 
 RECORD_IN_BATCH = 1024 - 16  # with offset and timestamp: a batch of 1 MiB holds 1,024
 # Batches of one partition on the way when what counts is bytes: the default of 5 is

@@ -20,7 +20,7 @@ from typing import Any
 from bench.fetch import debian
 from bench.processes import Server, Stack, run_text, wait_until
 from bench.systems.face import Figures, Load, System, Unavailable
-from tests.harness.ports import LOOPBACK, free_ports
+from harness.ports import LOOPBACK, free_ports
 
 START_S = 120.0
 STREAM_FRAME = 8 * 1024 * 1024

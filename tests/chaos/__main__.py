@@ -18,6 +18,11 @@ from pathlib import Path
 import grpc
 from rich.console import Console
 
+from harness import network
+from harness.api import as_call
+from harness.developer import DIRECTORY
+from harness.local_cluster import LocalCluster
+from harness.node_process import ROOT, HarnessError
 from tests.chaos import failover, report
 from tests.chaos.compose import NODES, Compose
 from tests.chaos.faults import (
@@ -31,11 +36,6 @@ from tests.chaos.faults import (
 )
 from tests.chaos.run import Result, run
 from tests.chaos.workload import Load
-from tests.harness import network
-from tests.harness.api import as_call
-from tests.harness.developer import DIRECTORY
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import ROOT, HarnessError
 
 RUN_DIRECTORY = ROOT / "data" / "chaos"
 ALL = "all"

@@ -12,9 +12,9 @@ from typing import Any
 
 import grpc
 
+from harness.api import Api
+from harness.node_process import ROOT, HarnessError
 from oncelog.v1 import log_pb2
-from tests.harness.api import Api
-from tests.harness.node_process import ROOT, HarnessError
 
 NODES = (1, 2, 3)
 ADDRESSES = {node: f"localhost:{7000 + node}" for node in NODES}

@@ -23,11 +23,11 @@ from pathlib import Path
 
 import grpc
 
+from harness.api import Api, as_call
+from harness.audit import Audit, Ledger, audit_all
+from harness.node_process import ROOT, HarnessError
+from harness.replicas import compare
 from tests.chaos.compose import ADDRESSES, NODES, PATIENCE, Compose
-from tests.harness.api import Api, as_call
-from tests.harness.audit import Audit, Ledger, audit_all
-from tests.harness.node_process import ROOT, HarnessError
-from tests.harness.replicas import compare
 
 TOPIC = "docker-test"
 PARTITIONS = 3

@@ -22,8 +22,8 @@ from typing import Any
 
 from rich.table import Table
 
+from harness.local_cluster import LocalCluster
 from oncelog import OncelogError, Producer, RecordMetadata
-from tests.harness.local_cluster import LocalCluster
 
 # Leaders stay where elections put them: a planned move is no disruption by a fault.
 SETTINGS: dict[str, str | int] = {"preferred_leader_delay_ms": 3_600_000}

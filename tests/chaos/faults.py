@@ -9,9 +9,9 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
-from tests.harness import disk, network
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import HarnessError
+from harness import disk, network
+from harness.local_cluster import LocalCluster
+from harness.node_process import HarnessError
 
 Wait = Callable[[float], None]
 

@@ -13,14 +13,14 @@ from itertools import pairwise
 
 import grpc
 
+from harness.api import Api
+from harness.local_cluster import LocalCluster
+from harness.node_process import HarnessError
+from harness.payload import decompress, values_and_keys
 from tests.chaos.checker import Check, check
 from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.history import History, Replica
 from tests.chaos.workload import Load, Timeline, Workload
-from tests.harness.api import Api
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import HarnessError
-from tests.harness.payload import decompress, values_and_keys
 
 LEADER_LOOK = 0.1  # seconds between looks at who leads, for the timeline
 CALM = (0.5, 2.0)  # seconds between faults

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from harness import disk, network
+from harness.api import batch, verdict
+from harness.local_cluster import LocalCluster
 from oncelog.v1 import log_pb2
 from tests.chaos.faults import demand_readable
 from tests.chaos.run import run
 from tests.chaos.workload import Load
 from tests.durability.conftest import hook
-from tests.harness import disk, network
-from tests.harness.api import batch, verdict
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY
 from tests.integration.waiting import PATIENCE, eventually
 

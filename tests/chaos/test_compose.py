@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 
-from tests.harness.node_process import ROOT
+from harness.node_process import ROOT
 
 ASKED = "ONCELOG_DOCKER_TEST"
 PATIENCE = 240.0  # seconds, below pytest's own for one test

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from harness import disk, network
+from harness.api import batch, verdict
+from harness.local_cluster import LocalCluster
+from harness.node_process import ROOT, HarnessError
 from tests.chaos.faults import FAULTS
-from tests.harness import disk, network
-from tests.harness.api import batch, verdict
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import ROOT, HarnessError
 from tests.integration.waiting import eventually
 
 PATIENCE = 240.0
@@ -48,7 +48,7 @@ def chaos(*words: str, code: int = 0) -> str:
 def started(folder: Path, *options: str) -> Iterator[Path]:
     """The directory of a cluster that scripts/cluster started, with a topic and a record."""
     try:
-        out = python("tests.harness.developer", "start", "--dir", str(folder), *options)
+        out = python("harness.developer", "start", "--dir", str(folder), *options)
         cluster = LocalCluster.load(folder)
         assert cluster.bootstrap in out.replace("\n", "")
         cluster.api(1).create_topic("orders", 1, 3)
@@ -203,14 +203,14 @@ def test_without_root_it_is_said_before_anything_is_started(
 
 def test_starting_a_running_cluster_is_refused(root: Path) -> None:
     words = ["--dir", str(root)]
-    assert "runs already" in python("tests.harness.developer", "start", *words, code=1)
-    assert "not running" not in python("tests.harness.developer", "status", *words)
+    assert "runs already" in python("harness.developer", "start", *words, code=1)
+    assert "not running" not in python("harness.developer", "status", *words)
 
 
 def test_stop_ends_the_nodes_and_keeps_their_data(root: Path) -> None:
     words = ["--dir", str(root)]
-    python("tests.harness.developer", "stop", *words)
+    python("harness.developer", "stop", *words)
     assert LocalCluster.load(root).running == []
-    assert "not running" in python("tests.harness.developer", "status", *words, code=1)
-    python("tests.harness.developer", "start", *words)
+    assert "not running" in python("harness.developer", "status", *words, code=1)
+    python("harness.developer", "start", *words)
     still_good(root)

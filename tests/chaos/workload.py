@@ -12,6 +12,8 @@ from functools import partial
 
 import grpc
 
+from harness.api import Api
+from harness.payload import decompress, values_and_keys
 from oncelog import (
     BufferFullError,
     DeliveryTimeoutError,
@@ -22,8 +24,6 @@ from oncelog import (
 )
 from tests.chaos.contests import Racer, Takeovers, told_no
 from tests.chaos.history import History, Read, Writes, value_of
-from tests.harness.api import Api
-from tests.harness.payload import decompress, values_and_keys
 
 TICK = 0.02  # seconds between a worker's bursts: its load is a rate, not what the cluster takes
 READ_PAUSE = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.harness.local_cluster import LocalCluster
+from harness.local_cluster import LocalCluster
 from tests.integration.conftest import make_cluster, pytest_runtest_makereport, topic
 
 __all__ = ["hook", "make_cluster", "pytest_runtest_makereport", "topic", "unhook"]

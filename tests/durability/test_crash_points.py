@@ -23,10 +23,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.local_cluster import QUICK, LocalCluster
+from harness.node_process import HarnessError
 from tests.durability.conftest import hook, unhook
 from tests.durability.workload import Workload, problems
-from tests.harness.local_cluster import QUICK, LocalCluster
-from tests.harness.node_process import HarnessError
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.api import batch, verdict
+from harness.local_cluster import QUICK, LocalCluster
+from harness.node_process import HarnessError
 from oncelog.v1 import log_pb2
 from tests.durability.damage import (
     ENTRIES,
@@ -30,9 +33,6 @@ from tests.durability.damage import (
     rewritten_checkpoints,
 )
 from tests.durability.workload import RECORDS, Workload, payload_of, problems, size_of
-from tests.harness.api import batch, verdict
-from tests.harness.local_cluster import QUICK, LocalCluster
-from tests.harness.node_process import HarnessError
 
 TOPIC = "damaged"
 VICTIM = 3

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.api import batch, verdict
+from harness.local_cluster import QUICK, LocalCluster
 from oncelog import Admin, Consumer, Producer, Resolution
 from oncelog.v1 import log_pb2
 from tests.durability.damage import Damage, cut_offset_index, entries_flip
-from tests.harness.api import batch, verdict
-from tests.harness.local_cluster import QUICK, LocalCluster
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import disk
+from harness.local_cluster import LocalCluster
 from tests.durability.conftest import hook, unhook
 from tests.durability.workload import Workload, problems
-from tests.harness import disk
-from tests.harness.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.skipif(bool(disk.missing()), reason=disk.missing())
 NODES = (1, 2, 3)

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 import grpc
 
+from harness.api import Api, batch, verdict
+from harness.local_cluster import LocalCluster
+from harness.replicas import compare
 from oncelog.v1 import batch_pb2
-from tests.harness.api import Api, batch, verdict
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.replicas import compare
 
 PATIENCE = 60.0  # seconds for one batch, and for a number of acknowledgements
 CALL_PATIENCE = 5.0

@@ -19,13 +19,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harness.local_cluster import LocalCluster
+from harness.node_process import ROOT, HarnessError
 from oncelog import OncelogError
 from tests.experiment.plan import PUBLISHED_RECORDS, Outcome, Plan
 from tests.experiment.report import table, write
 from tests.experiment.run import run
 from tests.experiment.verify import VerifyError
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import ROOT, HarnessError
 
 OUT = ROOT / "data" / "duplicates-experiment"
 LINGERS = (0, 100)

@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import grpc
 
+from harness.api import Api
+from harness.local_cluster import LocalCluster
+from harness.node_process import HarnessError
 from oncelog.v1 import log_pb2
 from tests.experiment.plan import BROKER, CONNECTIONS, PARTITIONS, Kill
-from tests.harness.api import Api
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import HarnessError
 
 HOLD = 1.0  # seconds that acknowledgements are held back at most
 LOOK_AGAIN = 0.01  # seconds; a node tells nobody that its high watermark rises

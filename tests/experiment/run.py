@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 
+from harness.local_cluster import LocalCluster
 from oncelog import Producer
 from tests.experiment.client import Sent, send_integers
 from tests.experiment.faults import Beat, BrokerKiller, ConnectionKiller, Nodes, Sampler
 from tests.experiment.plan import PARTITIONS, Kill, Outcome, Plan
 from tests.experiment.verify import verify
-from tests.harness.local_cluster import LocalCluster
 
 SAMPLE_EVERY = 0.25  # seconds
 MAX_BLOCK_MS = 120_000  # a full buffer while a broker is down is no fault

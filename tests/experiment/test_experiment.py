@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from tests.experiment.plan import BROKER, CONNECTIONS, Outcome, Plan
 from tests.experiment.report import write
 from tests.experiment.run import run
-from tests.harness.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.chaos
 RECORDS = 60_000

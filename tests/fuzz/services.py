@@ -22,9 +22,9 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from cluster.v1 import peer_pb2
+from harness.api import as_call, batch, reason, verdict
+from harness.local_cluster import QUICK, LocalCluster
 from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2
-from tests.harness.api import as_call, batch, reason, verdict
-from tests.harness.local_cluster import QUICK, LocalCluster
 
 TOPIC = "fuzzed"
 CALL_PATIENCE = 5.0

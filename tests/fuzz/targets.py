@@ -28,6 +28,7 @@ from cluster.transport.stream import LENGTH, STAGING_BYTES, FrameReader, StreamE
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import offsets_pb2 as opb
 from cluster.v1 import peer_pb2 as pb
+from harness.payload import values_and_keys
 from oncelog.errors import InvalidBatchError
 from oncelog.types import Header
 from oncelog.wire.batch import decode_payload, encode_payload
@@ -41,7 +42,6 @@ from storage.identity import _parse
 from storage.kv import Family
 from storage.offset_index import OffsetIndex
 from storage.raft_log import RaftLogStore
-from tests.harness.payload import values_and_keys
 from tests.sim.disk import Disk
 
 LIMIT = 1 << 20

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.local_cluster import QUICK, LocalCluster
 from tests.fuzz.mutate import attempt, mutations, run
 from tests.fuzz.services import attack
 from tests.fuzz.targets import TARGETS, Target
-from tests.harness.local_cluster import QUICK, LocalCluster
 
 SECONDS = 0.3
 SERVICE_SECONDS = 4.0

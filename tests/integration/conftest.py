@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from harness.local_cluster import QUICK, LocalCluster
 from oncelog import Admin, Producer
-from tests.harness.local_cluster import QUICK, LocalCluster
 
 # Leaders stay where their first election put them: a test may look once and rely on it.
 STEADY = {**QUICK, "preferred_leader_delay_ms": 3_600_000}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from harness.local_cluster import LocalCluster
 from oncelog import Consumer, Record, StoredBatch, TopicPartition
-from tests.harness.local_cluster import LocalCluster
 
 PATIENCE = 30.0
 

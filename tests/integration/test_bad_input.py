@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.harness.api import batch, verdict
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import ROOT, NodeSpec, command_line
-from tests.harness.ports import LOOPBACK, free_ports
+from harness.api import batch, verdict
+from harness.local_cluster import LocalCluster
+from harness.node_process import ROOT, NodeSpec, command_line
+from harness.ports import LOOPBACK, free_ports
 from tests.integration.conftest import MakeCluster
 
 START_PATIENCE = 30.0

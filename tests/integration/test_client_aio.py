@@ -11,6 +11,7 @@ import pytest
 
 import oncelog
 import oncelog.aio
+from harness.local_cluster import LocalCluster
 from oncelog import (
     BufferFullError,
     ClientClosedError,
@@ -22,7 +23,6 @@ from oncelog import (
 )
 from oncelog.aio import Admin, Consumer, Producer
 from oncelog.aio.bridge import on_engine
-from tests.harness.local_cluster import LocalCluster
 
 PATIENCE = 30.0
 

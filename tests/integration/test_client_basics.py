@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import (
     Admin,
     Consumer,
@@ -14,7 +15,6 @@ from oncelog import (
     Record,
     TopicPartition,
 )
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.records import PATIENCE, read_all
 
 # --- round trips -------------------------------------------------------------------------

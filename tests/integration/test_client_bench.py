@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.api import batch, verdict
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer
 from oncelog.cli.app import run
-from tests.harness.api import batch, verdict
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 
@@ -107,7 +107,7 @@ def trial(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 def power(own: LocalCluster) -> tuple[str, ...]:
     """Commands that end and start the nodes of `own`, as an operator's would."""
     start = (
-        "from tests.harness.local_cluster import LocalCluster; from pathlib import Path;"
+        "from harness.local_cluster import LocalCluster; from pathlib import Path;"
         f"LocalCluster.load(Path({str(own.root)!r})).start_nodes([{{node}}])"
     )
     kill = f"kill -9 $(cat {own.root}/node{{node}}.pid)"

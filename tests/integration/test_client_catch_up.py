@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster
 
 PATIENCE = 60.0

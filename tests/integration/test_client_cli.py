@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from harness.local_cluster import LocalCluster
+from harness.ports import free_ports
 from oncelog import Producer
 from oncelog.cli.app import run
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.ports import free_ports
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import (
     Admin,
     ExpectedOffsets,
@@ -17,7 +18,6 @@ from oncelog import (
     TopicConfig,
     TopicPartition,
 )
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.records import PATIENCE, read_all
 from tests.integration.waiting import eventually
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import (
     Admin,
     Consumer,
@@ -24,7 +25,6 @@ from oncelog import (
     UndeliveredRecordsError,
 )
 from oncelog._engine.produce.stream import ProduceStream
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.records import read_all
 from tests.integration.waiting import eventually

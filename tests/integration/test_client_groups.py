@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import (
     Admin,
     Consumer,
@@ -24,7 +25,6 @@ from oncelog import (
     aio,
 )
 from oncelog.cli.app import run
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster
 
 PATIENCE = 30.0

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import (
     Admin,
     BatchTooLargeError,
@@ -28,7 +29,6 @@ from oncelog import (
     UnknownTopicOrPartitionError,
 )
 from oncelog._engine.net import runtime
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.records import PATIENCE, by_partition, read_all
 from tests.integration.waiting import eventually
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import grpc
 import pytest
 
+from harness.api import Api, reason
+from harness.local_cluster import LocalCluster
 from oncelog import Consumer, Producer, TopicPartition
 from oncelog._engine.net.cluster import Cluster
 from oncelog.v1 import cluster_pb2
-from tests.harness.api import Api, reason
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 

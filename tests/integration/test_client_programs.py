@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, FencedError, InvalidRequestError, Producer, TopicConfig
 from oncelog.mirror import Mirror
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, DeliveryError, Producer, ProducerFatalError
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY
 from tests.integration.records import by_partition, read_all
 from tests.integration.waiting import eventually

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
+from harness.api import CALL_PATIENCE, batch, verdict
+from harness.local_cluster import LocalCluster
+from harness.replicas import compare
 from oncelog.v1 import batch_pb2, cluster_pb2
-from tests.harness.api import CALL_PATIENCE, batch, verdict
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.replicas import compare
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 

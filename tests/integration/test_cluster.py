@@ -9,9 +9,9 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from harness.api import CALL_PATIENCE, Api, as_call, batch, reason
+from harness.local_cluster import LocalCluster
 from oncelog.v1 import cluster_pb2
-from tests.harness.api import CALL_PATIENCE, Api, as_call, batch, reason
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.waiting import eventually
 
 PATIENCE = 10.0

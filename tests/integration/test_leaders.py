@@ -13,10 +13,10 @@ from itertools import pairwise
 import grpc
 import pytest
 
-from tests.harness.api import Api, batch, verdict
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import HarnessError
-from tests.harness.replicas import compare
+from harness.api import Api, batch, verdict
+from harness.local_cluster import LocalCluster
+from harness.node_process import HarnessError
+from harness.replicas import compare
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 

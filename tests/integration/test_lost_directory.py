@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from tests.harness.api import batch, verdict
+from harness.api import batch, verdict
 from tests.integration.conftest import MakeCluster
 
 

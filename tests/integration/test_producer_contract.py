@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
+from harness.api import CALL_PATIENCE, Batch, batch, reason, verdict
+from harness.local_cluster import LocalCluster
+from harness.replicas import compare
 from oncelog.v1 import batch_pb2, cluster_pb2, log_pb2, producer_pb2
-from tests.harness.api import CALL_PATIENCE, Batch, batch, reason, verdict
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.replicas import compare
 
 MakeCluster = Callable[..., LocalCluster]
 COMMITTED, NEVER, NOT_YET = (

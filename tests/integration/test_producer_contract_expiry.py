@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.api import CALL_PATIENCE, batch, verdict
+from harness.local_cluster import LocalCluster
+from harness.replicas import compare
 from oncelog.v1 import batch_pb2, log_pb2, producer_pb2
-from tests.harness.api import CALL_PATIENCE, batch, verdict
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.replicas import compare
 
 LIFETIME_MS, NAME_EXPIRY_MS = 1500, 4000
 # Ids of one thousandth of a lease share a record, and so end together.

@@ -9,9 +9,9 @@ import grpc
 import pytest
 
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
+from harness.api import CALL_PATIENCE, batch, reason, verdict
+from harness.local_cluster import LocalCluster
 from oncelog.v1 import batch_pb2, cluster_pb2, group_pb2, group_pb2_grpc
-from tests.harness.api import CALL_PATIENCE, batch, reason, verdict
-from tests.harness.local_cluster import LocalCluster
 
 MakeCluster = Callable[..., LocalCluster]
 OFFSETS = "__offsets"

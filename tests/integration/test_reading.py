@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from harness.api import CALL_PATIENCE, Api, as_call, batch, verdict
+from harness.local_cluster import LocalCluster
 from oncelog.v1 import log_pb2
-from tests.harness.api import CALL_PATIENCE, Api, as_call, batch, verdict
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster
 
 WAIT_MS = 15_000

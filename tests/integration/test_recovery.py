@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.api import CALL_PATIENCE, Batch, batch, verdict
+from harness.local_cluster import QUICK, LocalCluster
+from harness.replicas import compare
 from oncelog.v1 import cluster_pb2, log_pb2
-from tests.harness.api import CALL_PATIENCE, Batch, batch, verdict
-from tests.harness.local_cluster import QUICK, LocalCluster
-from tests.harness.replicas import compare
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 

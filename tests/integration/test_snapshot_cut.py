@@ -10,10 +10,10 @@ import pytest
 
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
 from cluster.v1 import peer_pb2, peer_pb2_grpc
+from harness.api import CALL_PATIENCE, batch
+from harness.local_cluster import LocalCluster
+from harness.replicas import compare
 from oncelog.v1 import cluster_pb2
-from tests.harness.api import CALL_PATIENCE, batch
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.replicas import compare
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.test_producer_contract_groups import OFFSETS, commit, fetch
 from tests.integration.waiting import eventually

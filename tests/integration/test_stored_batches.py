@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import (
     Admin,
     BatchTooLargeError,
@@ -19,7 +20,6 @@ from oncelog import (
 )
 from oncelog.config import CompressionType
 from oncelog.mirror import Mirror
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.records import stored_batches
 
 PATIENCE = 30.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from harness.api import CALL_PATIENCE, Batch, Result, batch, verdict
+from harness.local_cluster import LocalCluster
+from harness.replicas import ReplicaView, compare, view
 from oncelog.v1 import cluster_pb2, log_pb2
-from tests.harness.api import CALL_PATIENCE, Batch, Result, batch, verdict
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.replicas import ReplicaView, compare, view
 from tests.integration.conftest import STEADY
 from tests.integration.verdict_rows import ROWS, Expected, Maker, Row, prepare
 from tests.integration.waiting import eventually

@@ -12,8 +12,8 @@ from typing import Any
 
 import crc32c
 
+from harness.api import Api, Batch, Lease, batch
 from oncelog.v1 import cluster_pb2
-from tests.harness.api import Api, Batch, Lease, batch
 
 KIB = 1024
 NEVER_ISSUED = 1 << 40

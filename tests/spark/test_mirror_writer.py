@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from harness.local_cluster import QUICK, LocalCluster
 from oncelog import Admin, Consumer, Producer, Record, TopicConfig
 from oncelog.errors import (
     BatchTooLargeError,
@@ -37,7 +38,6 @@ from oncelog.wire.arrow import rising_ends, schema
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import CODECS, checksum, compress
 from oncelog.wire.stored import StoredBatch
-from tests.harness.local_cluster import QUICK, LocalCluster
 from tests.integration.conftest import MakeCluster
 from tests.integration.records import stored_batches
 from tests.integration.waiting import eventually

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Header, Producer, Record, TopicConfig
 from oncelog.errors import ConfigError, OffsetOutOfRangeError, RequestTimeoutError
 from oncelog.spark.source import planning
@@ -19,7 +20,6 @@ from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.reading import JOIN_BYTES, SPLIT_BYTES, read_range
 from oncelog.types import TopicPartition
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 from tests.spark.conftest import SETTINGS, Read

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, TopicConfig
 from oncelog.errors import ConfigError, OffsetOutOfRangeError
 from oncelog.spark import lag
@@ -20,7 +21,6 @@ from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import TopicGoneError
 from oncelog.spark.source.reading import read_range
 from oncelog.types import TopicPartition
-from tests.harness.local_cluster import LocalCluster
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 from tests.spark.conftest import SETTINGS, Read

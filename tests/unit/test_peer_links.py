@@ -20,7 +20,7 @@ from cluster.transport.frames import encode_frame, encode_hello
 from cluster.transport.link import MAX_HELLO_BYTES, MAX_QUEUE_BYTES, Identity, PeerLink
 from cluster.transport.listener import PeerListener, PeerStream
 from cluster.transport.stream import LENGTH, MISSED_PINGS
-from tests.harness.proxy import Route
+from harness.proxy import Route
 
 MIB = 1024 * 1024
 OURS = Identity("c", node_id=1, incarnation=11, directory_id=111)

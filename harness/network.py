@@ -28,7 +28,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.harness.node_process import HarnessError
+from harness.node_process import HarnessError
 
 NOBODY = "02:00:00:00:00:01"  # a hardware address of the locally administered kind
 MAX_NODES = 9

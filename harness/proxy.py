@@ -1,6 +1,6 @@
 """A TCP proxy whose connections can be cut, refused and frozen, as a process of its own.
 
-    python -m tests.harness.proxy CONTROL_PORT ROUTE=HERE:PORT=HOST:PORT ...
+    python -m harness.proxy CONTROL_PORT ROUTE=HERE:PORT=HOST:PORT ...
 
 Each route has a name, such as `client-2` or `1-3`, and an address of ours, HERE, at which
 it listens and from which it connects; a name that is given twice stands for both. A line of
@@ -31,8 +31,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.harness.node_process import ROOT, HarnessError
-from tests.harness.ports import LOOPBACK
+from harness.node_process import ROOT, HarnessError
+from harness.ports import LOOPBACK
 
 CHUNK = 256 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close sends a reset
@@ -213,7 +213,7 @@ class Proxy:
         # Not our own stderr: whoever waits for its end would wait for the proxy's, too.
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.harness.proxy", str(self._control_port), *words],
+                [sys.executable, "-m", "harness.proxy", str(self._control_port), *words],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -15,8 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import ROOT, HarnessError
+from harness.local_cluster import LocalCluster
+from harness.node_process import ROOT, HarnessError
 
 DIRECTORY = ROOT / "data" / "cluster"
 FIRST_PORT = 7001

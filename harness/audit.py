@@ -13,8 +13,8 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tests.harness.api import Api
-from tests.harness.payload import decompress, values_and_keys
+from harness.api import Api
+from harness.payload import decompress, values_and_keys
 
 NOT_ACKNOWLEDGED = -2
 NO_OFFSET = -1  # acknowledged as a duplicate whose place was no longer known

@@ -27,12 +27,12 @@ from typing import Self
 
 import grpc
 
+from harness import disk, network
+from harness.api import Api, Batch, Result, verdict
+from harness.node_process import HarnessError, NodeProcess, NodeSpec
+from harness.ports import LOOPBACK, above, free_ports
+from harness.proxy import Proxy, RouteSpec
 from oncelog.v1 import cluster_pb2, log_pb2
-from tests.harness import disk, network
-from tests.harness.api import Api, Batch, Result, verdict
-from tests.harness.node_process import HarnessError, NodeProcess, NodeSpec
-from tests.harness.ports import LOOPBACK, above, free_ports
-from tests.harness.proxy import Proxy, RouteSpec
 
 START_PATIENCE = 30.0  # seconds until a node serves
 LEADER_PATIENCE = 20.0
@@ -262,7 +262,7 @@ class LocalCluster:
             words = Path(f"/proc/{self._proxy_pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             return False
-        return b"tests.harness.proxy" in words
+        return b"harness.proxy" in words
 
     # -- faults -----------------------------------------------------------------------------
 

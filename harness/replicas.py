@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tests.harness.api import Api
+from harness.api import Api
 
 
 @dataclass(frozen=True, slots=True)

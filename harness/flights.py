@@ -11,10 +11,10 @@ import sys
 import time
 
 from examples.flights import data, job, run
+from harness.demo import TOPIC, Killer, count, fresh
+from harness.local_cluster import LocalCluster
+from harness.node_process import ROOT, HarnessError
 from oncelog import OncelogError
-from tests.harness.demo import TOPIC, Killer, count, fresh
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import ROOT, HarnessError
 
 DEFAULT_KILLS = 5
 DIRECTORY = ROOT / "data" / "flights"

@@ -31,11 +31,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from harness.audit import Audit, Ledger, audit_all
+from harness.demo_data import TOTAL, DataError, departures, row_number
+from harness.local_cluster import LocalCluster
+from harness.node_process import ROOT, HarnessError
 from oncelog import DeliveryError, Producer, RecordMetadata
-from tests.harness.audit import Audit, Ledger, audit_all
-from tests.harness.demo_data import TOTAL, DataError, departures, row_number
-from tests.harness.local_cluster import LocalCluster
-from tests.harness.node_process import ROOT, HarnessError
 
 TOPIC = "departures"
 PARTITIONS = 6
