@@ -24,7 +24,9 @@ from typing import TypeVar
 if __name__ == "__main__":  # run as a file from a checkout, installed or not
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cluster.dedup.in_flight import WINDOW, BatchMeta, InFlight, Kind, LastSeen
+from cluster.dedup.in_flight import InFlight
+from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.verdict import WINDOW, BatchMeta, Kind
 
 T = TypeVar("T")
 

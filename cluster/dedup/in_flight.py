@@ -1,13 +1,13 @@
-"""The leader's check of a batch before it proposes it, and the names that others need.
+"""The leader's check of a batch before it proposes it.
 
 `InFlight` lays the batches that a leader has proposed and not yet applied over
 the last-seen map, so that a batch can be refused, or joined to the proposal it
 repeats, before it costs an entry, and so that a producer can pipeline. What it
 says is early, not final: apply decides.
 
-    service -> partition -> InFlight.check -> Raft -> LastSeen.advance
-                                                      LastSeen.check
-                                                      LastSeen.record
+    Leadership -> InFlight.check -> Raft -> LastSeen.advance
+                                            LastSeen.check
+                                            LastSeen.record
 """
 
 from __future__ import annotations
@@ -15,16 +15,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 
-from cluster.dedup.last_seen import DEFAULT_CAPACITY, LastSeen, ProducerEntry
+from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import (
-    WINDOW,
     BatchMeta,
-    ExpectedOffsets,
     Kind,
     Known,
-    RecentBatch,
-    Resolution,
-    Resolved,
     Verdict,
     admit,
     conflict,
@@ -32,27 +27,9 @@ from cluster.dedup.verdict import (
     judge,
     out_of_order,
     same_content,
-    validate,
 )
 
-__all__ = [
-    "DEFAULT_CAPACITY",
-    "WINDOW",
-    "BatchMeta",
-    "ExpectedOffsets",
-    "InFlight",
-    "Kind",
-    "LastSeen",
-    "ProducerEntry",
-    "RecentBatch",
-    "Resolution",
-    "Resolved",
-    "Verdict",
-    "validate",
-]
-
 _APPENDED = Kind.APPENDED
-_CHECKED = ExpectedOffsets.CHECKED
 
 
 class _Pending:
@@ -120,7 +97,6 @@ class InFlight:
         self._applied_next = next_offset
         self._records = 0
         self._new_producers = 0
-        self._mode: int = _CHECKED
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -130,39 +106,24 @@ class InFlight:
         """The offset after everything in flight."""
         return self._applied_next + self._records
 
-    def check(
-        self,
-        meta: BatchMeta,
-        *,
-        next_offset_applied: int,
-        expected_offsets_mode: int = _CHECKED,
-        issued_below: int = -1,
-    ) -> Verdict:
+    def check(self, meta: BatchMeta, *, next_offset_applied: int) -> Verdict:
         """The verdict on `meta` behind everything in flight; changes nothing.
 
-        Arguments as in `LastSeen.check`; `next_offset_applied` is the offset
-        after what is applied, without what is in flight. THROTTLED if the map is
-        full and the producer new.
+        `next_offset_applied` is the offset after what is applied, without what is
+        in flight. THROTTLED if the map is full and the producer new.
         """
         if not self._pending:
             # With proposals in flight the caller may be ahead of `applied`.
             self._applied_next = next_offset_applied
-        self._mode = expected_offsets_mode
         next_offset = self._applied_next + self._records
         ahead = self._ahead.get(meta.producer_id)
         if ahead is None:
-            return self._map.check(
-                meta,
-                next_offset=next_offset,
-                expected_offsets_mode=expected_offsets_mode,
-                issued_below=issued_below,
-                new_in_flight=self._new_producers,
-            )
+            return self._map.check(meta, next_offset=next_offset, new_in_flight=self._new_producers)
         if meta.prev != ahead.last_sequence or meta.epoch != ahead.epoch:
             refusal = self._judge_ahead(ahead, meta)
             if refusal is not None:
                 return refusal
-        return admit(meta, next_offset, expected_offsets_mode)
+        return admit(meta, next_offset)
 
     def _judge_ahead(self, ahead: _Ahead, meta: BatchMeta) -> Verdict | None:
         last_sequence = ahead.last_sequence
@@ -280,18 +241,7 @@ class InFlight:
             if pending.meta is None:
                 verdict = self.check_open(pending.producer_id, pending.epoch, pin=pending.pin)
             else:
-                verdict = self.check(
-                    pending.meta,
-                    next_offset_applied=self._applied_next,
-                    expected_offsets_mode=self._mode,
-                )
+                verdict = self.check(pending.meta, next_offset_applied=self._applied_next)
             pending.doomed = verdict.kind != _APPENDED
             if not pending.doomed:
                 self._track(pending)
-
-    def clear(self) -> list[Hashable]:
-        """Leadership is lost: forget everything, return the tokens, oldest first."""
-        tokens = [pending.token for pending in self._pending]
-        self._pending.clear()
-        self._rebuild()
-        return tokens

@@ -51,7 +51,6 @@ from cluster.dedup.snapshot import pack_state, unpack_state
 from cluster.dedup.verdict import (
     MAX_INT64,
     BatchMeta,
-    ExpectedOffsets,
     Kind,
     Known,
     RecentBatch,
@@ -66,8 +65,6 @@ from cluster.dedup.verdict import (
 
 DEFAULT_CAPACITY = 1 << 20
 """Producers that a partition remembers: about 128 MB of memory."""
-
-_CHECKED = ExpectedOffsets.CHECKED
 
 
 class ProducerEntry(NamedTuple):
@@ -129,24 +126,20 @@ class LastSeen:
         meta: BatchMeta,
         *,
         next_offset: int,
-        expected_offsets_mode: int = _CHECKED,
-        issued_below: int = -1,
         new_in_flight: int = -1,
     ) -> Verdict:
         """The verdict on a valid batch against the applied state; changes nothing.
 
-        `next_offset` is the offset that the batch would get. For a leader that has
-        not proposed it yet; apply must leave them out:
-        `issued_below`: ids from here on were never issued (-1: not known).
-        `new_in_flight`: how many new producers are in flight, to keep to the
-        capacity (-1: no limit).
+        `next_offset` is the offset that the batch would get. `new_in_flight`: how many
+        new producers a leader has in flight, so that it keeps to the capacity; apply
+        must leave it out (-1: no limit).
         """
         pid = meta[0]
         if pid:
             place = self._table.find(pid)
             refusal = None
             if place is None:
-                refusal = self._judge_new(meta, issued_below, new_in_flight)
+                refusal = self._judge_new(meta, new_in_flight)
             else:
                 chunk, at = place
                 last_sequence, _, epoch, flags = START.unpack_from(chunk.records, at * RECORD_BYTES)
@@ -155,12 +148,10 @@ class LastSeen:
                     refusal = judge(unpack(chunk.records, at * RECORD_BYTES), meta)
             if refusal is not None:
                 return refusal
-        return admit(meta, next_offset, expected_offsets_mode)
+        return admit(meta, next_offset)
 
-    def _judge_new(self, meta: BatchMeta, issued_below: int, new_in_flight: int) -> Verdict | None:
+    def _judge_new(self, meta: BatchMeta, new_in_flight: int) -> Verdict | None:
         pid = meta.producer_id
-        if 0 <= issued_below <= pid:
-            return Verdict(Kind.UNKNOWN_PRODUCER, message=f"producer_id: {pid} was never issued")
         if self._is_expired(pid):
             return self._expired(pid)
         if meta.prev != -1:

@@ -167,8 +167,6 @@ class Resolved(NamedTuple):
 
 # Looking members up on an enum costs as much as the comparison itself.
 _APPENDED = Kind.APPENDED
-_IGNORED = ExpectedOffsets.IGNORED
-_REQUIRED = ExpectedOffsets.REQUIRED
 
 
 def validate(meta: BatchMeta, *, payload_size: int, max_payload: int) -> Verdict | None:
@@ -304,19 +302,14 @@ def _judge_old(known: Known, meta: BatchMeta) -> Verdict:
     )
 
 
-def admit(meta: BatchMeta, next_offset: int, mode: int) -> Verdict:
+def admit(meta: BatchMeta, next_offset: int) -> Verdict:
     """The last row: a batch that its producer may append, against its expected offset."""
     expected = meta.expected_offset
-    if expected >= 0:
-        if expected != next_offset and mode != _IGNORED:
-            return Verdict(
-                Kind.OFFSET_MISMATCH,
-                next_offset=next_offset,
-                message=f"expected_offset: {expected}, but the next offset is {next_offset}",
-            )
-    elif mode == _REQUIRED:
+    if expected >= 0 and expected != next_offset:
         return Verdict(
-            Kind.INVALID_BATCH, message="expected_offset: missing, and the topic requires it"
+            Kind.OFFSET_MISMATCH,
+            next_offset=next_offset,
+            message=f"expected_offset: {expected}, but the next offset is {next_offset}",
         )
     # As Verdict(_APPENDED, next_offset), at a third of its price.
     return tuple.__new__(Verdict, (_APPENDED, next_offset, -1, -1, -1, "", None))

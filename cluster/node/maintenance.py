@@ -137,12 +137,10 @@ class Duties:
     def _retain(self) -> None:
         for partition in list(self._replicas.by_group.values()):
             group = partition.group
-            if group is None or group.failed is not None:
+            if group.failed is not None:
                 continue
             try:
-                if group.is_ready:
-                    partition.retain()
-                    partition.look_after_producers()
+                partition.retain()
                 partition.compact()
             except StorageError as error:
                 log.warning("retention was not done partition=%s: %s", group.name, error)

@@ -14,9 +14,7 @@ def figures(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Part
     """Copies each replica's numbers. up: nodes that can be reached."""
     reachable = set(up)
     for partition in list(partitions):
-        group = partition.group
-        if group is None:
-            continue
+        group, stored = partition.group, partition.machine.stored
         lag = group.follower_lag()
         yield PartitionFigures(
             topic=partition.topic,
@@ -31,12 +29,12 @@ def figures(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Part
             applied_index=group.applied_index,
             log_start_offset=partition.log_start_offset,
             high_watermark=partition.high_watermark,
-            stored_bytes=partition.stored_bytes,
+            stored_bytes=stored.stored_bytes,
             producers=len(partition.last_seen),
-            producers_throttled=partition.producers_throttled,
-            batches=partition.batches,
-            records=partition.records,
-            bytes=partition.bytes,
-            verdicts=dict(partition.verdicts),
+            producers_throttled=partition.counters.producers_throttled,
+            batches=stored.appended_batches,
+            records=stored.appended_records,
+            bytes=stored.appended_bytes,
+            verdicts=dict(partition.counters.verdicts),
             follower_lag=lag,
         )

@@ -366,7 +366,6 @@ class Node:
                 self._producer_ids.set_max_age(max_block_age_s(self.metadata.lease_lifetime_ms))
         self.replicas.reconcile()
         for partition in self.replicas.by_group.values():
-            assert partition.group is not None
             for peer, link in self._links.items():
                 if link.up and peer in partition.group.config.peers:
                     partition.group.set_link(peer, True)
@@ -444,7 +443,7 @@ class Node:
     def find(self, topic: str, partition: int) -> tuple[Partition | None, int]:
         """See log_service.LogContext.find."""
         here = self.replicas.by_name.get((topic, partition))
-        if here is not None and here.group is not None:
+        if here is not None:
             return here, self.leader_of(here.group.config.group)[0]
         gid = self.metadata.group_of(topic, partition)
         if gid is None:

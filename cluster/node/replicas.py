@@ -18,8 +18,9 @@ from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.group import Group
 from cluster.metadata.state import MetadataState
-from cluster.metadata.topics import OFFSETS_TOPIC, TopicSettings
+from cluster.metadata.topics import TopicSettings
 from cluster.partition.replica import Partition, Policy
+from cluster.partition.types import NodeView
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
 from storage.kv import KeyValue
@@ -99,20 +100,21 @@ class Replicas:
         shared, config = self._shared, self._shared.config
         topic_record = shared.metadata.topic(topic)
         assert topic_record is not None
+        peers = tuple(node for node in replicas if node != config.node_id)
         partition = Partition(
             topic,
             index,
             OffsetIndex(shared.kv, gid),
             self.policy(topic_record.settings),
-            now_ms=shared.now_ms,
-            touch=lambda: shared.driver.touch(gid),
+            NodeView(
+                now_ms=shared.now_ms,
+                touch=lambda: shared.driver.touch(gid),
+                storage_full=lambda: shared.driver.storage_full,
+            ),
+            lambda machine: self.new_group(gid, peers, machine, f"{topic}-{index}"),
+            on_role=lambda: shared.on_role(gid),
             capacity=config.last_seen_capacity,
-            group_offsets=topic == OFFSETS_TOPIC,
         )
-        partition.storage_full = lambda: shared.driver.storage_full
-        peers = tuple(node for node in replicas if node != config.node_id)
-        partition.group = self.new_group(gid, peers, partition, f"{topic}-{index}")
-        partition.role_listener = lambda: shared.on_role(gid)
         self.by_group[gid] = partition
         self.by_name[topic, index] = partition
         return partition
@@ -138,7 +140,7 @@ class Replicas:
     def alter(self, topic: str, settings: TopicSettings) -> None:
         for (name, _), partition in self.by_name.items():
             if name == topic:
-                partition.policy = self.policy(settings)
+                partition.alter(self.policy(settings))
 
     def follow_terms(self) -> None:
         """The lease lifetime has changed."""
@@ -151,7 +153,7 @@ class Replicas:
         del self.by_name[partition.topic, partition.index]
         group = self._shared.driver.remove(gid)
         group.close("the topic was deleted")
-        partition.closed()
+        partition.close()
         RaftLogStore(self._shared.kv, gid).destroy(self._shared.driver.batch)
 
     def reconcile(self) -> None:
@@ -177,7 +179,6 @@ class Replicas:
                     log.critical("replica not opened partition=%s group=%d: %s", name, gid, error)
                     self.broken[gid] = error
                     continue
-                assert partition.group is not None
                 fresh = partition.group.term == 0
                 if fresh and replicas[0] == node:
                     partition.group.campaign()

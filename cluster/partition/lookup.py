@@ -15,7 +15,7 @@ import asyncio
 from dataclasses import dataclass
 from enum import Enum
 
-from cluster.dedup.in_flight import Resolution, Resolved
+from cluster.dedup.verdict import Resolution, Resolved
 from cluster.entries import BatchEntry, unpack_batch
 from cluster.partition.replica import Partition
 
@@ -61,7 +61,7 @@ async def find_batch(
     looked_at = 0
     while max_batches is None or looked_at < max_batches:
         group = partition.group
-        if group is None or group.failed is not None:
+        if partition.closed or group.failed is not None:
             return Miss.UNKNOWN
         places = partition.places_below(below, SLICE_BATCHES)
         if not places:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from cluster.dedup.in_flight import BatchMeta, Verdict
+from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Verdict
 from cluster.metadata.producer_names import NameState
-
-CHECKED, IGNORED, REQUIRED = 0, 1, 2
 
 
 class Names(Protocol):
@@ -46,7 +44,7 @@ class Policy:
     """Topic and cluster settings that the leader stamps into entries. Times in ms."""
 
     max_batch_bytes: int = 4 * 1024 * 1024
-    expected_offsets: int = CHECKED
+    expected_offsets: int = ExpectedOffsets.CHECKED
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = -1
     lease_lifetime_ms: int = 24 * 3600 * 1000
@@ -73,3 +71,28 @@ class Answer(NamedTuple):
 
 
 AnswerTo = Callable[[Answer], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What a replica takes from its node.
+
+    now_ms: the wall clock, milliseconds since the Unix epoch.
+    touch: the group has work for the driver.
+    storage_full: writes wait for space on the disk.
+    """
+
+    now_ms: Callable[[], int]
+    touch: Callable[[], None]
+    storage_full: Callable[[], bool]
+
+
+@dataclass(slots=True)
+class Counters:
+    """Of one replica since it was opened: answers by verdict, new producers refused."""
+
+    verdicts: dict[int, int] = field(default_factory=dict)
+    producers_throttled: int = 0
+
+    def count(self, kind: int) -> None:
+        self.verdicts[kind] = self.verdicts.get(kind, 0) + 1

@@ -31,7 +31,7 @@ class Replica(Protocol):
     """This node's replica of a partition."""
 
     @property
-    def group(self) -> GroupView | None: ...
+    def group(self) -> GroupView: ...
     @property
     def high_watermark(self) -> int: ...
     @property
@@ -43,7 +43,7 @@ class Replica(Protocol):
         """The partition's number in its topic."""
 
     @property
-    def offsets(self) -> OffsetsTable | None:
+    def group_offsets(self) -> OffsetsTable:
         """The committed offsets that a partition of `__offsets` holds."""
 
     def open_producer(

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.consensus.proposals import Outcome
-from cluster.dedup.in_flight import Kind
-from cluster.dedup.verdict import MAX_INT32, MAX_INT64
+from cluster.dedup.verdict import MAX_INT32, MAX_INT64, Kind
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
@@ -156,20 +155,18 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         async with self._deadline(0):
             for number, partition in enumerate(topic.partitions):
                 replica = self.node.partition(partition.group_id)
-                if replica is None or replica.group is None or not replica.group.is_ready:
+                if replica is None or not replica.group.is_ready:
                     continue
                 try:
                     await confirm(replica)
                 except NotLeaderError:
                     continue
                 response.partitions.append(number)
-                table = replica.offsets
-                assert table is not None
                 found += [
                     pb.GroupInfo(
                         group=name, offsets=len(state), last_commit_ms=state.last_commit_ms
                     )
-                    for name, state in table.groups(request.after_group, limit)
+                    for name, state in replica.group_offsets.groups(request.after_group, limit)
                 ]
         found.sort(key=lambda info: info.group)
         response.groups.extend(found[:limit])
@@ -211,9 +208,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         async with self._deadline(0):
             replica = await self._replica_of(group)
             await confirm(replica)
-        table = replica.offsets
-        assert table is not None
-        return replica, table
+        return replica, replica.group_offsets
 
     async def _apply(self, replica: Replica, command: internal.OffsetsCommand) -> object:
         """What apply returned. Raises ClusterError."""

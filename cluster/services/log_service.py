@@ -16,8 +16,9 @@ from typing import Any, Protocol
 import crc32c
 import grpc
 
-from cluster.dedup.in_flight import BatchMeta, Kind, Verdict, validate
+from cluster.dedup.verdict import BatchMeta, Kind, Verdict, validate
 from cluster.errors import ClusterError
+from cluster.metadata.topics import is_internal
 from cluster.metrics import Metrics
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from cluster.services.errors import abort
@@ -114,7 +115,7 @@ class LogService(rpc.LogServiceServicer):
         if partition is None:
             answer_to(Answer(Verdict(Kind.NOT_LEADER), leader_id=leader))
             return
-        if partition.offsets is not None:
+        if is_internal(header.topic):
             text = f"topic: {header.topic} is internal"
             answer_to(Answer(Verdict(Kind.INVALID_BATCH, message=text)))
             return

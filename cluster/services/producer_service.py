@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from cluster.dedup.in_flight import Kind
 from cluster.dedup.last_seen import ProducerEntry
-from cluster.dedup.verdict import validate_open
+from cluster.dedup.verdict import Kind, validate_open
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.metadata.producer_names import check_producer_name
 from cluster.metadata.topics import (
@@ -192,7 +191,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             opened.error = UNKNOWN_TOPIC_OR_PARTITION
             return opened
         replica = self.node.partition(group_id)
-        if replica is None or replica.group is None:
+        if replica is None:
             leader, _ = self.node.leader_of(group_id)
             return self._not_leader(opened, leader)
         try:

@@ -43,6 +43,6 @@ def led_here(node: NodeContext, group_id: int, where: str) -> Replica:
     replica = node.partition(group_id)
     if replica is None or leader != node.config.node_id:
         raise NotLeaderError(f"node {node.config.node_id} does not lead {where}", leader)
-    if replica.group is None or not replica.group.is_ready:
+    if not replica.group.is_ready:
         raise NotReadyError(f"node {node.config.node_id} has just begun to lead {where}")
     return replica

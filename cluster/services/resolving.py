@@ -11,8 +11,16 @@ import logging
 from functools import partial
 from typing import Protocol
 
-from cluster.dedup.in_flight import BatchMeta, Kind, Resolution, Resolved, Verdict
-from cluster.dedup.verdict import conflict, out_of_order, same_content
+from cluster.dedup.verdict import (
+    BatchMeta,
+    Kind,
+    Resolution,
+    Resolved,
+    Verdict,
+    conflict,
+    out_of_order,
+    same_content,
+)
 from cluster.errors import ClusterError, NotLeaderError, NotReadyError
 from cluster.partition.lookup import Found, Miss, find_batch, search_from, settled
 from cluster.partition.replica import Answer, AnswerTo, Partition
@@ -108,7 +116,7 @@ class Resolver:
         if names.applied_index < partition.names_index:
             raise NotReadyError("the leader's copy of the producer names is behind")
         found = last_seen.resolve(producer_id, epoch, sequence)
-        veto = partition.veto(producer_id, epoch)
+        veto = partition.lease_verdict(producer_id, epoch)
         held = names.holder(producer_id)
         if held is not None and (veto is None or veto.kind is not Kind.FENCED):
             # A name's id that is not in the map has never written here, but may come.
@@ -175,7 +183,7 @@ def _refusal(why: pb.PartitionRecords) -> errors.OncelogError:
 
 
 def _has_stopped(partition: Partition) -> bool:
-    return partition.group is None or partition.group.failed is not None
+    return partition.closed or partition.group.failed is not None
 
 
 async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> None:
@@ -184,7 +192,7 @@ async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> No
     Its batch could otherwise still be taken by a leader that has not heard of it.
     """
     if veto.kind is not Kind.FENCED:
-        applied(await told(partition.move_time))
+        applied(await told(partition.advance_clock))
         return
     open_producer = partial(partition.open_producer, producer_id, veto.current_epoch)
     answer: Answer = await told(open_producer)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from crc32c import crc32c
 
-from cluster.dedup.in_flight import BatchMeta
+from cluster.dedup.verdict import BatchMeta
 from cluster.partition.replica import Answer, AppendRequest
 from tests.sim import model as ck
 

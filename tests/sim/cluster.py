@@ -311,15 +311,18 @@ class Cluster:
         where = f"node {node.id}, group {gid}"
         if partition.group.failed is not None:
             raise Violation(f"{where} stopped") from partition.group.failed
-        if partition.next_offset != model.next_offset or partition.log_start != model.log_start:
+        if (
+            partition.high_watermark != model.next_offset
+            or partition.log_start_offset != model.log_start
+        ):
             raise Violation(
-                f"{where} holds {partition.log_start}..{partition.next_offset}, "
+                f"{where} holds {partition.log_start_offset}..{partition.high_watermark}, "
                 f"not {model.log_start}..{model.next_offset}"
             )
         partition.dump()
         found: list[tuple[int, bytes]] = []
-        offset = partition.log_start
-        while offset < partition.next_offset:
+        offset = partition.log_start_offset
+        while offset < partition.high_watermark:
             batches = partition.read(offset, 10_000)
             found += [(batch.base_offset, batch.data) for batch in batches]
             offset = found[-1][0] + int.from_bytes(found[-1][1][4:8], "little")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.dedup.in_flight import Kind
+from cluster.dedup.verdict import Kind
 from tests.sim.schedules import schedule
 from tests.sim.stage import Stage
 

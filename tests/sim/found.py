@@ -6,7 +6,7 @@ import pytest
 
 import storage.checkpoints
 from cluster.consensus.message import Append
-from cluster.dedup.in_flight import Kind
+from cluster.dedup.verdict import Kind
 from storage.errors import StorageError
 from tests.sim.checker import Violation
 from tests.sim.schedules import limited, schedule
@@ -98,7 +98,7 @@ def a_first_batch_on_a_full_disk_is_not_trimmed() -> None:
     stage.release()
     stage.run(1.0)
     assert stage.node(3).driver.storage_full
-    assert stage.node(3).partitions[GID].next_offset == 1
+    assert stage.node(3).partitions[GID].high_watermark == 1
     stage.node(3).compact()
     stage.node(3).disk.full = False
     stage.finish()

@@ -20,6 +20,7 @@ from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.partition.replica import Answer, AppendRequest, Policy
+from cluster.partition.types import NodeView
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
 from storage.offset_index import OffsetIndex
@@ -128,19 +129,16 @@ class Node:
             expired_below=lambda: cluster.expired_below(self),
             names=self.names,
         )
-        partition = WatchedPartition(
+        return WatchedPartition(
             self,
             gid,
             f"t{gid}",
             0,
             OffsetIndex(self.disk, gid),
             policy,
-            now_ms=self.now_ms,
-            touch=lambda: driver.touch(gid),
+            NodeView(self.now_ms, lambda: driver.touch(gid), lambda: driver.storage_full),
+            lambda machine: self._new_group(gid, machine),
         )
-        partition.storage_full = lambda: driver.storage_full
-        partition.group = self._new_group(gid, partition)
-        return partition
 
     def _new_group(self, gid: int, machine: Any) -> Group:
         cluster, driver = self.cluster, self.driver
@@ -364,9 +362,7 @@ class Node:
         try:
             for partition in self.partitions.values():
                 assert partition.group is not None
-                if partition.group.is_ready:
-                    partition.retain()
-                    partition.look_after_producers()
+                partition.retain()
                 partition.compact()
             metadata = self.machines.get(METADATA_GROUP)
             if metadata is not None and metadata.group is not None:

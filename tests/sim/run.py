@@ -97,7 +97,7 @@ class Clients:
             leader = self.cluster.leader(gid)
             if leader is not None:
                 partition = leader.partitions[gid]
-                at = self.rng.randint(partition.log_start, partition.next_offset)
+                at = self.rng.randint(partition.log_start_offset, partition.high_watermark)
                 self.cluster.read(leader, gid, at)
         self.cluster.scheduler.after(1.0 + self.rng.random(), self._read)
 

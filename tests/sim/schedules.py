@@ -14,7 +14,7 @@ from typing import Any
 
 from cluster.consensus import replication
 from cluster.consensus.message import Append, AppendReply, Vote, VoteReply
-from cluster.dedup.in_flight import Kind
+from cluster.dedup.verdict import Kind
 from tests.sim.checker import Violation
 from tests.sim.stage import GID, Stage
 

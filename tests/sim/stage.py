@@ -12,7 +12,7 @@ from typing import Any
 from crc32c import crc32c
 
 from cluster.consensus.group import Group
-from cluster.dedup.in_flight import Kind
+from cluster.dedup.verdict import Kind
 from cluster.partition.replica import Answer
 from tests.sim.checker import Violation, payload
 from tests.sim.client import Sent

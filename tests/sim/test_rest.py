@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.consensus.message import Append, Beat, BeatReply
-from cluster.dedup.in_flight import Kind
+from cluster.dedup.verdict import Kind
 from storage.errors import CorruptionError
 from tests.sim.stage import GID, Stage
 

@@ -23,36 +23,34 @@ class WatchedPartition(Partition):
     """The real partition, telling the checker what it applies and what it restores."""
 
     def __init__(self, node: Node, gid: int, *args: Any, **kwargs: Any) -> None:
-        self._node, self._gid, self.watched_index = node, gid, 0
+        self._sim, self._gid, self.watched_index = node, gid, 0
         self._checker = node.cluster.checker
         super().__init__(*args, **kwargs)
 
     def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object:
         result = super().apply(index, term, data, batch)
         after, self.watched_index = self.watched_index, index
-        assert self.group is not None
         now_in = self.group.core.term
-        self._checker.applies(self._node.id, self._gid, after, now_in, index, term, data, result)
+        self._checker.applies(self._sim.id, self._gid, after, now_in, index, term, data, result)
         if not index % DUMP_EVERY:
-            self._checker.state(self._node.id, self._gid, index, super().dump())
+            self._checker.state(self._sim.id, self._gid, index, super().dump())
         return result
 
     def dump(self) -> bytes:
         state = super().dump()
-        self._checker.state(self._node.id, self._gid, self.watched_index, state)
+        self._checker.state(self._sim.id, self._gid, self.watched_index, state)
         return state
 
     def restore(self, state: bytes | None, index: int) -> None:
         super().restore(state, index)
         self.watched_index = index if state is not None else 0
         if state is not None:
-            self._checker.state(self._node.id, self._gid, index, super().dump())
+            self._checker.state(self._sim.id, self._gid, index, super().dump())
 
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
         if leader:
-            assert self.group is not None
             last = self.group.journal.last_index
-            self._checker.leads(self._node.id, self._gid, term, last)
+            self._checker.leads(self._sim.id, self._gid, term, last)
         super().on_role(leader=leader, ready=ready, term=term)
 
 

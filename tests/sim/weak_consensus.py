@@ -301,7 +301,7 @@ def rest_outlives_a_snapshot() -> Any:
 @mutation("a partition whose index is not written yet is trimmed as an empty one")
 def unwritten_index_is_empty() -> Any:
     def compact(self: Partition) -> None:
-        group, first = self._own_group(), self._index.first()
+        group, first = self.group, self.machine.stored.index.first()
         limit = group.applied_index if first is None else first.raft_index - 1
         if limit > group.journal.base_index:
             group.checkpoint()

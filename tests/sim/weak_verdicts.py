@@ -6,8 +6,11 @@ from typing import Any
 
 from cluster.consensus.proposals import Abandoned, Proposals
 from cluster.consensus.replication import Replicator
-from cluster.dedup.in_flight import Kind, Verdict
 from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.verdict import Kind, Verdict
+from cluster.entries import LOG_START
+from cluster.partition.leader import Leadership
+from cluster.partition.machine import PartitionMachine
 from cluster.partition.replica import Answer, Partition
 from tests.sim.mutations import mutation
 
@@ -47,19 +50,19 @@ def later_proposals_go_on() -> Any:
 
 @mutation("an abandoned proposal is reported as applied")
 def abandoned_means_applied() -> Any:
-    propose = Partition._propose
+    propose = Leadership._propose_batch
 
-    def optimistic(self: Partition, group: Any, in_flight: Any, request: Any, to: Any) -> None:
-        base = in_flight.next_offset
+    def optimistic(self: Leadership, meta: Any, request: Any, to: Any) -> None:
+        base = self._in_flight.next_offset
 
-        def told(answer: Answer) -> None:
+        def answered(answer: Answer) -> None:
             if answer.verdict.kind is Kind.NOT_LEADER:
                 answer = Answer(Verdict(Kind.APPENDED, base_offset=base))
             to(answer)
 
-        propose(self, group, in_flight, request, told)
+        propose(self, meta, request, answered)
 
-    return [(Partition, "_propose", optimistic)]
+    return [(Leadership, "_propose_batch", optimistic)]
 
 
 # -- the verdict -----------------------------------------------------------------------------------
@@ -67,35 +70,36 @@ def abandoned_means_applied() -> Any:
 
 @mutation("snapshots do not hold the last-seen map")
 def map_missing_from_snapshot() -> Any:
-    restore = Partition.restore
+    restore = PartitionMachine.restore
 
-    def without_map(self: Partition, state: bytes | None, index: int) -> None:
-        restore(self, state, index)
-        self.last_seen = LastSeen(capacity=self._capacity)
+    def without_map(self: PartitionMachine, state: bytes | None) -> None:
+        restore(self, state)
+        self.producers.last_seen = LastSeen(capacity=self._capacity)
 
-    return [(Partition, "restore", without_map)]
+    return [(PartitionMachine, "restore", without_map)]
 
 
 @mutation("producers expire by the replica's own clock")
 def expiry_by_local_clock() -> Any:
-    apply_batch = Partition._apply_batch
+    apply = Partition.apply
 
-    def by_local_clock(self: Partition, index: int, data: bytes, batch: Any) -> Answer:
-        self.clock_ms = max(self.clock_ms, self._now_ms())
-        return apply_batch(self, index, data, batch)
+    def by_local_clock(self: Partition, index: int, term: int, data: bytes, batch: Any) -> object:
+        self.machine.clock_ms = max(self.machine.clock_ms, self._node.now_ms())
+        return apply(self, index, term, data, batch)
 
-    return [(Partition, "_apply_batch", by_local_clock)]
+    return [(Partition, "apply", by_local_clock)]
 
 
 @mutation("the map is changed before the batch is in the log")
 def map_before_append() -> Any:
-    propose = Partition._propose
+    propose = Leadership._propose_batch
 
-    def early(self: Partition, group: Any, in_flight: Any, request: Any, to: Any) -> None:
-        propose(self, group, in_flight, request, to)
-        self.last_seen.record(request.meta, in_flight.next_offset, self.clock_ms)
+    def early(self: Leadership, meta: Any, request: Any, to: Any) -> None:
+        propose(self, meta, request, to)
+        machine = self._machine
+        machine.producers.last_seen.record(meta, self._in_flight.next_offset, machine.clock_ms)
 
-    return [(Partition, "_propose", early)]
+    return [(Leadership, "_propose_batch", early)]
 
 
 @mutation("the batches in flight survive the loss of leadership")
@@ -103,10 +107,10 @@ def overlay_kept() -> Any:
     on_role = Partition.on_role
 
     def keeping(self: Partition, *, leader: bool, ready: bool, term: int) -> None:
-        kept = self._in_flight
+        kept = self._leadership
         on_role(self, leader=leader, ready=ready, term=term)
         if kept is not None:
-            self._in_flight = kept
+            self._leadership = kept
 
     return [(Partition, "on_role", keeping)]
 
@@ -125,15 +129,14 @@ def served_before_ready() -> Any:
 def _refusal_as_first_seen() -> tuple[Any, str, Any]:
     """What was wrong when the batch came is answered once this node surely leads."""
 
-    def refuse(self: Partition, group: Any, request: Any, verdict: Verdict, to: Any) -> None:
+    def refuse(self: Leadership, meta: Any, request: Any, verdict: Verdict, to: Any) -> None:
         def confirmed(outcome: Any) -> None:
             gone = isinstance(outcome, Abandoned)
             to(Answer(Verdict(Kind.NOT_LEADER) if gone else verdict))
 
-        group.confirm(confirmed)
-        self._touch()
+        self._confirm(confirmed)
 
-    return (Partition, "_refuse", refuse)
+    return (Leadership, "_refuse_batch", refuse)
 
 
 @mutation("a refusal counts batches in flight that apply refuses itself")
@@ -143,32 +146,32 @@ def refusal_for_doomed_batches() -> Any:
 
 @mutation("a duplicate of a batch in flight is answered before it is committed")
 def duplicate_before_commit() -> Any:
-    precheck = Partition._precheck
+    check = Leadership._check
 
-    def hasty(self: Partition, in_flight: Any, request: Any) -> Verdict:
-        verdict = precheck(self, in_flight, request)
+    def hasty(self: Leadership, meta: Any) -> Verdict:
+        verdict = check(self, meta)
         return Verdict(Kind.DUPLICATE) if verdict.kind is Kind.JOINED else verdict
 
-    return [(Partition, "_precheck", hasty)]
+    return [(Leadership, "_check", hasty)]
 
 
 @mutation("a batch is acknowledged when it is proposed")
 def ack_before_commit() -> Any:
-    def hasty(self: Partition, group: Any, in_flight: Any, request: Any, to: Any) -> None:
-        base = in_flight.next_offset
-        propose(self, group, in_flight, request, lambda answer: None)
+    def hasty(self: Leadership, meta: Any, request: Any, to: Any) -> None:
+        base = self._in_flight.next_offset
+        propose(self, meta, request, lambda answer: None)
         to(Answer(Verdict(Kind.APPENDED, base_offset=base)))
 
-    propose = Partition._propose
-    return [(Partition, "_propose", hasty)]
+    propose = Leadership._propose_batch
+    return [(Leadership, "_propose_batch", hasty)]
 
 
 @mutation("a deposed leader says no")
 def refusal_without_confirmation() -> Any:
-    def at_once(self: Partition, group: Any, request: Any, verdict: Verdict, to: Any) -> None:
+    def at_once(self: Leadership, meta: Any, request: Any, verdict: Verdict, to: Any) -> None:
         to(Answer(verdict))
 
-    return [(Partition, "_refuse", at_once)]
+    return [(Leadership, "_refuse_batch", at_once)]
 
 
 @mutation("apply trusts the leader's check")
@@ -176,7 +179,7 @@ def apply_does_not_decide() -> Any:
     check = LastSeen.check
 
     def trusting(self: LastSeen, meta: Any, **rest: Any) -> Verdict:
-        if "issued_below" in rest:  # the leader's call, through the overlay
+        if "new_in_flight" in rest:  # the leader's call, through the overlay
             return check(self, meta, **rest)
         return Verdict(Kind.APPENDED, base_offset=rest["next_offset"])
 
@@ -185,14 +188,15 @@ def apply_does_not_decide() -> Any:
 
 @mutation("retention forgets producers whose records it drops")
 def retention_drops_the_map() -> Any:
-    apply_log_start = Partition._apply_log_start
+    apply = PartitionMachine.apply
 
-    def forgetful(self: Partition, entry: Any, batch: Any) -> None:
-        apply_log_start(self, entry, batch)
-        if self.log_start == self.next_offset:
-            self.last_seen = LastSeen(capacity=self._capacity)
+    def forgetful(self: PartitionMachine, index: int, data: bytes, batch: Any) -> object:
+        result = apply(self, index, data, batch)
+        if data[0] == LOG_START and self.stored.log_start == self.stored.next_offset:
+            self.producers.last_seen = LastSeen(capacity=self._capacity)
+        return result
 
-    return [(Partition, "_apply_log_start", forgetful)]
+    return [(PartitionMachine, "apply", forgetful)]
 
 
 @mutation("a repeated batch older than the window is appended again")

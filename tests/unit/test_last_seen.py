@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from cluster.dedup.in_flight import BatchMeta, Kind, Resolution
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.pid_table import CHUNK_ROWS
+from cluster.dedup.verdict import BatchMeta, Kind, Resolution
 
 FAR = 2**32 - 1
 HOUR = 3600 * 1000

@@ -8,9 +8,9 @@ from bisect import bisect_left, insort
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.dedup.in_flight import BatchMeta
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.pid_table import CHUNK_ROWS, PidTable
+from cluster.dedup.verdict import BatchMeta
 
 
 def test_memory_per_producer() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.dedup.in_flight import BatchMeta
+from cluster.dedup.verdict import BatchMeta
 from cluster.v1 import metadata_pb2 as meta
 from oncelog import errors
 from oncelog.v1 import producer_pb2 as ppb

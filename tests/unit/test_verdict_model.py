@@ -18,15 +18,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cluster.dedup.in_flight import (
-    BatchMeta,
-    ExpectedOffsets,
-    Kind,
-    LastSeen,
-    Resolution,
-    Verdict,
-    validate,
-)
+from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.verdict import BatchMeta, Kind, Resolution, Verdict, validate
 from tests.unit.verdict_model import FAR, Answer, Batch, Model
 
 MAX_COUNT = 2**31 - 1
@@ -34,7 +27,6 @@ PIDS = st.integers(0, 6)
 EPOCHS = st.integers(0, 3)
 NEAR = st.integers(1, 4)
 FAR_OFF = st.sampled_from([FAR - 1, FAR, FAR + 1])
-MODES = st.sampled_from(["CHECKED", "CHECKED", "IGNORED", "REQUIRED"])
 
 
 def meta_of(b: Batch) -> BatchMeta:
@@ -106,20 +98,18 @@ class LastSeenMachine(RuleBasedStateMachine):
         self.replicas = [LastSeen(), LastSeen()]
         self.sent: list[Batch] = []
 
-    @rule(data=st.data(), mode=MODES, jump=st.sampled_from([0, 0, 0, 0, FAR]))
-    def send(self, data: st.DataObject, mode: str, jump: int) -> None:
+    @rule(data=st.data(), jump=st.sampled_from([0, 0, 0, 0, FAR]))
+    def send(self, data: st.DataObject, jump: int) -> None:
         self.model.next_offset += jump  # PID 0 has written a lot
         b = data.draw(batches(self.model, self.sent), label="batch")
         meta = meta_of(b)
         assert validate(meta, payload_size=1, max_payload=1) is None
         self.sent.append(b)
-        expected = self.model.verdict(b, mode)
+        expected = self.model.verdict(b)
         at = self.model.next_offset
         for replica in self.replicas:
             before = replica.dump()
-            verdict = replica.check(
-                meta, next_offset=at, expected_offsets_mode=ExpectedOffsets[mode]
-            )
+            verdict = replica.check(meta, next_offset=at)
             assert answer_of(verdict) == expected
             assert replica.dump() == before
             if verdict.kind is Kind.APPENDED:

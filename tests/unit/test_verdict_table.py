@@ -11,16 +11,9 @@ from typing import Any
 
 import pytest
 
-from cluster.dedup.in_flight import (
-    BatchMeta,
-    ExpectedOffsets,
-    InFlight,
-    Kind,
-    LastSeen,
-    Resolution,
-    Verdict,
-    validate,
-)
+from cluster.dedup.in_flight import InFlight
+from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Resolution, Verdict, validate
 from oncelog.v1 import cluster_pb2, log_pb2
 
 CRC = 0xC0FFEE
@@ -80,7 +73,6 @@ def history() -> tuple[LastSeen, int]:
 
 
 NEXT = 123
-CHECKED, IGNORED, REQUIRED = ExpectedOffsets
 
 # what it is, the batch, the verdict, its numbers
 ROWS: list[tuple[str, BatchMeta, Kind, dict[str, int]]] = [
@@ -212,45 +204,6 @@ def test_every_verdict_of_the_map_has_a_row() -> None:
     }  # fmt: skip
     assert {row[2] for row in ROWS} == set(Kind) - outside
     assert len({row[0] for row in ROWS}) == len(ROWS)
-
-
-MODES = [
-    ("ignored: x wrong", batch(0, 0, 0, 0, -1, x=5), IGNORED, Kind.APPENDED),
-    ("ignored: x missing", batch(0, 0, 0, 0, -1), IGNORED, Kind.APPENDED),
-    ("ignored: sequences still count", batch(7, 2, 80, 89, 79, x=5), IGNORED, Kind.OUT_OF_ORDER),
-    ("checked: x missing", batch(7, 2, 70, 79, 69), CHECKED, Kind.APPENDED),
-    ("required: x missing", batch(7, 2, 70, 79, 69), REQUIRED, Kind.INVALID_BATCH),
-    ("required: x missing, PID 0", batch(0, 0, 0, 0, -1), REQUIRED, Kind.INVALID_BATCH),
-    ("required: x wrong", batch(7, 2, 70, 79, 69, x=5), REQUIRED, Kind.OFFSET_MISMATCH),
-    ("required: x is next", batch(7, 2, 70, 79, 69, x=NEXT), REQUIRED, Kind.APPENDED),
-    # Stored before the topic was altered; the client's repeat is still a success.
-    ("required: repeat without x", batch(7, 2, 60, 69, 59), REQUIRED, Kind.DUPLICATE),
-]
-
-
-@pytest.mark.parametrize(
-    ("meta", "mode", "kind"), [m[1:] for m in MODES], ids=[m[0] for m in MODES]
-)
-def test_expected_offsets_mode(meta: BatchMeta, mode: ExpectedOffsets, kind: Kind) -> None:
-    last_seen, next_offset = history()
-    verdict = last_seen.check(meta, next_offset=next_offset, expected_offsets_mode=mode)
-    assert verdict.kind is kind
-    if kind is Kind.INVALID_BATCH:
-        assert "expected_offset" in verdict.message
-
-
-def test_a_producer_that_was_never_issued() -> None:
-    last_seen, _ = history()
-    first = batch(99, 0, 0, 9, -1)
-    refused = last_seen.check(first, next_offset=NEXT, issued_below=99)
-    assert refused.kind is Kind.UNKNOWN_PRODUCER and "99" in refused.message
-    assert last_seen.check(first, next_offset=NEXT, issued_below=100).kind is Kind.APPENDED
-    # Known is known, however far behind the asker's view of what was issued is.
-    known = batch(7, 2, 70, 79, 69)
-    assert last_seen.check(known, next_offset=NEXT, issued_below=2).kind is Kind.APPENDED
-    # Nobody is asked to have been issued the id 0.
-    nobody = batch(0, 0, 0, 0, -1)
-    assert last_seen.check(nobody, next_offset=NEXT, issued_below=0).kind is Kind.APPENDED
 
 
 GOOD = batch(7, 2, 70, 79, 69)

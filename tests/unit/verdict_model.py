@@ -99,14 +99,12 @@ class Model:
 
     # --- verdicts
 
-    def verdict(self, b: Batch, mode: str = "CHECKED") -> Answer:
+    def verdict(self, b: Batch) -> Answer:
         if b.pid != 0:
             answer = self._producers_say(b)
             if answer is not None:
                 return answer
-        if b.x < 0 and mode == "REQUIRED":
-            return ("INVALID_BATCH", -1)
-        if b.x >= 0 and mode != "IGNORED" and b.x != self.next_offset:
+        if b.x >= 0 and b.x != self.next_offset:
             return ("OFFSET_MISMATCH", self.next_offset)
         return ("APPENDED", self.next_offset)
 

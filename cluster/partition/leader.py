@@ -1,0 +1,305 @@
+"""What lives as long as one leadership of a replica: made when it is ready, dropped at its end.
+
+    Partition --append, open_producer--> Leadership --entry--> Group --apply--> PartitionMachine
+                                             |                                       |
+                      who waits  <-----------+------------------ Answer -------------'
+
+The leader checks each batch before it proposes it, against the applied state with its
+batches in flight on top: to refuse early, to join a duplicate to its original, to let a
+producer pipeline. Apply decides all the same. An answer that says no is given only after
+an entry of this term committed, so a deposed leader cannot say it, and only if the
+applied state says no as well: batches in flight may have been refused meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.consensus.group import Group
+from cluster.consensus.proposals import Abandoned, Done, Outcome
+from cluster.dedup.in_flight import InFlight
+from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Verdict, fenced
+from cluster.entries import (
+    HELD,
+    BatchEntry,
+    OpenProducerEntry,
+    ReleaseEntry,
+    pack_batch,
+    pack_log_start,
+    pack_open_producer,
+    pack_release,
+)
+from cluster.partition.leases import held_flag, lease_verdict, released
+from cluster.partition.machine import PartitionMachine
+from cluster.partition.producers import NAMES_BEHIND
+from cluster.partition.retention import freed_by
+from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
+
+MAX_IN_FLIGHT_BYTES = 128 * 1024 * 1024
+
+_APPENDED = Kind.APPENDED
+# Needs no confirmation: what is stored is stored, and the rest is no refusal for good.
+_CERTAIN = (Kind.DUPLICATE, Kind.THROTTLED, Kind.INVALID_BATCH, Kind.BATCH_TOO_LARGE)
+
+
+class _Proposal:
+    """A batch that was proposed: who waits for it, and who sent it again meanwhile."""
+
+    __slots__ = ("answer_to", "joined", "leadership", "size")
+
+    def __init__(self, leadership: Leadership, size: int, answer_to: AnswerTo) -> None:
+        self.leadership, self.size, self.answer_to = leadership, size, answer_to
+        self.joined: list[AnswerTo] = []
+
+    def done(self, outcome: Outcome) -> None:
+        answer = again = self.leadership.ended(self, self.size, outcome)
+        self.leadership.answer(self.answer_to, answer)
+        if answer.verdict.kind is _APPENDED:
+            again = Answer(answer.verdict._replace(kind=Kind.DUPLICATE), answer.append_time_ms)
+        for waiter in self.joined:
+            self.leadership.answer(waiter, again)
+
+
+class Leadership:
+    """The leader's part of a replica that leads and has applied an entry of its term.
+
+    policy: the topic's settings; replaced when they change.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        machine: PartitionMachine,
+        policy: Policy,
+        node: NodeView,
+        counters: Counters,
+    ) -> None:
+        self.policy = policy
+        self._group, self._machine, self._node, self._counters = group, machine, node, counters
+        self._stored, self._producers = machine.stored, machine.producers
+        self._in_flight = InFlight(self._producers.last_seen, next_offset=self._stored.next_offset)
+        self._in_flight_bytes = 0
+        self._proposed = 0  # batches and opens without an outcome
+
+    def close(self) -> None:
+        """The leadership is over; the group has answered everybody."""
+        assert not self._proposed, "waiters are answered before the overlay goes"
+
+    def answer(self, answer_to: AnswerTo, answer: Answer) -> None:
+        """Counts an answer to a batch and gives it."""
+        self._counters.count(answer.verdict.kind)
+        answer_to(answer)
+
+    # -- batches ----------------------------------------------------------------------
+
+    def append(self, request: AppendRequest, answer_to: AnswerTo) -> None:
+        """Appends a batch that passed `validate`. `answer_to` is called once, always."""
+        if self._node.storage_full():
+            full = Verdict(Kind.STORAGE_FULL, message="the leader's disk is full")
+            self.answer(answer_to, Answer(full))
+            return
+        meta = request.meta
+        if self.policy.expected_offsets == ExpectedOffsets.IGNORED:
+            meta = meta._replace(expected_offset=-1)
+        verdict = self._check(meta)
+        kind = verdict.kind
+        if kind is _APPENDED:
+            self._propose_batch(meta, request, answer_to)
+        elif kind is Kind.JOINED:
+            verdict.token.joined.append(answer_to)
+        elif kind in _CERTAIN:
+            self.answer(answer_to, Answer(verdict))
+        else:
+            self._refuse_batch(meta, request, verdict, answer_to)
+
+    def _check(self, meta: BatchMeta) -> Verdict:
+        """The verdict with everything in flight counted, and what the leases say."""
+        if self._in_flight_bytes > MAX_IN_FLIGHT_BYTES:
+            return Verdict(Kind.THROTTLED, message="too many bytes in flight in this partition")
+        verdict = self._in_flight.check(meta, next_offset_applied=self._stored.next_offset)
+        if verdict.kind in (Kind.DUPLICATE, Kind.JOINED, Kind.FENCED):
+            return verdict  # stored is stored
+        required = self.policy.expected_offsets == ExpectedOffsets.REQUIRED
+        if required and meta.expected_offset < 0:
+            text = "expected_offset: missing, and the topic requires it"
+            return Verdict(Kind.INVALID_BATCH, message=text)
+        refusal = lease_verdict(
+            self.policy, self._producers.last_seen, meta.producer_id, meta.epoch
+        )
+        if refusal is None and verdict.kind is Kind.THROTTLED:
+            self._counters.producers_throttled += 1
+        return refusal or verdict
+
+    def _propose_batch(self, meta: BatchMeta, request: AppendRequest, answer_to: AnswerTo) -> None:
+        policy, size = self.policy, len(request.payload)
+        entry = BatchEntry(
+            request.codec,
+            meta.count,
+            meta.producer_id,
+            meta.epoch,
+            meta.crc,
+            meta.first,
+            meta.last,
+            meta.prev,
+            meta.expected_offset,
+            request.transaction_id,
+            request.max_timestamp_us,
+            self._stamp_ms(),
+            policy.lease_lifetime_ms,
+            policy.expired_below(),
+            held_flag(policy.names, meta.producer_id),
+        )
+        proposal = _Proposal(self, size, answer_to)
+        self._in_flight.add(meta, proposal)
+        self._in_flight_bytes += size
+        self._proposed += 1
+        self.propose(pack_batch(entry, request.payload), proposal.done)
+
+    def ended(self, token: object, size: int, outcome: Outcome) -> Answer:
+        """What became of a proposal in flight."""
+        self._proposed -= 1
+        self._in_flight_bytes -= size
+        if isinstance(outcome, Abandoned):
+            return _not_leader(outcome)
+        assert isinstance(outcome.result, Answer)
+        self._in_flight.applied(token, outcome.result.verdict.kind is _APPENDED)
+        return outcome.result
+
+    def _refuse_batch(
+        self, meta: BatchMeta, request: AppendRequest, verdict: Verdict, answer_to: AnswerTo
+    ) -> None:
+        """Says no once it is sure that this node still leads, and that the reason still holds."""
+
+        def confirmed(outcome: Outcome) -> None:
+            if isinstance(outcome, Abandoned):
+                self.answer(answer_to, _not_leader(outcome))
+                return
+            last_seen = self._producers.last_seen
+            applied = last_seen.check(meta, next_offset=self._stored.next_offset)
+            if applied.kind not in (Kind.DUPLICATE, Kind.FENCED):
+                refusal = lease_verdict(self.policy, last_seen, meta.producer_id, meta.epoch)
+                applied = refusal or applied
+            if applied.kind is _APPENDED:
+                self.append(request, answer_to)
+            else:
+                self.answer(answer_to, Answer(applied))
+
+        self._confirm(confirmed)
+
+    # -- opens ------------------------------------------------------------------------
+
+    def open_producer(self, producer_id: int, epoch: int, answer_to: AnswerTo) -> None:
+        """Raises the producer's epoch here; see `Partition.open_producer`."""
+        unable = self.unable()
+        if unable is not None:
+            answer_to(unable)
+            return
+        held = self.policy.names.holder(producer_id)
+        verdict = self._in_flight.check_open(producer_id, epoch, pin=held is not None)
+        certain = verdict.kind in _CERTAIN
+        self._counters.producers_throttled += verdict.kind is Kind.THROTTLED
+        if verdict.kind is _APPENDED:
+            # An open makes the id known, so only these two speak against it.
+            refusal = None
+            if held is None:
+                last_seen = self._producers.last_seen
+                refusal = lease_verdict(self.policy, last_seen, producer_id, epoch)
+            elif epoch < held.fence_epoch:
+                refusal = fenced(epoch, held.epoch)
+            verdict, certain = refusal or verdict, refusal is not None
+        if verdict.kind is _APPENDED:
+            self._propose_open(producer_id, epoch, held is not None, answer_to)
+        elif certain:
+            answer_to(Answer(verdict))
+        else:
+            self._refuse_open(producer_id, epoch, held is not None, answer_to)
+
+    def unable(self) -> Answer | None:
+        """Why this leader cannot propose on behalf of a name now."""
+        if self._node.storage_full():
+            return Answer(Verdict(Kind.STORAGE_FULL, message="the leader's disk is full"))
+        if self.policy.names.applied_index < self._producers.names_index:
+            return Answer(NAMES_BEHIND)
+        return None
+
+    def _propose_open(self, producer_id: int, epoch: int, pin: bool, answer_to: AnswerTo) -> None:
+        token = object()
+
+        def done(outcome: Outcome) -> None:
+            answer_to(self.ended(token, 0, outcome))
+
+        entry = OpenProducerEntry(
+            HELD if pin else 0,
+            epoch,
+            producer_id,
+            self._stamp_ms(),
+            self.policy.lease_lifetime_ms,
+            self.policy.expired_below(),
+            self.policy.names.applied_index,
+        )
+        self._in_flight.add_open(producer_id, epoch, token, pin=pin)
+        self._proposed += 1
+        self.propose(pack_open_producer(entry), done)
+
+    def _refuse_open(self, producer_id: int, epoch: int, pin: bool, answer_to: AnswerTo) -> None:
+        """Says no once this node is sure that it still leads and that the applied state says so."""
+
+        def confirmed(outcome: Outcome) -> None:
+            if isinstance(outcome, Abandoned):
+                answer_to(_not_leader(outcome))
+                return
+            verdict = self._producers.last_seen.check_open(producer_id, epoch, pin=pin)
+            if verdict.kind is _APPENDED:
+                self.open_producer(producer_id, epoch, answer_to)
+            else:
+                answer_to(Answer(verdict))
+
+        self._confirm(confirmed)
+
+    # -- time, names, retention -------------------------------------------------------
+
+    def maintain_producers(self) -> None:
+        """Releases ids that names gave up, and lets time pass where nobody writes."""
+        if self.unable() is not None:
+            return
+        last_seen = self._producers.last_seen
+        gone = released(self.policy.names, last_seen)
+        overdue = len(last_seen) and self.policy.expired_below() > last_seen.expired_below
+        if gone or overdue:
+            self.advance_clock(lambda outcome: None, gone)
+
+    def advance_clock(self, done: Done, gone: tuple[int, ...] = ()) -> None:
+        """Proposes an entry that brings log time and watermark to now, and releases ids."""
+        policy = self.policy
+        entry = ReleaseEntry(
+            self._stamp_ms(),
+            policy.lease_lifetime_ms,
+            policy.expired_below(),
+            policy.names.applied_index if gone else 0,
+            gone,
+        )
+        self.propose(pack_release(entry), done)
+
+    def retain(self) -> None:
+        """Proposes the log start that retention asks for now."""
+        entry = freed_by(self.policy, self._stored, self._node.now_ms(), self._stamp_ms())
+        if entry is not None:
+            self.propose(pack_log_start(entry), lambda outcome: None)
+
+    # -- parts ------------------------------------------------------------------------
+
+    def propose(self, data: bytes, done: Done) -> None:
+        self._group.propose(data, done)
+        self._node.touch()
+
+    def _confirm(self, done: Callable[[Outcome], None]) -> None:
+        self._group.confirm(done)
+        self._node.touch()
+
+    def _stamp_ms(self) -> int:
+        """Time for an entry: the wall clock's, but never behind log time."""
+        return max(self._node.now_ms(), self._machine.clock_ms)
+
+
+def _not_leader(outcome: Abandoned) -> Answer:
+    return Answer(Verdict(Kind.NOT_LEADER), leader_id=outcome.leader_id)

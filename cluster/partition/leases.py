@@ -1,0 +1,53 @@
+"""May a producer write here, by what this node's copy of the metadata says? Pure.
+
+    Leadership, Resolver --> lease_verdict, held_flag, released --> names, expiry watermark
+
+It can be behind the metadata leader's: what makes that safe is in `producers.py`.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.verdict import Kind, Verdict, fenced
+from cluster.entries import HELD
+from cluster.partition.types import Names, Policy
+
+MAX_RELEASED = 10_000  # producer ids in one entry
+
+
+def held_flag(names: Names, producer_id: int) -> int:
+    """HELD if a name holds the id, for an entry of this leader."""
+    return HELD if producer_id and names.holder(producer_id) is not None else 0
+
+
+def lease_verdict(
+    policy: Policy, last_seen: LastSeen, producer_id: int, epoch: int
+) -> Verdict | None:
+    """Why a producer may not append, though the partition's own state would let it."""
+    if not producer_id:
+        return None
+    names = policy.names
+    held = names.holder(producer_id)
+    if held is not None and epoch < held.fence_epoch:
+        return fenced(epoch, held.epoch)
+    if producer_id >= policy.expired_below():
+        return None
+    if held is None and names.is_issued(producer_id):
+        text = f"producer_id: the lease of {producer_id} has ended"
+        return Verdict(Kind.PRODUCER_EXPIRED, message=text)
+    if last_seen.known(producer_id) is None:
+        text = f"producer_id: {producer_id} has to open the partition before it writes"
+        return Verdict(Kind.PRODUCER_EXPIRED, message=text)
+    return None
+
+
+def released(names: Names, last_seen: LastSeen) -> tuple[int, ...]:
+    """Some of the pinned ids that no name holds any more."""
+    ids = (
+        producer_id
+        for producer_id in last_seen.pinned()
+        if names.is_issued(producer_id) and names.holder(producer_id) is None
+    )
+    return tuple(islice(ids, MAX_RELEASED))

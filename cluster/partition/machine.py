@@ -1,0 +1,171 @@
+"""What every replica of a partition applies, in log order: one handler for each entry kind.
+
+    Group --entry--> PartitionMachine --BATCH, LOG_START--------> StoredBatches
+                                      --OPEN_, RELEASE_PRODUCERS-> ProducerTable
+                                      --OFFSETS------------------> OffsetsTable
+
+Apply decides: the verdict and the offset are a function of the entry and the state
+before it. No clock, no randomness, no setting of this node takes part, so equal logs
+give equal states and equal `dump` bytes. A new kind of entry is a handler and a line
+in the table.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.verdict import BatchMeta, Kind, Verdict
+from cluster.entries import (
+    BATCH,
+    HELD,
+    LOG_START,
+    OFFSETS,
+    OPEN_PRODUCER,
+    RELEASE_PRODUCERS,
+    BatchEntry,
+    OpenProducerEntry,
+    ReleaseEntry,
+    unpack_batch,
+    unpack_log_start,
+    unpack_open_producer,
+    unpack_release,
+)
+from cluster.partition.group_offsets import CommitResult, OffsetsTable
+from cluster.partition.producers import ProducerTable
+from cluster.partition.stored_batches import StoredBatches
+from cluster.partition.types import Answer
+from storage.errors import CorruptionError
+from storage.kv import WriteBatch
+from storage.offset_index import OffsetIndex
+
+_STATE = struct.Struct("<4sHxxqqqQQQ")
+_MAGIC, _VERSION = b"OLPS", 2
+
+Handler = Callable[[int, bytes, WriteBatch], object]
+
+
+class PartitionMachine:
+    """The replicated state of one partition.
+
+    clock_ms: log time, the highest stamp applied; milliseconds since the Unix epoch.
+    on_append: called when batches were added.
+    """
+
+    def __init__(
+        self, offsets: OffsetIndex, *, capacity: int, on_append: Callable[[], None]
+    ) -> None:
+        self._capacity, self._on_append = capacity, on_append
+        self.clock_ms = 0
+        self.stored = StoredBatches(offsets)
+        self.producers = ProducerTable(capacity)
+        self.group_offsets = OffsetsTable()
+        self._handlers: dict[int, Handler] = {
+            BATCH: self._apply_batch,
+            LOG_START: self._apply_log_start,
+            OPEN_PRODUCER: self._apply_open,
+            RELEASE_PRODUCERS: self._apply_release,
+            OFFSETS: self._apply_offsets,
+        }
+
+    def apply(self, index: int, data: bytes, batch: WriteBatch) -> object:
+        """Applies an entry; rows go into `batch`. Raises storage.CorruptionError."""
+        handler = self._handlers.get(data[0])
+        if handler is None:
+            raise CorruptionError(f"entry {index} is of unknown type {data[0]:#04x}")
+        return handler(index, data, batch)
+
+    # -- handlers -------------------------------------------------------------------
+
+    def _apply_batch(self, index: int, data: bytes, batch: WriteBatch) -> Answer:
+        entry = unpack_batch(data)
+        self._advance(entry)
+        last_seen, stored, meta = self.producers.last_seen, self.stored, meta_of(entry)
+        verdict = last_seen.check(meta, next_offset=stored.next_offset)
+        if verdict.kind is Kind.APPENDED:
+            base = stored.append(index, entry, data, batch)
+            last_seen.record(meta, base, self.clock_ms, pin=bool(entry.flags & HELD))
+            verdict = Verdict(Kind.APPENDED, base_offset=base)
+            self._on_append()
+        return Answer(verdict, entry.stamp_ms)
+
+    def _apply_log_start(self, index: int, data: bytes, batch: WriteBatch) -> None:
+        entry = unpack_log_start(data)
+        self.clock_ms = max(self.clock_ms, entry.stamp_ms)
+        self.stored.move_start(entry, batch)
+
+    def _apply_open(self, index: int, data: bytes, batch: WriteBatch) -> Answer:
+        entry = unpack_open_producer(data)
+        self._advance(entry)
+        return Answer(self.producers.open(entry, self.clock_ms), entry.stamp_ms)
+
+    def _apply_release(self, index: int, data: bytes, batch: WriteBatch) -> None:
+        entry = unpack_release(data)
+        self._advance(entry)
+        self.producers.release(entry)
+
+    def _apply_offsets(
+        self, index: int, data: bytes, batch: WriteBatch
+    ) -> list[CommitResult] | bool:
+        return self.group_offsets.apply(data[1:])
+
+    def _advance(self, entry: BatchEntry | OpenProducerEntry | ReleaseEntry) -> None:
+        """Log time and the expiry watermark move on to the entry's, never back."""
+        if entry.stamp_ms > self.clock_ms:
+            self.clock_ms = entry.stamp_ms
+        self.producers.last_seen.advance(
+            self.clock_ms, lifetime_ms=entry.lifetime_ms, expired_below=entry.expired_below
+        )
+
+    # -- saved states ---------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        """The whole state: equal states give equal bytes."""
+        last_seen = self.producers.last_seen.dump()
+        header = _STATE.pack(
+            _MAGIC,
+            _VERSION,
+            self.stored.next_offset,
+            self.stored.log_start,
+            self.clock_ms,
+            self.stored.stored_bytes,
+            self.producers.names_index,
+            len(last_seen),
+        )
+        return b"".join((header, last_seen, self.group_offsets.dump()))
+
+    def restore(self, state: bytes | None) -> None:
+        """Takes what `dump` wrote; None: the empty state. Raises storage.CorruptionError."""
+        if state is None:
+            self.clock_ms = 0
+            self.stored.restore(0, 0, 0)
+            self.producers.restore(LastSeen(capacity=self._capacity), 0)
+            self.group_offsets = OffsetsTable()
+            return
+        if len(state) < _STATE.size:
+            raise CorruptionError(f"a partition's state of {len(state)} bytes is too short")
+        magic, version, *numbers, map_bytes = _STATE.unpack_from(state)
+        if magic != _MAGIC or version != _VERSION:
+            raise CorruptionError(f"not a partition's state of version {_VERSION}: {state[:6]!r}")
+        next_offset, log_start, clock_ms, stored_bytes, names_index = numbers
+        end = _STATE.size + map_bytes
+        last_seen = LastSeen.load(state[_STATE.size : end], capacity=self._capacity)
+        group_offsets = OffsetsTable.load(state[end:])
+        self.clock_ms, self.group_offsets = clock_ms, group_offsets
+        self.stored.restore(next_offset, log_start, stored_bytes)
+        self.producers.restore(last_seen, names_index)
+
+
+def meta_of(entry: BatchEntry) -> BatchMeta:
+    """What the verdict needs of a stored batch."""
+    return BatchMeta(
+        entry.producer_id,
+        entry.epoch,
+        entry.first,
+        entry.last,
+        entry.prev,
+        entry.record_count,
+        entry.crc,
+        entry.expected_offset,
+    )

@@ -1,0 +1,53 @@
+"""The batches that a replica keeps: offsets, where each batch is, where the log starts. Applied.
+
+    PartitionMachine --append, move_start--> StoredBatches <--read, retention-- Partition
+
+Offsets are not stored with the batches: a small row for each accepted batch says at
+which Raft index it lies. What apply refused takes no offset and has no row.
+"""
+
+from __future__ import annotations
+
+from cluster.entries import BatchEntry, LogStartEntry
+from cluster.partition.batch_index import BatchIndex, place_of
+from storage.kv import WriteBatch
+from storage.offset_index import OffsetIndex
+
+
+class StoredBatches:
+    """Offsets `log_start` to `next_offset` (exclusive) are kept; `stored_bytes` of entries.
+
+    appended: batches, records and bytes since this replica was opened, for metrics.
+    """
+
+    def __init__(self, offsets: OffsetIndex) -> None:
+        self.index = BatchIndex(offsets)
+        self.next_offset = self.log_start = self.stored_bytes = 0
+        self.appended_batches = self.appended_records = self.appended_bytes = 0
+
+    def restore(self, next_offset: int, log_start: int, stored_bytes: int) -> None:
+        """Begins anew from a saved state; the stored rows may be ahead of it."""
+        assert 0 <= log_start <= next_offset
+        self.index.forget_recent()
+        self.next_offset, self.log_start = next_offset, log_start
+        self.stored_bytes = stored_bytes
+
+    def append(self, index: int, entry: BatchEntry, data: bytes, batch: WriteBatch) -> int:
+        """Gives the batch in Raft entry `index` its offsets; returns the first."""
+        base, size = self.next_offset, len(data)
+        self.index.add(batch, place_of(index, base, entry, data))
+        self.next_offset = base + entry.record_count
+        self.stored_bytes += size
+        self.appended_batches += 1
+        self.appended_records += entry.record_count
+        self.appended_bytes += size
+        return base
+
+    def move_start(self, entry: LogStartEntry, batch: WriteBatch) -> None:
+        """Drops what retention freed, unless another entry moved the start before."""
+        start = entry.log_start_offset
+        if entry.from_offset != self.log_start or not self.log_start < start <= self.next_offset:
+            return
+        self.stored_bytes -= entry.freed_bytes
+        self.log_start = start
+        self.index.trim_below(batch, start)
