@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.consensus.proposals import Abandoned, Done
 from cluster.dedup.verdict import Kind
 from cluster.v1 import metadata_pb2 as pb
 from tests.unit.replica_world import DAY, START, World
@@ -30,7 +31,7 @@ def test_a_fresh_producer_silent_for_eight_days_is_expired(world):
         for sequence in (0, 1, 2):
             assert world.kind(pid, epoch, sequence) == "PRODUCER_EXPIRED"
     assert world.open(pid, 1).verdict.kind is Kind.PRODUCER_EXPIRED
-    assert world.parts[1].next_offset == 2
+    assert world.parts[1].high_watermark == 2
     assert len(world.parts[2].last_seen) == 0
 
 
@@ -88,18 +89,19 @@ def test_a_leader_whose_metadata_is_behind_cannot_bring_a_released_id_back(world
     assert world.open(pid, epoch + 1).verdict.kind is Kind.NOT_READY
     world.catch_up(2)
     assert world.open(pid, epoch + 1).verdict.kind is Kind.PRODUCER_EXPIRED
-    assert world.parts[2].next_offset == 1
+    assert world.parts[2].high_watermark == 1
 
 
 def test_apply_refuses_an_open_by_metadata_older_than_a_release(world):
     """The leader's own check is early only: the entry may be older than the release."""
     pid, epoch = world.lease("n")
-    held_back: list[bytes] = []
+    held_back: list[tuple[bytes, Done]] = []
     group = world.parts[1].group
-    group.propose = lambda data, done: held_back.append(data)
+    group.propose = lambda data, done: held_back.append((data, done))
     world.parts[1].open_producer(pid, epoch, lambda answer: None)
     del group.propose
-    (entry,) = held_back
+    ((entry, done),) = held_back
+    done(Abandoned(0, "its leader stepped down"))
     world.parts[1].on_role(leader=True, ready=True, term=9)
     assert world.open(pid, epoch).verdict.kind is Kind.APPENDED
     world.passes(8 * DAY)
@@ -158,7 +160,7 @@ def test_a_leader_with_a_slow_clock_does_not_turn_time_back(world):
     world.lead(2)
     assert world.kind(pid, 0, 0) == "PRODUCER_EXPIRED"
     assert world.kind(pid, 0, 1) == "PRODUCER_EXPIRED"
-    assert world.parts[2].clock_ms == START + 2 * DAY
+    assert world.parts[2].machine.clock_ms == START + 2 * DAY
 
 
 def test_time_passes_in_a_full_partition_where_nobody_can_write():
