@@ -20,13 +20,9 @@ from oncelog._engine.arguments import Bytes, Headers, as_bytes, as_headers, chec
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.leaders import TopicView
+from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog._engine.produce.accumulator import Accumulator
-from oncelog._engine.produce.futures import (
-    DeliveryFuture,
-    OnDelivery,
-    RecordFuture,
-    refuse_on_engine_thread,
-)
+from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery, RecordFuture
 from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
 from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted

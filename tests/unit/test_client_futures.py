@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from oncelog import errors
-from oncelog._engine.produce.futures import BatchFuture, Delivery, RecordFuture, engine_threads
+from oncelog._engine.net.threads import engine_threads
+from oncelog._engine.produce.futures import BatchFuture, Delivery, RecordFuture
 from oncelog.types import TopicPartition
 
 TP = TopicPartition("t", 3)

@@ -20,14 +20,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog._engine.produce.batches import Lane, OpenBatch
-from oncelog._engine.produce.futures import (
-    BatchFuture,
-    Delivery,
-    OnDelivery,
-    RecordFuture,
-    refuse_on_engine_thread,
-)
+from oncelog._engine.produce.futures import BatchFuture, Delivery, OnDelivery, RecordFuture
 from oncelog.errors import (
     BatchTooLargeError,
     BufferFullError,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
+from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog._engine.produce.timestamps import Timestamps
 from oncelog.errors import OncelogError
 from oncelog.types import BatchMetadata, RecordMetadata, TopicPartition
@@ -329,15 +330,6 @@ class BatchFuture(DeliveryFuture[BatchMetadata]):
         return self._delivery.batch()
 
 
-# The engine's threads. A wait in a callback would wait for itself.
-engine_threads: set[int] = set()
-
-
-def refuse_on_engine_thread(what: str) -> None:
-    if threading.get_ident() in engine_threads:
-        raise RuntimeError(f"a callback of the client must not {what}: it would wait for itself")
-
-
 __all__ = [
     "BatchFuture",
     "Delivery",
@@ -345,5 +337,4 @@ __all__ = [
     "OnDelivery",
     "RecordFuture",
     "Watcher",
-    "refuse_on_engine_thread",
 ]

@@ -15,6 +15,7 @@ from oncelog._engine.produce.batches import OpenBatch
 from oncelog.v1 import batch_pb2
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import checksum, compress
+from oncelog.wire.varint import encode_varint
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def seal(
     if batch.expected_offset >= 0:
         header.expected_offset = batch.expected_offset
     head = batch_pb2.Batch(header=header).SerializeToString() + _PAYLOAD_TAG
-    head += _varint(len(payload))
+    head += encode_varint(len(payload))
     delivery = batch.delivery
     delivery.producer_id = identity.producer_id
     delivery.epoch = identity.epoch
@@ -121,15 +122,6 @@ def _encoded(batch: OpenBatch) -> bytes:
     return encode_payload(batch.values, stamps, batch.keys, batch.headers)
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 _BATCHES_TAG = b"\x0a"  # ProduceRequest.batches: field 1, length-delimited
 _PAYLOAD_TAG = b"\x12"  # Batch.payload: field 2, length-delimited
 _ID_TAG = b"\x18"  # Batch.id: field 3, varint
@@ -138,13 +130,13 @@ _TIMEOUT_TAG = b"\x10"  # ProduceRequest.timeout_ms: field 2, varint
 
 def request_parts(sealed: SealedBatch, attempt_id: int) -> list[bytes | memoryview]:
     """Return the bytes of one entry of `ProduceRequest.batches`, to be joined."""
-    batch_id = _ID_TAG + _varint(attempt_id)
-    length = _varint(sealed.size + len(batch_id))
+    batch_id = _ID_TAG + encode_varint(attempt_id)
+    length = encode_varint(sealed.size + len(batch_id))
     return [_BATCHES_TAG, length, sealed.head, sealed.payload, batch_id]
 
 
 def request_end(timeout_ms: int) -> bytes:
-    return _TIMEOUT_TAG + _varint(timeout_ms)
+    return _TIMEOUT_TAG + encode_varint(timeout_ms)
 
 
 __all__ = ["NO_IDENTITY", "Identity", "SealedBatch", "request_end", "request_parts", "seal"]
