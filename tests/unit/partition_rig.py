@@ -74,6 +74,7 @@ class Rig:
             assert self.sender.needs_identity(self.now, self.shared)
             self.sender.adopt(self.shared, start, 1)
         self.attempts = 0
+        self.reaction = Reaction()  # to the last time that there was nothing to send
 
     def _on_settled(self, batch: OpenBatch) -> None:
         self.settled.append(batch)
@@ -81,7 +82,8 @@ class Rig:
 
     def append(self, value: bytes, expected_offset: int = -1, **more) -> RecordFuture:
         return self.accumulator.append(
-            self.accumulator.lane(TP), pad(value), None, (), 0, more.get("sequence"),
+            self.accumulator.lane(TP), pad(value), None, (), more.get("timestamp_us", 0),
+            more.get("sequence"),
             expected_offset, None, 1_000_000, False,
         )  # fmt: skip
 
@@ -90,7 +92,8 @@ class Rig:
         sent: list[Sent] = []
         while len(sent) < limit:
             sealed = self.sender.next(self.now, self.shared)
-            if sealed is None:
+            if isinstance(sealed, Reaction):
+                self.reaction = sealed
                 break
             self.attempts += 1
             self.sender.sent(sealed, self.attempts, self.now)

@@ -88,13 +88,17 @@ class PartitionSender:
         self._resets = 0  # since the last acknowledgement
         # A batch with the application's own sequences has failed. What follows it must not
         # be stored: `prev_sequence` would hide the gap, and a copy lose records unseen.
-        self.gap: errors.ProducerFatalError | None = None
+        self._gap: errors.ProducerFatalError | None = None
 
     # --- identity --------------------------------------------------------------------
 
     def needs_identity(self, now: float, current: Identity | None) -> bool:
         """Whether `adopt` must come before the next batch can be sealed."""
-        if not self._idempotent or self.window:
+        return not self.window and self._identity_over(now, current)
+
+    def _identity_over(self, now: float, current: Identity | None) -> bool:
+        """Whether no further batch may be sealed with the identity; the window drains."""
+        if not self._idempotent:
             return False
         newer = current is not None and current.serial > self.identity.serial
         return self._dead or newer or now >= self.identity.expire_at
@@ -112,36 +116,26 @@ class PartitionSender:
         self._prev = last_sequence
         self._dead = False
 
-    def _drains(self, now: float, current: Identity | None) -> bool:
-        if not self._idempotent:
-            return False
-        newer = current is not None and current.serial > self.identity.serial
-        return self._dead or newer or now >= self.identity.expire_at
-
     # --- what to send ----------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
         return not self.window and not self._again
 
-    @property
-    def waits_for_reseal(self) -> bool:
-        return bool(self._again)
-
-    def next(self, now: float, current: Identity | None) -> SealedBatch | None:
-        """Return the next batch to send, or None: nothing there, or not yet, or no room."""
-        if now < self.retry_at or self.gap is not None:
-            return None
+    def next(self, now: float, current: Identity | None) -> SealedBatch | Reaction:
+        """Return the next batch to send; if there is none now, what the sender must do."""
+        if now < self.retry_at or self._gap is not None:
+            return Reaction(fatal=self._gap)
         while self._cursor < len(self.window):
             sealed = self.window[self._cursor]
             self._cursor += 1
             if not sealed.acked:
                 return sealed
-        if len(self.window) >= self._max_in_flight or self._drains(now, current):
-            return None
+        if len(self.window) >= self._max_in_flight or self._identity_over(now, current):
+            return Reaction()
         fresh = self._seal_next()
         if fresh is None:
-            return None
+            return Reaction(fatal=self._gap)
         if self._idempotent:
             self._prev = fresh.last_sequence
         self.window.append(fresh)
@@ -149,10 +143,10 @@ class PartitionSender:
         return fresh
 
     def _seal_next(self) -> SealedBatch | None:
-        while True:
+        while self._gap is None:
             batch = self._again.popleft() if self._again else self._accumulator.take(self.tp)
             if batch is None:
-                return None
+                break
             deadline = batch.created + self._accumulator.delivery_timeout_s
             try:
                 return seal(batch, self.identity, self._prev, deadline, self._codec, self._level)
@@ -161,6 +155,7 @@ class PartitionSender:
                 failure = errors.InvalidBatchError(f"{self.tp}: cannot be encoded: {error}")
                 failure.outcome = "never_sent"
                 self._fail_batch(batch, failure)
+        return None
 
     def sent(self, sealed: SealedBatch, attempt_id: int, now: float) -> None:
         """An attempt was handed to the connection; answers will name `attempt_id`."""
@@ -312,7 +307,7 @@ class PartitionSender:
             self._cursor -= position < self._cursor
             self._fail([sealed], error)
             self._pop_acked(now)
-            return Reaction()
+            return Reaction()  # without sequences, so without a gap
         behind = list(self.window)[position + 1 :]
         for other in [sealed, *behind]:
             self.window.remove(other)
@@ -328,10 +323,10 @@ class PartitionSender:
                 f"{self.tp}: a batch before it was refused and its outcome is not known"
             )
             self._fail(behind, unknown)
-            return Reaction()
+            return Reaction(fatal=self._gap)
         if not behind:
             self._prev = sealed.prev_sequence
-            return Reaction()
+            return Reaction(fatal=self._gap)
         return self._seal_again(behind, error)
 
     # --- another topic of the name ---------------------------------------------------
@@ -355,9 +350,9 @@ class PartitionSender:
                 )
             )
         if any(sealed.batch.sequences is not None for sealed in self.window):
-            self.gap = lost_with_topic(self.tp, self.stored_given)
-            self._accumulator.refuse(self.gap)
-            return Reaction(fatal=self.gap)
+            self._gap = lost_with_topic(self.tp, self.stored_given)
+            self._accumulator.refuse(self._gap)
+            return Reaction(fatal=self._gap)
         left = [sealed for sealed in self.window if not sealed.acked]
         self.window.clear()
         self._cursor = 0
@@ -382,7 +377,7 @@ class PartitionSender:
         for other in reversed(behind):
             if not other.abandoned:
                 self._again.appendleft(other.batch)
-        return Reaction()
+        return Reaction(fatal=self._gap)
 
     def _fail(self, batches: list[SealedBatch], error: errors.OncelogError) -> None:
         for sealed in batches:
@@ -391,17 +386,27 @@ class PartitionSender:
 
     def _fail_batch(self, batch: OpenBatch, error: errors.OncelogError) -> None:
         self._stats.records_failed += batch.record_count
-        if self.gap is None:
-            self.gap = gap_after(batch, error)
-            if self.gap is not None:
+        if self._gap is None:
+            self._gap = gap_after(batch, error)
+            if self._gap is not None:
                 # Before anybody learns of it: who does may send what comes next.
-                self._accumulator.refuse(self.gap)
+                self._accumulator.refuse(self._gap)
         batch.delivery.fail(error)
         self._on_settled(batch)
 
     # --- time ------------------------------------------------------------------------
 
-    def expire(self, now: float) -> None:
+    def expire_unsent(self, batch: OpenBatch) -> Reaction:
+        """Fail a batch whose delivery timeout was over before it was taken out to be sent."""
+        limit_ms = self._accumulator.delivery_timeout_s * 1000
+        error = errors.DeliveryTimeoutError(
+            f"{self.tp}: not sent within delivery_timeout_ms={limit_ms:.0f}"
+        )
+        error.outcome = "never_sent"
+        self._fail_batch(batch, error)
+        return Reaction(fatal=self._gap)
+
+    def expire(self, now: float) -> Reaction:
         """Fail what is past its delivery timeout.
 
         A batch that was sent may be stored, so it keeps its place in the window while
@@ -420,6 +425,7 @@ class PartitionSender:
             error.outcome = "not_stored"
             self._fail_batch(batch, error)
         self._give_up_if_abandoned()
+        return Reaction(fatal=self._gap)
 
     def _timeout(self, sealed: SealedBatch) -> errors.DeliveryTimeoutError:
         error = errors.DeliveryTimeoutError(

@@ -21,13 +21,7 @@ from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.batches import OpenBatch
 from oncelog._engine.produce.futures import Delivery
 from oncelog._engine.produce.identities import Identities
-from oncelog._engine.produce.outcomes import (
-    Reaction,
-    Stats,
-    gap_after,
-    lost_with_topic,
-    with_outcome,
-)
+from oncelog._engine.produce.outcomes import Reaction, Stats, lost_with_topic, with_outcome
 from oncelog._engine.produce.partition import PartitionSender
 from oncelog._engine.produce.sealing import NO_IDENTITY, SealedBatch
 from oncelog._engine.produce.stream import ProduceStream
@@ -204,8 +198,8 @@ class Sender:
             return
         while stream.has_room:
             sealed = partition.next(now, self.identities.current)
-            if sealed is None:
-                self._check_gap(partition)
+            if isinstance(sealed, Reaction):
+                self._react(partition, sealed)
                 return
             attempt_id = next(self._attempt_ids)
             partition.sent(sealed, attempt_id, now)
@@ -309,12 +303,7 @@ class Sender:
         if self._doubted and result.verdict not in RETRIABLE:
             self._doubted.pop(partition.tp, None)  # it leads, after all
         self._react(partition, reaction)
-        self._check_gap(partition)
         self._soon()
-
-    def _check_gap(self, partition: PartitionSender) -> None:
-        if partition.gap is not None:
-            self.fail(partition.gap)
 
     def _react(self, partition: PartitionSender, reaction: Reaction) -> None:
         tp = partition.tp
@@ -433,21 +422,10 @@ class Sender:
 
     def _expire(self, now: float) -> None:
         for batch in self.accumulator.expire(now):
-            error = errors.DeliveryTimeoutError(
-                f"{batch.tp}: not sent within delivery_timeout_ms={self.config.delivery_timeout_ms}"
-            )
-            error.outcome = "never_sent"
-            gap = gap_after(batch, error)
-            if gap is not None:
-                self.accumulator.refuse(gap)
-            batch.delivery.fail(error)
-            self.stats.records_failed += batch.record_count
-            self._settled(batch)
-            if gap is not None:
-                self.fail(gap)
+            partition = self._partition(batch.tp)
+            self._react(partition, partition.expire_unsent(batch))
         for partition in list(self._busy.values()):
-            partition.expire(now)
-            self._check_gap(partition)
+            self._react(partition, partition.expire(now))
         if self._busy:
             self._soon()
 

@@ -52,7 +52,6 @@ class ProduceStream:
         self.closed = False
         # Answers are awaited for these, by attempt id, oldest first.
         self.outstanding: dict[int, Waiting] = {}
-        self.partitions: set[PartitionSender] = set()
         self._channel = channel
         self._connect_timeout_s = connect_timeout_s
         self._end = request_end(commit_timeout_ms)
@@ -73,7 +72,6 @@ class ProduceStream:
     def send(self, partition: PartitionSender, sealed: SealedBatch, attempt_id: int) -> None:
         assert self.opened, "nothing is sent into a stream that is not open"
         self.outstanding[attempt_id] = (partition, sealed)
-        self.partitions.add(partition)
         parts = request_parts(sealed, attempt_id)
         size = sum(map(len, parts))
         self._outbox.append((parts, size))
