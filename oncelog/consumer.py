@@ -17,7 +17,7 @@ from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog._engine.consume.fetcher import Fetcher
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
-from oncelog._engine.produce.futures import refuse_on_engine_thread
+from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
 from oncelog.wire.stored import StoredBatch

@@ -67,7 +67,7 @@ class Rig:
             level=None,
             backoff=Backoff(0.1, 1.0, random.Random(1)),
             stats=self.stats,
-            on_settled=self._on_settled,
+            on_done=self._on_done,
         )
         self.shared = identity(7) if idempotent else None
         if self.shared is not None:
@@ -76,9 +76,9 @@ class Rig:
         self.attempts = 0
         self.reaction = Reaction()  # to the last time that there was nothing to send
 
-    def _on_settled(self, batch: OpenBatch) -> None:
+    def _on_done(self, batch: OpenBatch) -> None:
         self.settled.append(batch)
-        self.accumulator.settled(batch)
+        self.accumulator.free(batch)
 
     def append(self, value: bytes, expected_offset: int = -1, **more) -> RecordFuture:
         return self.accumulator.append(

@@ -148,7 +148,7 @@ class FetchBuffer:
         # Called when a waiting reader should look again, on whatever thread.
         self.listener: Callable[[], None] | None = None
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._condition.notify_all()
         if self.listener is not None:
             self.listener()
@@ -189,7 +189,7 @@ class FetchBuffer:
             cursor = self._cursors.get(tp)
             if cursor is not None and cursor.generation == generation and cursor.position is None:
                 cursor.position = cursor.fetch_offset = offset
-                self._tell()
+                self._notify()
 
     def fail(self, tp: TopicPartition, generation: int, error: OncelogError) -> None:
         """Have the user's next call raise this, once."""
@@ -197,7 +197,7 @@ class FetchBuffer:
             cursor = self._cursors.get(tp)
             if cursor is not None and cursor.generation == generation:
                 cursor.error = error
-                self._tell()
+                self._notify()
 
     def peek(self, timeout: float | None) -> Chunk | None:
         """Return the oldest chunk of the partition whose turn it is; waits for one.
@@ -206,7 +206,7 @@ class FetchBuffer:
         """
         with self._condition:
             self._drop_finished()
-            self._condition.wait_for(self._has_news, timeout)
+            self._condition.wait_for(self._has_data, timeout)
             for cursor in self._cursors.values():
                 if cursor.error is not None:
                     error, cursor.error = cursor.error, None
@@ -217,7 +217,7 @@ class FetchBuffer:
                     return cursor.chunks[0]
             return None
 
-    def _has_news(self) -> bool:
+    def _has_data(self) -> bool:
         return (
             self._closed
             or any(not self._cursors[tp].paused for tp in self._turns)
@@ -273,13 +273,13 @@ class FetchBuffer:
     def pause(self, tp: TopicPartition, paused: bool) -> None:
         with self._condition:
             self._cursors[tp].paused = paused
-            self._tell()
+            self._notify()
         self._on_room(tp)
 
     def close(self) -> None:
         with self._condition:
             self._closed = True
-            self._tell()
+            self._notify()
 
     # --- the engine's thread ---------------------------------------------------------
 
@@ -335,7 +335,7 @@ class FetchBuffer:
                 cursor.fetch_offset = chunk.end
             if cursor.chunks and wanted.tp not in self._turns:
                 self._turns.append(wanted.tp)
-                self._tell()
+                self._notify()
             return Added.OK
 
     def _follows(self, cursor: Cursor, chunk: Chunk) -> bool:
@@ -351,7 +351,7 @@ class FetchBuffer:
             partition=cursor.tp.partition,
             offset=at,
         )
-        self._tell()
+        self._notify()
         return False
 
 

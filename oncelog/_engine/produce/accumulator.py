@@ -61,7 +61,7 @@ class Accumulator:
         self._space = threading.Condition(self.lock)
         self._waiting = 0
         self._space_watchers: list[Callable[[], None]] = []
-        self._settle_lock = threading.RLock()
+        self._delivery_lock = threading.RLock()
         self._lanes: dict[TopicPartition, Lane] = {}
         # Of the open batches, the one of each topic that keyless records go to.
         self.sticky: dict[str, OpenBatch] = {}
@@ -249,7 +249,7 @@ class Accumulator:
 
     def _start(self, lane: Lane, reserve: int, cap: int) -> OpenBatch:
         self.used += reserve
-        delivery = Delivery(lane.tp, self._settle_lock)
+        delivery = Delivery(lane.tp, self._delivery_lock)
         batch = OpenBatch(lane, delivery, self.clock(), reserve, cap)
         lane.open = batch
         self.incomplete.add(delivery)
@@ -285,7 +285,7 @@ class Accumulator:
         with self.lock:
             self._space_watchers.append(watcher)
 
-    def _tell_space(self) -> None:
+    def _notify_space(self) -> None:
         if self._waiting:
             self._space.notify_all()
         if self._space_watchers:
@@ -405,10 +405,10 @@ class Accumulator:
                 left += lane.closed
                 lane.closed.clear()
             self._ready.clear()
-            self._tell_space()
+            self._notify_space()
         return left
 
-    def settled(self, batch: OpenBatch) -> None:
+    def free(self, batch: OpenBatch) -> None:
         """The batch's delivery is settled: its room is free."""
         batch.values = []
         batch.keys = batch.headers = batch.payload = None
@@ -416,7 +416,7 @@ class Accumulator:
             self.used -= batch.reserved
             batch.reserved = 0
             self.incomplete.discard(batch.delivery)
-            self._tell_space()
+            self._notify_space()
 
 
 __all__ = ["Accumulator"]

@@ -61,7 +61,7 @@ class PartitionSender:
         level: int | None,
         backoff: Backoff,
         stats: Stats,
-        on_settled: Callable[[OpenBatch], None],
+        on_done: Callable[[OpenBatch], None],
     ) -> None:
         self.tp = tp
         self._accumulator = accumulator
@@ -73,7 +73,7 @@ class PartitionSender:
         self._level = level
         self._backoff = backoff
         self._stats = stats
-        self._on_settled = on_settled  # called once for each batch, after its delivery
+        self._on_done = on_done  # called once for each batch, after its delivery
         self.window: deque[SealedBatch] = deque()
         self._cursor = 0  # window[:cursor] was sent since the last rewind
         self._again: deque[OpenBatch] = deque()  # to be sealed anew, before what waits
@@ -233,9 +233,9 @@ class PartitionSender:
             if sealed.batch.sequences is not None:
                 self.stored_given = max(self.stored_given, sealed.last_sequence)
             sealed.batch.delivery.succeed(result.base_offset, duplicate)
-            self._on_settled(sealed.batch)
+            self._on_done(sealed.batch)
         self._pop_acked(now)
-        self._give_up_if_abandoned()
+        self._reset_if_abandoned()
         return Reaction()
 
     def _pop_acked(self, now: float) -> None:
@@ -392,7 +392,7 @@ class PartitionSender:
                 # Before anybody learns of it: who does may send what comes next.
                 self._accumulator.refuse(self._gap)
         batch.delivery.fail(error)
-        self._on_settled(batch)
+        self._on_done(batch)
 
     # --- time ------------------------------------------------------------------------
 
@@ -424,7 +424,7 @@ class PartitionSender:
             error = errors.DeliveryTimeoutError(f"{self.tp}: delivery_timeout_ms is over")
             error.outcome = "not_stored"
             self._fail_batch(batch, error)
-        self._give_up_if_abandoned()
+        self._reset_if_abandoned()
         return Reaction(fatal=self._gap)
 
     def _timeout(self, sealed: SealedBatch) -> errors.DeliveryTimeoutError:
@@ -435,7 +435,7 @@ class PartitionSender:
         error.outcome = "unknown" if sealed.attempts else "never_sent"
         return error
 
-    def _give_up_if_abandoned(self) -> None:
+    def _reset_if_abandoned(self) -> None:
         if not self.window or any(not s.acked and not s.abandoned for s in self.window):
             return
         unsent = all(s.attempts == 0 for s in self.window)
@@ -450,8 +450,8 @@ class PartitionSender:
         """The producer stops: fail what is on its way."""
         for sealed in self.window:
             if not sealed.acked and not sealed.abandoned:
-                doubt = sealed.ambiguous or sealed.attempt_id
-                outcome: errors.Outcome = "unknown" if doubt else "not_stored"
+                ambiguous = sealed.ambiguous or sealed.attempt_id
+                outcome: errors.Outcome = "unknown" if ambiguous else "not_stored"
                 self._fail_batch(sealed.batch, with_outcome(error, outcome))
         for batch in self._again:
             self._fail_batch(batch, with_outcome(error, "not_stored"))

@@ -16,7 +16,7 @@ from collections import deque
 
 from oncelog import errors
 from oncelog._engine.net.backoff import Backoff
-from oncelog._engine.net.cluster import OLD_NEWS, Cluster
+from oncelog._engine.net.cluster import MAX_LEADER_FAILURES, Cluster
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.batches import OpenBatch
 from oncelog._engine.produce.futures import Delivery
@@ -75,7 +75,7 @@ class Sender:
         # Topics with stalled partitions: how often it was asked who leads, and when it is due.
         self._stalls: dict[str, tuple[int, float]] = {}
         # Leaders that refused, with their terms: there is another one, or will be.
-        self._doubted: dict[TopicPartition, tuple[str, int]] = {}
+        self._suspected: dict[TopicPartition, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -133,13 +133,13 @@ class Sender:
         for batch in self.accumulator.stop(later):
             batch.delivery.fail(with_outcome(error, "never_sent"))
             self.stats.records_failed += batch.record_count
-            self._settled(batch)
+            self._batch_done(batch)
         for partition in self._partitions.values():
             partition.fail_all(error)
         self._busy.clear()
 
-    def _settled(self, batch: OpenBatch) -> None:
-        self.accumulator.settled(batch)
+    def _batch_done(self, batch: OpenBatch) -> None:
+        self.accumulator.free(batch)
         if batch.delivery.error is None:
             return
         self.failed.append(batch.delivery)
@@ -220,7 +220,7 @@ class Sender:
                 level=config.compression_level,
                 backoff=self.cluster.backoff,
                 stats=self.stats,
-                on_settled=self._settled,
+                on_done=self._batch_done,
             )
         return partition
 
@@ -300,8 +300,8 @@ class Sender:
     ) -> None:
         # `outstanding` has lost the id; the answer's own id is the attempt's.
         reaction = partition.on_result(sealed, result.id, result, time.monotonic())
-        if self._doubted and result.verdict not in RETRIABLE:
-            self._doubted.pop(partition.tp, None)  # it leads, after all
+        if self._suspected and result.verdict not in RETRIABLE:
+            self._suspected.pop(partition.tp, None)  # it leads, after all
         self._react(partition, reaction)
         self._soon()
 
@@ -316,7 +316,7 @@ class Sender:
         elif reaction.leader_hint is not None:
             self.cluster.leaders.hint(tp, *reaction.leader_hint)
         elif reaction.leader_lost:
-            self._doubt(tp)
+            self._suspect(tp)
 
     async def _find_topic(
         self, partition: PartitionSender, error: errors.UnknownProducerError
@@ -341,7 +341,7 @@ class Sender:
 
     # --- metadata --------------------------------------------------------------------
 
-    def _doubt(self, tp: TopicPartition) -> None:
+    def _suspect(self, tp: TopicPartition) -> None:
         """Who is said to lead does not. Ask others, until one of them names another leader.
 
         It may be cut off, and then tells whoever asks it that it led last. So does a node
@@ -349,15 +349,15 @@ class Sender:
         """
         refused = self._sent_to.get(tp, "")
         self.cluster.avoid(refused)
-        self.cluster.leaders.doubt(tp)
+        self.cluster.leaders.suspect(tp)
         leader = self.cluster.leaders.leader(tp)
         if leader is not None and leader.address == refused:
-            self._doubted[tp] = (refused, leader.term)
+            self._suspected[tp] = (refused, leader.term)
         self._mark_stale(tp.topic)
 
-    def _is_doubted(self, tp: TopicPartition) -> bool:
+    def _is_suspected(self, tp: TopicPartition) -> bool:
         leader = self.cluster.leaders.leader(tp)
-        return leader is not None and self._doubted.get(tp) == (leader.address, leader.term)
+        return leader is not None and self._suspected.get(tp) == (leader.address, leader.term)
 
     def _mark_stale(self, topic: str) -> None:
         self._stale.add(topic)
@@ -380,14 +380,14 @@ class Sender:
             rounds = rounds + 1 if lacking or self._stale else 1
             await asyncio.sleep(pace.delay(rounds))
             if lacking:
-                if rounds % OLD_NEWS == 0:
-                    self.cluster.ask_another()
+                if rounds % MAX_LEADER_FAILURES == 0:
+                    self.cluster.prefer_another()
                 self._stale |= lacking
                 self._stale_event.set()
 
     def _reachable(self, tp: TopicPartition) -> bool:
         stream = self._streams.get(self.cluster.leaders.address(tp))
-        return stream is not None and stream.opened and not self._is_doubted(tp)
+        return stream is not None and stream.opened and not self._is_suspected(tp)
 
     # --- time ------------------------------------------------------------------------
 
@@ -409,7 +409,7 @@ class Sender:
             await asyncio.sleep(_TICK_S)
             now = time.monotonic()
             self._expire(now)
-            self._look_for_stalls(now)
+            self._check_stalls(now)
             try:
                 await self.identities.renew_if_due(now)
             except errors.OncelogError as error:
@@ -429,7 +429,7 @@ class Sender:
         if self._busy:
             self._soon()
 
-    def _look_for_stalls(self, now: float) -> None:
+    def _check_stalls(self, now: float) -> None:
         stalled: dict[str, set[str]] = {}  # topic -> nodes that do not answer
         for tp, partition in list(self._busy.items()):
             oldest = partition.oldest_attempt()
