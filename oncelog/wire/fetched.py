@@ -45,7 +45,7 @@ class FetchedRecords:
     batches: list[FetchedBatch]
 
     @property
-    def end(self) -> int:
+    def end_offset(self) -> int:
         """The offset behind the last batch; there must be one."""
         last = self.batches[-1].meta
         return last.base_offset + last.header.record_count

@@ -27,7 +27,7 @@ LOCK = threading.RLock()
 
 def delivery(count: int = 3) -> Delivery:
     one = Delivery(TP, LOCK)
-    one.count = count
+    one.record_count = count
     for i in range(count):
         one.timestamps.add(i, 1_000_000 * i)
     one.producer_id, one.epoch, one.base_sequence = 7, 2, 100

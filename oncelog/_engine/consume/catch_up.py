@@ -48,7 +48,7 @@ class CatchUp:
         """Whether a poll's answer was cut short because there is more."""
         enough = min(self._config.max_partition_fetch_bytes, self._config.fetch_max_bytes) // 2
         size = sum(len(batch.payload) for batch in records.batches)
-        return 0 < size >= enough and records.end < records.meta.high_watermark
+        return 0 < size >= enough and records.end_offset < records.meta.high_watermark
 
     async def run(
         self, address: str, wanted: Wanted
@@ -70,7 +70,7 @@ class CatchUp:
                         return wanted, records.meta
                     if added is Added.STALE:
                         return None
-                    wanted = Wanted(wanted.tp, records.end, wanted.generation)
+                    wanted = Wanted(wanted.tp, records.end_offset, wanted.generation)
                     if wanted.offset >= records.meta.high_watermark:
                         return None
             return None

@@ -185,7 +185,8 @@ class Fetcher:
                 self._routes.answered(wanted.tp)
                 self._ahead_since.pop(wanted.tp, None)
                 if len(self._streams) < MOST_STREAMS and self._catch_up.is_worth_it(records):
-                    self._start_stream(address, Wanted(wanted.tp, records.end, wanted.generation))
+                    following = Wanted(wanted.tp, records.end_offset, wanted.generation)
+                    self._start_stream(address, following)
 
     async def _answer(
         self, address: str, request: log_pb2.FetchRequest, partitions: list[Wanted]

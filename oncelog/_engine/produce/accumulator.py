@@ -167,8 +167,11 @@ class Accumulator:
         size = len(payload)
         self._check_fits(size, max_batch_bytes)
         with self.lock:
-            first, last = (sequences[0], sequences[-1]) if sequences else (None, None)
-            batch = self._numbered_room(lane, first, last, size, size + BATCH_OVERHEAD, True)
+            base_sequence, last_sequence = None, None
+            if sequences:
+                base_sequence, last_sequence = sequences[0], sequences[-1]
+            cap = size + BATCH_OVERHEAD
+            batch = self._numbered_room(lane, base_sequence, last_sequence, size, cap, True)
             batch.payload = payload
             batch.stored_as = stored_as
             batch.size = size
@@ -198,15 +201,21 @@ class Accumulator:
             )
 
     def _numbered_room(
-        self, lane: Lane, first: int | None, last: int | None, size: int, cap: int, alone: bool
+        self,
+        lane: Lane,
+        base_sequence: int | None,
+        last_sequence: int | None,
+        size: int,
+        cap: int,
+        alone: bool,
     ) -> OpenBatch:
         before = lane.last_given
-        lane.check_sequences(first, last)
+        lane.check_sequences(base_sequence, last_sequence)
         try:
             return self._room(lane, size, cap, alone)
         except OncelogError:
             # Nothing was queued: the sequence may be used again.
-            if last is not None and lane.last_given == last:
+            if last_sequence is not None and lane.last_given == last_sequence:
                 lane.last_given = before
             raise
 

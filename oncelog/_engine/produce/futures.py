@@ -49,13 +49,13 @@ class Delivery:
         "base_sequence",
         "callbacks",
         "condition",
-        "count",
         "done",
         "duplicate",
         "epoch",
         "error",
         "handled",
         "producer_id",
+        "record_count",
         "sequences",
         "timestamps",
         "tp",
@@ -67,7 +67,7 @@ class Delivery:
         self.condition = threading.Condition(lock)
         self.done = False
         self.error: OncelogError | None = None
-        self.count = 0
+        self.record_count = 0
         self.base_offset = -1
         self.base_sequence = -1
         self.producer_id = 0
@@ -136,7 +136,7 @@ class Delivery:
         """Failed records that nobody has looked at."""
         if self.error is None or -1 in self.handled:
             return 0
-        return self.count - len(self.handled)
+        return self.record_count - len(self.handled)
 
     def record(self, index: int) -> RecordMetadata:
         sequence = self.base_sequence + index if self.producer_id else -1
@@ -155,17 +155,17 @@ class Delivery:
         )  # fmt: skip
 
     def batch(self) -> BatchMetadata:
-        last = self.base_sequence + self.count - 1 if self.producer_id else -1
+        last_sequence = self.base_sequence + self.record_count - 1 if self.producer_id else -1
         return BatchMetadata(
             self.tp.topic,
             self.tp.partition,
             self.base_offset,
-            self.count,
+            self.record_count,
             self.timestamps.highest // 1000,
             self.producer_id,
             self.epoch,
             self.base_sequence if self.producer_id else -1,
-            self.sequences[-1] if self.sequences else last,
+            self.sequences[-1] if self.sequences else last_sequence,
             self.duplicate,
         )
 

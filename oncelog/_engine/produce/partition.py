@@ -80,7 +80,7 @@ class PartitionSender:
         self.retry_at = 0.0
         self._failures = 0
         self.identity = NO_IDENTITY
-        self._prev = -1
+        self._prev_sequence = -1
         self._topic_id = 0  # of the topic in which `identity` began
         # The application's own sequence that was stored last; -1: none.
         self.stored_given = -1
@@ -113,7 +113,7 @@ class PartitionSender:
         assert not self.window, "an identity changes only when nothing is on its way"
         self.identity = identity
         self._topic_id = topic_id
-        self._prev = last_sequence
+        self._prev_sequence = last_sequence
         self._dead = False
 
     # --- what to send ----------------------------------------------------------------
@@ -137,7 +137,7 @@ class PartitionSender:
         if fresh is None:
             return Reaction(fatal=self._gap)
         if self._idempotent:
-            self._prev = fresh.last_sequence
+            self._prev_sequence = fresh.last_sequence
         self.window.append(fresh)
         self._cursor = len(self.window)
         return fresh
@@ -149,7 +149,9 @@ class PartitionSender:
                 break
             deadline = batch.created + self._accumulator.delivery_timeout_s
             try:
-                return seal(batch, self.identity, self._prev, deadline, self._codec, self._level)
+                return seal(
+                    batch, self.identity, self._prev_sequence, deadline, self._codec, self._level
+                )
             except Exception as error:  # whatever it is, it must not stop the other batches
                 log.exception("%s: a batch cannot be encoded", self.tp)
                 failure = errors.InvalidBatchError(f"{self.tp}: cannot be encoded: {error}")
@@ -325,7 +327,7 @@ class PartitionSender:
             self._fail(behind, unknown)
             return Reaction(fatal=self._gap)
         if not behind:
-            self._prev = sealed.prev_sequence
+            self._prev_sequence = sealed.prev_sequence
             return Reaction(fatal=self._gap)
         return self._seal_again(behind, error)
 
@@ -439,7 +441,7 @@ class PartitionSender:
         if not self.window or any(not s.acked and not s.abandoned for s in self.window):
             return
         unsent = all(s.attempts == 0 for s in self.window)
-        self._prev = self.window[0].prev_sequence if unsent else self._prev
+        self._prev_sequence = self.window[0].prev_sequence if unsent else self._prev_sequence
         if self._idempotent and not unsent:
             self._dead = True
             self._stats.resets += 1

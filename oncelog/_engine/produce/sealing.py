@@ -91,17 +91,17 @@ def seal(
         crc32c=crc,
         max_timestamp_us=batch.max_timestamp_us,
     )
-    base = last = -1
+    base_sequence = last_sequence = -1
     if identity.producer_id:
         sequences = batch.sequences
-        base = sequences[0] if sequences else prev_sequence + 1
-        last = sequences[-1] if sequences else base + count - 1
+        base_sequence = sequences[0] if sequences else prev_sequence + 1
+        last_sequence = sequences[-1] if sequences else base_sequence + count - 1
         header.producer_id = identity.producer_id
         header.epoch = identity.epoch
-        header.base_sequence = base
-        if last != base + count - 1:
-            header.last_sequence = last
-        if prev_sequence != base - 1:
+        header.base_sequence = base_sequence
+        if last_sequence != base_sequence + count - 1:
+            header.last_sequence = last_sequence
+        if prev_sequence != base_sequence - 1:
             header.prev_sequence = prev_sequence
     if batch.expected_offset >= 0:
         header.expected_offset = batch.expected_offset
@@ -110,8 +110,10 @@ def seal(
     delivery = batch.delivery
     delivery.producer_id = identity.producer_id
     delivery.epoch = identity.epoch
-    delivery.base_sequence = base
-    return SealedBatch(batch, identity, base, last, prev_sequence, head, payload, deadline)
+    delivery.base_sequence = base_sequence
+    return SealedBatch(
+        batch, identity, base_sequence, last_sequence, prev_sequence, head, payload, deadline
+    )
 
 
 def _encoded(batch: OpenBatch) -> bytes:
