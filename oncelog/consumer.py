@@ -1,6 +1,6 @@
 """The consumer: records in offset order per partition, each once per consumer.
 
-Place in the flow: `_engine/fetcher` polls the leaders in the background and fills a
+Place in the flow: `_engine/consume/fetcher` polls the leaders in the background and fills a
 buffer; iteration, `getmany` and `batches` take from it, on the user's thread. Decoding is
 done here, so the engine's thread stays free.
 """

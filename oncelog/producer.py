@@ -1,8 +1,8 @@
 """The producer: `send` on any thread, one engine thread behind it.
 
-Place in the flow: user -> here (partition, back-pressure) -> `_engine/accumulator` ->
-`_engine/sender` -> nodes. `send` does no IO and, once a topic is known, does not wait,
-unless `buffer_memory` is full.
+Place in the flow: user -> here (partition, back-pressure) -> `_engine/produce`, accumulator
+and sender -> nodes. `send` does no IO and, once a topic is known, does not wait, unless
+`buffer_memory` is full.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The answer to a fetch, its payloads left where they arrived.
 
-Place in the flow: `_engine/fetcher` asks for the answer's bytes and has them cut up here;
+Place in the flow: `_engine/consume/fetcher` asks for the answer's bytes and has them cut up here;
 payloads are views of those bytes, which live as long as anything that was made of them.
 A parsed message would copy each payload when it is parsed and again whenever it is looked
 at. So payloads are cut out by hand; what lies around them is small, and protobuf parses it,

@@ -1,6 +1,6 @@
 """The consumer's IO: long polls to each leader, streams where there is much to read.
 
-Place in the flow: node -> here -> `fetching.FetchBuffer` -> the user's thread. One poll is
+Place in the flow: node -> here -> `fetch_buffer` -> the user's thread. One poll is
 on its way per node; it covers the partitions that node leads, that have room and that no
 stream brings (`catch_up`). Leader changes, restarts and broken connections are handled here
 and never reach the user.
