@@ -11,7 +11,6 @@ from typing import Any
 from oncelog import errors
 from oncelog._engine.net.backoff import Backoff
 from oncelog._engine.produce.accumulator import Accumulator
-from oncelog._engine.produce.batches import OpenBatch
 from oncelog._engine.produce.futures import RecordFuture
 from oncelog._engine.produce.outcomes import Reaction, Stats
 from oncelog._engine.produce.partition import PartitionSender
@@ -46,7 +45,6 @@ class Rig:
     ) -> None:
         self.now = 0.0
         self.stats = Stats()
-        self.settled: list[OpenBatch] = []
         self.accumulator = Accumulator(
             batch_size=batch_size,
             buffer_memory=1_000_000,
@@ -67,7 +65,7 @@ class Rig:
             level=None,
             backoff=Backoff(0.1, 1.0, random.Random(1)),
             stats=self.stats,
-            on_done=self._on_done,
+            on_done=self.accumulator.free,
         )
         self.shared = identity(7) if idempotent else None
         if self.shared is not None:
@@ -75,10 +73,6 @@ class Rig:
             self.sender.adopt(self.shared, start, 1)
         self.attempts = 0
         self.reaction = Reaction()  # to the last time that there was nothing to send
-
-    def _on_done(self, batch: OpenBatch) -> None:
-        self.settled.append(batch)
-        self.accumulator.free(batch)
 
     def append(self, value: bytes, expected_offset: int = -1, **more) -> RecordFuture:
         return self.accumulator.append(

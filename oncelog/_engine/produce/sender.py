@@ -64,7 +64,6 @@ class Sender:
         # Nothing is sent to these: they wait for a producer id, or for news of their topic.
         self._identifying: set[TopicPartition] = set()
         self._streams: dict[str, ProduceStream] = {}
-        self._stream_failures: dict[str, int] = {}
         self._sent_to: dict[TopicPartition, str] = {}
         self._attempt_ids = itertools.count(1)
         self._woken = False
@@ -268,16 +267,12 @@ class Sender:
                 self.cluster.channel(address),
                 connect_timeout_s=min(2.0, config.request_timeout_ms / 1000),
                 commit_timeout_ms=max(1, config.request_timeout_ms * 4 // 5),
-                on_open=self._stream_opened,
+                on_open=self._soon,
                 on_room=self._soon,
                 on_result=self._answered,
                 on_close=self._stream_closed,
             )
         return stream
-
-    def _stream_opened(self, stream: ProduceStream) -> None:
-        self._stream_failures.pop(stream.address, None)
-        self._soon()
 
     def _stream_closed(self, stream: ProduceStream, why: str) -> None:
         address = stream.address

@@ -42,7 +42,7 @@ class ProduceStream:
         *,
         connect_timeout_s: float,
         commit_timeout_ms: int,
-        on_open: Callable[[ProduceStream], None],
+        on_open: Callable[[], None],
         on_room: Callable[[], None],
         on_result: Callable[[PartitionSender, SealedBatch, log_pb2.BatchResult], None],
         on_close: Callable[[ProduceStream, str], None],
@@ -98,7 +98,7 @@ class ProduceStream:
                 response_deserializer=log_pb2.ProduceResponse.FromString,
             )()
             self.opened = True
-            self._on_open(self)
+            self._on_open()
             why = await self._talk(call)
         except TimeoutError:
             why = "no connection"
