@@ -205,7 +205,7 @@ class PartitionSender:
         if isinstance(error, errors.FencedError):
             self._fenced(sealed)
         if isinstance(error, errors.UnknownProducerError):
-            return Reaction(fatal_here=error)
+            return Reaction(fatal_unless_recreated=error)
         if isinstance(error, errors.ProducerFatalError):
             return Reaction(fatal=error)
         return self._refused(sealed, error, now)

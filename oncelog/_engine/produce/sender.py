@@ -304,10 +304,12 @@ class Sender:
         tp = partition.tp
         if reaction.fatal is not None:
             self.fail(reaction.fatal)
-        elif reaction.fatal_here is not None:
+        elif reaction.fatal_unless_recreated is not None:
             if tp not in self._identifying:  # else it is being looked into
                 self._identifying.add(tp)
-                self._spawn(self._find_topic(partition, reaction.fatal_here), f"find {tp.topic}")
+                self._spawn(
+                    self._find_topic(partition, reaction.fatal_unless_recreated), f"find {tp.topic}"
+                )
         elif reaction.leader_hint is not None:
             self.cluster.leaders.hint(tp, *reaction.leader_hint)
         elif reaction.leader_lost:
