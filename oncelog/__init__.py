@@ -3,13 +3,16 @@
     from oncelog import Admin, Consumer, Producer
 
 Needs grpcio, protobuf and crc32c. Extras: `cli`, `zstd`, `lz4`, `arrow`.
+
+The three clients are imported when they are first asked for (PEP 562): a node, which needs
+only the stubs, the errors and the wire, runs without what is behind them.
 """
 
+import importlib
 import logging
+from typing import TYPE_CHECKING
 
-from oncelog.admin import Admin
 from oncelog.config import AdminConfig, ConsumerConfig, ProducerConfig
-from oncelog.consumer import Consumer
 from oncelog.errors import (
     BatchTooLargeError,
     BrokerUnavailableError,
@@ -45,7 +48,6 @@ from oncelog.errors import (
     UnknownProducerError,
     UnknownTopicOrPartitionError,
 )
-from oncelog.producer import Producer
 from oncelog.types import (
     BatchMetadata,
     ClusterInfo,
@@ -71,6 +73,11 @@ from oncelog.types import (
     TopicPartition,
 )
 from oncelog.wire.stored import StoredBatch
+
+if TYPE_CHECKING:
+    from oncelog.admin import Admin
+    from oncelog.consumer import Consumer
+    from oncelog.producer import Producer
 
 __version__ = "0.1.0"
 
@@ -142,3 +149,19 @@ __all__ = [
     "UnknownTopicOrPartitionError",
     "__version__",
 ]
+
+if not TYPE_CHECKING:  # to a type checker, a module with `__getattr__` has every name
+    _CLIENTS = {
+        "Admin": "oncelog.admin",
+        "Consumer": "oncelog.consumer",
+        "Producer": "oncelog.producer",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in _CLIENTS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        client = globals()[name] = getattr(importlib.import_module(_CLIENTS[name]), name)
+        return client
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
 """The consumer: records in offset order per partition, each once per consumer.
 
-Place in the flow: `_engine/fetcher` polls the leaders in the background and fills a
+Place in the flow: `_engine/consume/fetcher` polls the leaders in the background and fills a
 buffer; iteration, `getmany` and `batches` take from it, on the user's thread. Decoding is
 done here, so the engine's thread stays free.
 """
@@ -17,7 +17,7 @@ from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog._engine.consume.fetcher import Fetcher
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
-from oncelog._engine.produce.futures import refuse_on_engine_thread
+from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
 from oncelog.wire.stored import StoredBatch
@@ -134,7 +134,7 @@ class Consumer:
         if cursor is None:
             return
         offset = chunk.next
-        for record in chunk.records(self.config.check_crcs)[offset - chunk.base :]:
+        for record in chunk.records(self.config.check_crcs)[offset - chunk.base_offset :]:
             if cursor.generation != generation:
                 break  # a seek went elsewhere
             # Before the record is given out: who leaves the loop has had it.
@@ -166,7 +166,7 @@ class Consumer:
         result: dict[TopicPartition, list[Record]] = {}
         while chunk is not None:
             records = chunk.records(self.config.check_crcs)
-            start = chunk.next - chunk.base
+            start = chunk.next - chunk.base_offset
             some = records[start : start + limit]
             result.setdefault(chunk.tp, []).extend(some)
             limit -= len(some)
@@ -191,7 +191,7 @@ class Consumer:
 
     def _arrow(self, chunk: Chunk) -> Any:
         batch = chunk.arrow(self.config.check_crcs)
-        chunk.next = chunk.end
+        chunk.next = chunk.end_offset
         self._buffer.advance(chunk)
         return batch
 
@@ -207,7 +207,7 @@ class Consumer:
         if chunk is None:
             return None
         stored = chunk.stored(self.config.check_crcs)
-        chunk.next = chunk.end
+        chunk.next = chunk.end_offset
         self._buffer.advance(chunk)
         return stored
 

@@ -91,7 +91,7 @@ class Mirror:
         self._pending: dict[int, deque[Future[BatchMetadata]]] = {}
         # Records of small batches that wait for more, with their rough size.
         self._small: dict[int, tuple[list[Record], int]] = {}
-        cluster_id, count = self._look_at(source_bootstrap)
+        cluster_id, count = self._inspect(source_bootstrap)
         chosen = sorted(set(range(count) if partitions is None else partitions))
         for partition in chosen:
             if not 0 <= partition < count:
@@ -109,7 +109,7 @@ class Mirror:
             self.__exit__(type(error), error, None)
             raise
 
-    def _look_at(self, source_bootstrap: str | Sequence[str]) -> tuple[str, int]:
+    def _inspect(self, source_bootstrap: str | Sequence[str]) -> tuple[str, int]:
         """Return the source's cluster id and partition count; make the target topic."""
         with Admin(source_bootstrap) as admin:
             count = admin.describe_topic(self.source_topic).partition_count

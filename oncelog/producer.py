@@ -1,8 +1,8 @@
 """The producer: `send` on any thread, one engine thread behind it.
 
-Place in the flow: user -> here (partition, back-pressure) -> `_engine/accumulator` ->
-`_engine/sender` -> nodes. `send` does no IO and, once a topic is known, does not wait,
-unless `buffer_memory` is full.
+Place in the flow: user -> here (partition, back-pressure) -> `_engine/produce`, accumulator
+and sender -> nodes. `send` does no IO and, once a topic is known, does not wait, unless
+`buffer_memory` is full.
 """
 
 from __future__ import annotations
@@ -20,13 +20,9 @@ from oncelog._engine.arguments import Bytes, Headers, as_bytes, as_headers, chec
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.leaders import TopicView
+from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog._engine.produce.accumulator import Accumulator
-from oncelog._engine.produce.futures import (
-    DeliveryFuture,
-    OnDelivery,
-    RecordFuture,
-    refuse_on_engine_thread,
-)
+from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery, RecordFuture
 from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
 from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted

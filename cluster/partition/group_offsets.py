@@ -25,6 +25,7 @@ from zlib import crc32
 from cluster.entries import OFFSETS
 from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
 from cluster.v1 import offsets_pb2 as pb
+from oncelog.wire.varint import encode_varint
 
 OFFSETS_PARTITIONS = 8
 MAX_GROUP_CHARS = 255
@@ -215,7 +216,7 @@ class OffsetsTable:
         parts = [pb.OffsetsSnapshot(clock_ms=self._clock_ms).SerializeToString(deterministic=True)]
         for name in sorted(self._groups):
             group = self._groups[name].dump(name)
-            parts += (_GROUPS_TAG, _varint(len(group)), group)
+            parts += (_GROUPS_TAG, encode_varint(len(group)), group)
         return b"".join(parts)
 
     @classmethod
@@ -295,13 +296,3 @@ def _judge(before: OffsetState | None, record: pb.OffsetRecord) -> CommitResult 
 
 def _offset_bytes(topic: str, metadata: str) -> int:
     return len(topic.encode()) + len(metadata.encode()) + OFFSET_BYTES
-
-
-def _varint(number: int) -> bytes:
-    """As protobuf writes lengths."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

@@ -12,23 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from oncelog.v1 import batch_pb2, log_pb2
+from oncelog.wire.varint import encode_varint
 
 _LENGTH_DELIMITED = 2
 
 
 def _tag(message: type[log_pb2.FetchResponse | log_pb2.PartitionRecords | batch_pb2.StoredBatch],
          name: str) -> bytes:  # fmt: skip
-    return _varint(message.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED)
-
-
-def _varint(number: int) -> bytes:
-    assert number >= 0
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return encode_varint(message.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED)
 
 
 _PARTITIONS = _tag(log_pb2.FetchResponse, "partitions")
@@ -55,11 +46,11 @@ class Section:
         size, parts = len(head), list[bytes | memoryview]((head,))
         for stored, payload in self.batches:
             inner = stored.SerializeToString()
-            before = _PAYLOAD + _varint(len(payload))
-            outer = _BATCHES + _varint(len(inner) + len(before) + len(payload))
+            before = _PAYLOAD + encode_varint(len(payload))
+            outer = _BATCHES + encode_varint(len(inner) + len(before) + len(payload))
             parts += (outer, inner, before, payload)
             size += len(outer) + len(inner) + len(before) + len(payload)
-        return [_PARTITIONS + _varint(size), *parts]
+        return [_PARTITIONS + encode_varint(size), *parts]
 
 
 def encode(sections: list[Section]) -> bytes:

@@ -1,6 +1,6 @@
 """The engine under the sync and the asyncio clients: a pure core and a small IO part.
 
-Pure, driven by calls and a clock that is passed in: `futures`, `accumulator`, `sealing`,
-`partition`, `leaders`, `partitioners`, `backoff`, `fetching`. IO, on one event loop:
-`runtime`, `cluster`, `stream`, `sender`, `fetcher`.
+IO, on one event loop: `runtime` and `cluster` in net/, `sender`, `stream` and `identities` in
+produce/, `fetcher`, `catch_up`, `positions` and `groups` in consume/. The rest is driven by
+calls and a clock that is passed in.
 """

@@ -47,11 +47,11 @@ class AdminCore:
             config=messages.topic_config_to_message(config or types.TopicConfig()),
             timeout_ms=timeout_ms,
         )
-        doubtful = False
+        ambiguous = False
 
         def retried(_: errors.OncelogError) -> None:
-            nonlocal doubtful
-            doubtful = True
+            nonlocal ambiguous
+            ambiguous = True
 
         timeout_s = timeout_ms / 1000 + 1.0
         try:
@@ -64,7 +64,7 @@ class AdminCore:
             )
         except errors.TopicAlreadyExistsError:
             # After a call whose answer was lost it may be the topic that we asked for.
-            if not doubtful:
+            if not ambiguous:
                 raise
             topic = (await self.describe_topics([name]))[0]
             asked = (partitions or topic.partition_count, replicas or topic.replica_count)
@@ -97,7 +97,7 @@ class AdminCore:
             )
         except errors.UnknownTopicOrPartitionError:
             # The node may be behind: who asks again asks another one.
-            self.cluster.ask_another()
+            self.cluster.prefer_another()
             raise
         self.cluster.leaders.update(answer)
         topics = {topic.name: messages.topic_info(topic) for topic in answer.topics}

@@ -21,14 +21,14 @@ async def on_engine(coroutine: Coroutine[Any, Any, T]) -> T:
     return await asyncio.wrap_future(runtime.submit(coroutine))
 
 
-class Bell:
-    """An event that any thread may ring and one loop awaits."""
+class Signal:
+    """An event that any thread may set and one loop awaits."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def set(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
@@ -40,7 +40,7 @@ class Bell:
         self._event.clear()
 
     async def wait(self, timeout: float | None = None) -> None:
-        """Return when it is rung, or after `timeout` seconds."""
+        """Return when it is set, or after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 await self._event.wait()
@@ -53,16 +53,16 @@ class Bell:
         """Nothing to do while the delivery's lock is held."""
 
     def call_back(self) -> None:
-        self.ring()
+        self.set()
 
 
-async def settled(delivery: Delivery, timeout: float | None = None) -> bool:
+async def wait_done(delivery: Delivery, timeout: float | None = None) -> bool:
     """Wait until a delivery is settled; False if it is not after `timeout` seconds."""
     if not delivery.done:
-        bell = Bell()
-        if delivery.watch(bell):
-            await bell.wait(timeout)
+        signal = Signal()
+        if delivery.watch(signal):
+            await signal.wait(timeout)
     return delivery.done
 
 
-__all__ = ["Bell", "on_engine", "settled"]
+__all__ = ["Signal", "on_engine", "wait_done"]

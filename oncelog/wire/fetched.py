@@ -1,6 +1,6 @@
 """The answer to a fetch, its payloads left where they arrived.
 
-Place in the flow: `_engine/fetcher` asks for the answer's bytes and has them cut up here;
+Place in the flow: `_engine/consume/fetcher` asks for the answer's bytes and has them cut up here;
 payloads are views of those bytes, which live as long as anything that was made of them.
 A parsed message would copy each payload when it is parsed and again whenever it is looked
 at. So payloads are cut out by hand; what lies around them is small, and protobuf parses it,
@@ -15,6 +15,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from oncelog.v1 import batch_pb2, log_pb2
+from oncelog.wire.varint import decode_varint
 
 _PARTITIONS: Final = 1  # FetchResponse.partitions
 _BATCHES: Final = 9  # PartitionRecords.batches
@@ -44,7 +45,7 @@ class FetchedRecords:
     batches: list[FetchedBatch]
 
     @property
-    def end(self) -> int:
+    def end_offset(self) -> int:
         """The offset behind the last batch; there must be one."""
         last = self.batches[-1].meta
         return last.base_offset + last.header.record_count
@@ -80,17 +81,17 @@ def _cut(data: bytes, start: int, end: int, number: int) -> tuple[list[Section],
     at = kept = start
     while at < end:
         begin = at
-        tag, at = _varint(data, at)
+        tag, at = decode_varint(data, at)
         kind = tag & 7
         if kind == _BYTES:
-            size, at = _varint(data, at)
+            size, at = decode_varint(data, at)
             if tag == wanted:
                 found.append((at, at + size))
                 others.append(data[kept:begin])
                 kept = at + size
             at += size
         elif kind == _VARINT:
-            _, at = _varint(data, at)
+            _, at = decode_varint(data, at)
         elif kind == _FIXED64:
             at += 8
         elif kind == _FIXED32:
@@ -101,24 +102,6 @@ def _cut(data: bytes, start: int, end: int, number: int) -> tuple[list[Section],
         raise DecodeError(f"a field ends {at - end} bytes behind its message")
     others.append(data[kept:end])
     return found, b"".join(others)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number and where what follows it begins."""
-    byte = data[at]
-    at += 1
-    if byte < 0x80:
-        return byte, at
-    number, shift = byte & 0x7F, 7
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
-        if shift > 63:
-            raise DecodeError("a number of more than 64 bits")
 
 
 __all__ = ["DecodeError", "FetchedBatch", "FetchedRecords", "read_fetch_response"]

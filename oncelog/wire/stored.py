@@ -19,7 +19,10 @@ _SMALL_BYTES = 64 * 1024
 
 
 class StoredBatch(NamedTuple):
-    """`payload` is as docs/protocol.md says, compressed by `codec`; `crc32c` is its checksum."""
+    """`payload` is as docs/protocol.md says, compressed by `codec`; `crc32c` is its checksum.
+
+    What a user reads of the protocol's message of that name, `batch_pb2.StoredBatch`.
+    """
 
     topic: str
     partition: int

@@ -1,6 +1,6 @@
-"""What a node answered to a batch, as an error.
+"""What a node answered to a batch, as an error, and what its numbers are called.
 
-Place in the flow: `_engine/partition.py` decides what to do by verdict and takes the
+Place in the flow: `_engine/produce/partition.py` decides what to do by verdict and takes the
 error for the user from here.
 """
 
@@ -72,4 +72,11 @@ def verdict_name(verdict: int) -> str:
         return f"verdict {verdict}"
 
 
-__all__ = ["RETRIABLE", "STORED", "error_of", "verdict_name"]
+def partition_error_name(error: int) -> str:
+    try:
+        return log_pb2.PartitionError.Name(error)
+    except ValueError:
+        return f"partition error {error}"
+
+
+__all__ = ["RETRIABLE", "STORED", "error_of", "partition_error_name", "verdict_name"]

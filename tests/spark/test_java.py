@@ -21,14 +21,27 @@ VECTOR = "--add-modules=jdk.incubator.vector"
 
 
 def path_without_java(directory: Path) -> str:
-    """A PATH with all programs of ours but java."""
+    """A PATH with all programs of ours but java, links that lead nowhere left out."""
     directory.mkdir()
     for folder in os.environ["PATH"].split(os.pathsep):
         for program in Path(folder).glob("*"):
             link = directory / program.name
-            if program.name != "java" and not link.exists():
+            if program.name != "java" and program.exists() and not link.exists():
                 link.symlink_to(program)
     return str(directory)
+
+
+def test_a_path_with_links_to_a_jdk_that_was_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "jshell").symlink_to(tmp_path / "gone")
+    (folders[1] / "real").touch()
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
+    found = Path(path_without_java(tmp_path / "bin"))
+    assert [program.name for program in found.iterdir()] == ["real"]
 
 
 def fake_java(home: Path, version: str) -> Path:

@@ -126,7 +126,7 @@ def run_task(settings: MirrorSettings, *batches: Any, partition: int = 0) -> Par
                 copy.take(batch)
         copy.finish()
     except BaseException:
-        copy.give_up()
+        copy.abort()
         raise
     return copy
 
@@ -160,7 +160,7 @@ def test_a_sleeper_that_had_begun_is_fenced(settings: Make, producer: Producer) 
     run_task(run, rows(range(50, 80)))  # and the next micro-batch
     with pytest.raises(FencedError):
         go_on(sleeper, rows(range(20, 50)))
-    sleeper.give_up()
+    sleeper.abort()
     assert run_task(run, rows(range(80, 100))).copied == 20
     assert copied(run) == list(range(100))
 
@@ -194,7 +194,7 @@ def test_two_attempts_at_once_leave_one_copy(settings: Make, producer: Producer)
     second.take(rows(range(10, 20)))
     with pytest.raises(FencedError):
         go_on(first, rows(range(10, 30)))
-    first.give_up()
+    first.abort()
     second.take(rows(range(20, 40)))
     second.finish()
     assert copied(run) == list(range(40))
@@ -210,7 +210,7 @@ def test_a_later_run_ends_the_earlier_one(settings: Make, producer: Producer) ->
     assert claim(second, {})[0].begin == 20
     with pytest.raises(FencedError):  # its epoch is over
         go_on(writing, rows(range(20, 30)))
-    writing.give_up()
+    writing.abort()
     with pytest.raises(FencedError, match="started again elsewhere"):  # it does not begin
         waiting.take(rows(range(20, 30)))
     with pytest.raises(FencedError, match="started again elsewhere"):
@@ -235,7 +235,7 @@ def test_rows_that_a_shuffle_moved_are_refused(settings: Make, producer: Produce
     ):
         with pytest.raises(InvalidRequestError, match=problem):
             copy.take(moved)
-    copy.give_up()
+    copy.abort()
     with pytest.raises(InvalidRequestError, match="task 1 got rows of the partitions 0 to 0"):
         run_task(run, rows(range(10, 20)), partition=1)
     assert copied(run) == list(range(10))
@@ -386,7 +386,7 @@ def test_an_attempt_with_stored_batches_is_fenced_by_the_next(
     sleeper.take_stored(stored_batch(range(20, 30)))
     with pytest.raises(FencedError):
         sleeper.finish()
-    sleeper.give_up()
+    sleeper.abort()
     assert copied(run) == list(range(40))
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from oncelog import errors
 from oncelog._engine.net.backoff import Backoff
 from oncelog._engine.produce.accumulator import Accumulator
-from oncelog._engine.produce.batches import OpenBatch
 from oncelog._engine.produce.futures import RecordFuture
 from oncelog._engine.produce.outcomes import Reaction, Stats
 from oncelog._engine.produce.partition import PartitionSender
@@ -46,7 +45,6 @@ class Rig:
     ) -> None:
         self.now = 0.0
         self.stats = Stats()
-        self.settled: list[OpenBatch] = []
         self.accumulator = Accumulator(
             batch_size=batch_size,
             buffer_memory=1_000_000,
@@ -67,21 +65,19 @@ class Rig:
             level=None,
             backoff=Backoff(0.1, 1.0, random.Random(1)),
             stats=self.stats,
-            on_settled=self._on_settled,
+            on_done=self.accumulator.free,
         )
         self.shared = identity(7) if idempotent else None
         if self.shared is not None:
             assert self.sender.needs_identity(self.now, self.shared)
             self.sender.adopt(self.shared, start, 1)
         self.attempts = 0
-
-    def _on_settled(self, batch: OpenBatch) -> None:
-        self.settled.append(batch)
-        self.accumulator.settled(batch)
+        self.reaction = Reaction()  # to the last time that there was nothing to send
 
     def append(self, value: bytes, expected_offset: int = -1, **more) -> RecordFuture:
         return self.accumulator.append(
-            self.accumulator.lane(TP), pad(value), None, (), 0, more.get("sequence"),
+            self.accumulator.lane(TP), pad(value), None, (), more.get("timestamp_us", 0),
+            more.get("sequence"),
             expected_offset, None, 1_000_000, False,
         )  # fmt: skip
 
@@ -90,7 +86,8 @@ class Rig:
         sent: list[Sent] = []
         while len(sent) < limit:
             sealed = self.sender.next(self.now, self.shared)
-            if sealed is None:
+            if isinstance(sealed, Reaction):
+                self.reaction = sealed
                 break
             self.attempts += 1
             self.sender.sent(sealed, self.attempts, self.now)

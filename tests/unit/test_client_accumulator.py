@@ -57,7 +57,7 @@ class Rig:
 
     def settle(self, batch: OpenBatch) -> None:
         batch.delivery.succeed(0, False)
-        self.accumulator.settled(batch)
+        self.accumulator.free(batch)
 
 
 class Blocked:

@@ -52,13 +52,13 @@ class Rig:
         """(partition, offset) of all that is there, chunk by chunk."""
         found = []
         while (chunk := self.buffer.peek(0)) is not None:
-            found += [(chunk.tp.partition, o) for o in range(chunk.next, chunk.end)]
+            found += [(chunk.tp.partition, o) for o in range(chunk.next, chunk.end_offset)]
             finish(self.buffer, chunk)
         return found
 
 
 def finish(buffer: FetchBuffer, chunk: Chunk) -> None:
-    chunk.next = chunk.end
+    chunk.next = chunk.end_offset
     buffer.advance(chunk)
 
 
@@ -153,7 +153,7 @@ def test_a_loop_left_at_the_end_of_a_chunk_does_not_see_it_again() -> None:
     rig.add(stored(0, 2), stored(2, 1))
     chunk = rig.buffer.peek(0)
     assert chunk is not None
-    chunk.next = chunk.end  # the user left his loop here: nobody called advance
+    chunk.next = chunk.end_offset  # the user left his loop here: nobody called advance
     assert rig.buffer.wait_position(A, 0) == 2
     assert rig.read() == [(0, 2)]
 

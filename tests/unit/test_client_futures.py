@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from oncelog import errors
-from oncelog._engine.produce.futures import BatchFuture, Delivery, RecordFuture, engine_threads
+from oncelog._engine.net.threads import engine_threads
+from oncelog._engine.produce.futures import BatchFuture, Delivery, RecordFuture
 from oncelog.types import TopicPartition
 
 TP = TopicPartition("t", 3)
@@ -26,7 +27,7 @@ LOCK = threading.RLock()
 
 def delivery(count: int = 3) -> Delivery:
     one = Delivery(TP, LOCK)
-    one.count = count
+    one.record_count = count
     for i in range(count):
         one.timestamps.add(i, 1_000_000 * i)
     one.producer_id, one.epoch, one.base_sequence = 7, 2, 100

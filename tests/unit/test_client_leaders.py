@@ -38,7 +38,7 @@ def test_a_hint_lasts_until_it_leads_nowhere() -> None:
     assert leaders.address(TP) == "b:2"
     assert leaders.update(answer(1, term=3)) == [], "it has refused"
     assert leaders.address(TP) == "b:2"
-    leaders.doubt(TP)  # the second refuses, too, and names nobody
+    leaders.suspect(TP)  # the second refuses, too, and names nobody
     assert leaders.address(TP) == "b:2"
 
 
@@ -66,9 +66,9 @@ def test_nodes_that_were_avoided_are_asked_last() -> None:
     cluster.avoid(first)
     second = cluster.addresses()[0]
     assert cluster.addresses()[-1] == first
-    cluster.ask_another()
+    cluster.prefer_another()
     third = cluster.addresses()[0]
     assert {first, second, third} == set(NODES.values()), "before one is asked again"
     assert cluster.addresses() == [third, first, second]
-    cluster.ask_another()
+    cluster.prefer_another()
     assert cluster.addresses() == [first, second, third]

@@ -212,7 +212,7 @@ def test_what_stops_the_producer(verdict: int, error: type[errors.OncelogError],
     rig = Rig()
     futures, sent = three(rig)
     reaction = rig.answer(sent[0], verdict, current_epoch=3)
-    fatal = reaction.fatal or reaction.fatal_here
+    fatal = reaction.fatal or reaction.fatal_unless_recreated
     assert type(fatal) is error
     rig.sender.fail_all(fatal)
     assert {type(future.exception(0)) for future in futures} == {error}
@@ -352,7 +352,7 @@ def test_what_was_refused_goes_to_the_new_topic_what_had_no_answer_fails():
     assert values(sent) == [b"lost", b"a", b"b"]
     for one in sent[:2]:
         reaction = rig.answer(one, V.VERDICT_UNKNOWN_PRODUCER)
-        assert isinstance(reaction.fatal_here, errors.UnknownProducerError)
+        assert isinstance(reaction.fatal_unless_recreated, errors.UnknownProducerError)
     assert rig.sender.is_of(1)
     assert not rig.sender.is_of(2)
     assert rig.sender.on_topic_created_anew().fatal is None

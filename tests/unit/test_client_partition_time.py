@@ -103,6 +103,48 @@ def test_without_idempotence_batches_do_not_depend_on_each_other():
     assert rig.sender.idle
 
 
+# --- gaps in the application's own sequences -------------------------------------------
+
+
+def encoding_fails(rig: Rig) -> Reaction:
+    rig.append(b"a", sequence=10, timestamp_us=2**70)  # no int64
+    rig.append(b"b", sequence=11)
+    assert rig.send() == [], "nothing is sent behind a gap"
+    return rig.reaction
+
+
+def refused(rig: Rig) -> Reaction:
+    rig.append(b"a", sequence=10)
+    rig.append(b"b", sequence=11)
+    return rig.answer(rig.send()[0], V.VERDICT_BATCH_TOO_LARGE)
+
+
+def no_answer(rig: Rig) -> Reaction:
+    rig.append(b"a", sequence=10)
+    rig.send()
+    rig.now = 1000.0
+    return rig.sender.expire(rig.now)
+
+
+def never_sent(rig: Rig) -> Reaction:
+    rig.append(b"a", sequence=10)
+    rig.now = 1000.0
+    (batch,) = rig.accumulator.expire(rig.now)
+    return rig.sender.expire_unsent(batch)
+
+
+@pytest.mark.parametrize("way", [encoding_fails, refused, no_answer, never_sent])
+def test_whatever_makes_a_gap_stops_the_producer(way: Callable[[Rig], Reaction]):
+    rig = Rig()
+    fatal = way(rig).fatal
+    assert fatal is not None
+    assert "sequences 10 to 10 failed" in str(fatal)
+    assert rig.send() == []
+    assert rig.reaction.fatal is fatal
+    with pytest.raises(errors.ProducerFatalError, match="10 to 10"):
+        rig.append(b"c", sequence=12)
+
+
 # --- delivery timeout ----------------------------------------------------------------
 
 

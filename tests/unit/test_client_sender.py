@@ -198,7 +198,7 @@ def stored(arrived: list[Arrived], offset: int = 0) -> None:
 
 def test_all_ways_into_a_batch_agree(node: Node) -> None:
     """`send` puts the common case in by itself, everything else goes a longer way."""
-    told: list[Any] = []
+    reported: list[Any] = []
     ways: list[dict[str, Any]] = [
         {},
         {"key": b"k"},
@@ -209,7 +209,7 @@ def test_all_ways_into_a_batch_agree(node: Node) -> None:
         {},
         {"value": None},
         {"value": "text", "partition": 0},
-        {"value": bytearray(b"array"), "on_delivery": lambda *seen: told.append(seen)},
+        {"value": bytearray(b"array"), "on_delivery": lambda *seen: reported.append(seen)},
         {},
     ]
     with producer(node, linger_ms=60_000, delivery_timeout_ms=120_000) as client:
@@ -232,7 +232,7 @@ def test_all_ways_into_a_batch_agree(node: Node) -> None:
     assert [m.timestamp for m in stored] == [r.timestamp for r in records]
     for number, record in enumerate(records):
         assert record.timestamp == 5 if number == 5 else before <= record.timestamp <= after
-    assert told == [(stored[9], None)]
+    assert reported == [(stored[9], None)]
 
 
 def test_one_acknowledgement_delayed_while_the_next_five_arrive(node: Node) -> None:

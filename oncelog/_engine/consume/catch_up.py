@@ -38,17 +38,17 @@ class CatchUp:
         self._config = config
         self._cluster = cluster
         self._buffer = buffer
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """There may be room in the buffer, or a partition be sought elsewhere."""
-        self._news.set()
+        self._changed.set()
 
     def is_worth_it(self, records: FetchedRecords) -> bool:
         """Whether a poll's answer was cut short because there is more."""
         enough = min(self._config.max_partition_fetch_bytes, self._config.fetch_max_bytes) // 2
         size = sum(len(batch.payload) for batch in records.batches)
-        return 0 < size >= enough and records.end < records.meta.high_watermark
+        return 0 < size >= enough and records.end_offset < records.meta.high_watermark
 
     async def run(
         self, address: str, wanted: Wanted
@@ -70,7 +70,7 @@ class CatchUp:
                         return wanted, records.meta
                     if added is Added.STALE:
                         return None
-                    wanted = Wanted(wanted.tp, records.end, wanted.generation)
+                    wanted = Wanted(wanted.tp, records.end_offset, wanted.generation)
                     if wanted.offset >= records.meta.high_watermark:
                         return None
             return None
@@ -98,11 +98,11 @@ class CatchUp:
     async def _has_room(self, wanted: Wanted) -> bool:
         """Wait for room in the buffer; False if the partition is not to be read on here."""
         while True:
-            self._news.clear()
+            self._changed.clear()
             room = self._buffer.room(wanted)
             if room is not None:
                 return room
-            await self._news.wait()
+            await self._changed.wait()
 
 
 __all__ = ["MOST_STREAMS", "CatchUp"]

@@ -29,8 +29,8 @@ class Chunk:
     """One stored batch, decoded when it is first looked at."""
 
     __slots__ = (
-        "_decoded", "_header", "_payload", "_records", "base", "end", "generation", "next", "size",
-        "tp",
+        "_decoded", "_header", "_payload", "_records", "base_offset", "end_offset", "generation",
+        "next", "size", "tp",
     )  # fmt: skip
 
     def __init__(
@@ -40,10 +40,10 @@ class Chunk:
         self._header = fetched.meta.header
         self._payload = fetched.payload
         self.size = len(fetched.payload)
-        self.base = fetched.meta.base_offset
-        self.end = self.base + self._header.record_count
+        self.base_offset = fetched.meta.base_offset
+        self.end_offset = self.base_offset + self._header.record_count
         # The user's place in it. Only the user's thread moves it, without a lock.
-        self.next = max(start, self.base)
+        self.next = max(start, self.base_offset)
         self.generation = generation
         self._decoded: DecodedPayload | None = None
         self._records: list[Record] | None = None
@@ -71,20 +71,20 @@ class Chunk:
         return StoredBatch(
             self.tp.topic,
             self.tp.partition,
-            self.base,
+            self.base_offset,
             header.record_count,
             header.codec,
             header.crc32c,
             header.max_timestamp_us,
             self._payload,
-            self.next - self.base,
+            self.next - self.base_offset,
         )
 
     def records(self, check_crc: bool) -> list[Record]:
         if self._records is None:
             decoded = self.decoded(check_crc)
             try:
-                self._records = decoded.records(self.tp.topic, self.tp.partition, self.base)
+                self._records = decoded.records(self.tp.topic, self.tp.partition, self.base_offset)
             except InvalidBatchError as error:
                 raise self._corrupt(error) from error
         return self._records
@@ -95,14 +95,13 @@ class Chunk:
 
         decoded = self.decoded(check_crc)
         try:
-            return to_arrow(
-                decoded, self.tp.topic, self.tp.partition, self.base, self.next - self.base
-            )
+            skip = self.next - self.base_offset
+            return to_arrow(decoded, self.tp.topic, self.tp.partition, self.base_offset, skip)
         except InvalidBatchError as error:
             raise self._corrupt(error) from error
 
     def _corrupt(self, error: InvalidBatchError) -> CorruptLogError:
-        return corrupt(self.tp, self.base, error)
+        return corrupt(self.tp, self.base_offset, error)
 
 
 @dataclass(slots=True)
@@ -148,7 +147,7 @@ class FetchBuffer:
         # Called when a waiting reader should look again, on whatever thread.
         self.listener: Callable[[], None] | None = None
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._condition.notify_all()
         if self.listener is not None:
             self.listener()
@@ -189,7 +188,7 @@ class FetchBuffer:
             cursor = self._cursors.get(tp)
             if cursor is not None and cursor.generation == generation and cursor.position is None:
                 cursor.position = cursor.fetch_offset = offset
-                self._tell()
+                self._notify()
 
     def fail(self, tp: TopicPartition, generation: int, error: OncelogError) -> None:
         """Have the user's next call raise this, once."""
@@ -197,7 +196,7 @@ class FetchBuffer:
             cursor = self._cursors.get(tp)
             if cursor is not None and cursor.generation == generation:
                 cursor.error = error
-                self._tell()
+                self._notify()
 
     def peek(self, timeout: float | None) -> Chunk | None:
         """Return the oldest chunk of the partition whose turn it is; waits for one.
@@ -206,7 +205,7 @@ class FetchBuffer:
         """
         with self._condition:
             self._drop_finished()
-            self._condition.wait_for(self._has_news, timeout)
+            self._condition.wait_for(self._has_data, timeout)
             for cursor in self._cursors.values():
                 if cursor.error is not None:
                     error, cursor.error = cursor.error, None
@@ -217,7 +216,7 @@ class FetchBuffer:
                     return cursor.chunks[0]
             return None
 
-    def _has_news(self) -> bool:
+    def _has_data(self) -> bool:
         return (
             self._closed
             or any(not self._cursors[tp].paused for tp in self._turns)
@@ -245,7 +244,7 @@ class FetchBuffer:
 
     def advance(self, chunk: Chunk) -> None:
         """The user has moved `chunk.next`."""
-        if chunk.next >= chunk.end:
+        if chunk.next >= chunk.end_offset:
             with self._condition:
                 cursor = self._cursors.get(chunk.tp)
                 if cursor is not None and cursor.generation == chunk.generation:
@@ -255,12 +254,12 @@ class FetchBuffer:
         """A loop that was left with the last record of a chunk could not say so."""
         for tp in list(self._turns):
             cursor = self._cursors[tp]
-            if cursor.chunks[0].next >= cursor.chunks[0].end:
+            if cursor.chunks[0].next >= cursor.chunks[0].end_offset:
                 self._drop_first(cursor)
 
     def _drop_first(self, cursor: Cursor) -> None:
         chunk = cursor.chunks.popleft()
-        cursor.position = chunk.end
+        cursor.position = chunk.end_offset
         cursor.by_reading = True
         had_room = cursor.buffered < self._partition_bytes
         cursor.buffered -= chunk.size
@@ -273,13 +272,13 @@ class FetchBuffer:
     def pause(self, tp: TopicPartition, paused: bool) -> None:
         with self._condition:
             self._cursors[tp].paused = paused
-            self._tell()
+            self._notify()
         self._on_room(tp)
 
     def close(self) -> None:
         with self._condition:
             self._closed = True
-            self._tell()
+            self._notify()
 
     # --- the engine's thread ---------------------------------------------------------
 
@@ -332,26 +331,26 @@ class FetchBuffer:
                     break
                 cursor.chunks.append(chunk)
                 cursor.buffered += chunk.size
-                cursor.fetch_offset = chunk.end
+                cursor.fetch_offset = chunk.end_offset
             if cursor.chunks and wanted.tp not in self._turns:
                 self._turns.append(wanted.tp)
-                self._tell()
+                self._notify()
             return Added.OK
 
     def _follows(self, cursor: Cursor, chunk: Chunk) -> bool:
         at = cursor.fetch_offset
         # The first batch may begin before the position: batches are sent whole.
-        begins_right = chunk.base == at or (not cursor.chunks and chunk.base <= at)
-        if begins_right and chunk.end > at:
+        begins_right = chunk.base_offset == at or (not cursor.chunks and chunk.base_offset <= at)
+        if begins_right and chunk.end_offset > at:
             return True
         cursor.error = CorruptLogError(
             f"{cursor.tp}: after offset {at - 1} came a batch with offsets "
-            f"{chunk.base} to {chunk.end - 1}",
+            f"{chunk.base_offset} to {chunk.end_offset - 1}",
             topic=cursor.tp.topic,
             partition=cursor.tp.partition,
             offset=at,
         )
-        self._tell()
+        self._notify()
         return False
 
 

@@ -1,6 +1,6 @@
 """The consumer's IO: long polls to each leader, streams where there is much to read.
 
-Place in the flow: node -> here -> `fetching.FetchBuffer` -> the user's thread. One poll is
+Place in the flow: node -> here -> `fetch_buffer` -> the user's thread. One poll is
 on its way per node; it covers the partitions that node leads, that have room and that no
 stream brings (`catch_up`). Leader changes, restarts and broken connections are handled here
 and never reach the user.
@@ -20,11 +20,12 @@ from oncelog._engine.consume.catch_up import MOST_STREAMS, CatchUp
 from oncelog._engine.consume.fetch_buffer import Added, FetchBuffer, Wanted
 from oncelog._engine.consume.positions import Positions
 from oncelog._engine.consume.routes import Routes
-from oncelog._engine.net.cluster import Cluster
+from oncelog._engine.net.cluster import Cluster, check_answers
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
 from oncelog.wire.fetched import DecodeError, read_fetch_response
+from oncelog.wire.verdicts import partition_error_name
 
 log = logging.getLogger("oncelog.consumer")
 
@@ -57,11 +58,11 @@ class Fetcher:
 
     def wake(self, _tp: TopicPartition | None = None) -> None:
         """Look again what is wanted; from any thread."""
-        self._loop.call_soon_threadsafe(self._look_again)
+        self._loop.call_soon_threadsafe(self._recheck)
 
-    def _look_again(self) -> None:
+    def _recheck(self) -> None:
         self._event.set()
-        self._catch_up.look_again()
+        self._catch_up.recheck()
 
     async def stop(self) -> None:
         streams = [task for _, task in self._streams.values()]
@@ -166,6 +167,7 @@ class Fetcher:
         )
         try:
             answers = read_fetch_response(await self._answer(address, request, partitions))
+            check_answers(len(partitions), len(answers))
         except (errors.RetriableError, DecodeError) as error:
             log.debug("fetch from %s: %s", address, error)
             for wanted in partitions:
@@ -183,7 +185,8 @@ class Fetcher:
                 self._routes.answered(wanted.tp)
                 self._ahead_since.pop(wanted.tp, None)
                 if len(self._streams) < MOST_STREAMS and self._catch_up.is_worth_it(records):
-                    self._start_stream(address, Wanted(wanted.tp, records.end, wanted.generation))
+                    following = Wanted(wanted.tp, records.end_offset, wanted.generation)
+                    self._start_stream(address, following)
 
     async def _answer(
         self, address: str, request: log_pb2.FetchRequest, partitions: list[Wanted]
@@ -197,10 +200,10 @@ class Fetcher:
         call: asyncio.Task[bytes] = self._loop.create_task(
             self.cluster.call(_fetch_bytes, request, address=address)
         )
-        patience = request.max_wait_ms / 1000 + _STALL_S
+        limit = request.max_wait_ms / 1000 + _STALL_S
         try:
-            while not (await asyncio.wait({call}, timeout=patience))[0]:
-                patience = _STALL_S
+            while not (await asyncio.wait({call}, timeout=limit))[0]:
+                limit = _STALL_S
                 self.cluster.avoid(address)
                 await self.cluster.refresh(topics)
                 if any(self._routes.address(wanted.tp) != address for wanted in partitions):
@@ -241,10 +244,10 @@ class Fetcher:
                 self._side(self._confirm_unknown(wanted))
         elif error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE:
             self._out_of_range(wanted, records, address)
-        elif self._routes.turns_away(tp, address, error):
+        elif self._routes.damaged(tp, address, error):
             self._routes.failed(tp, address)
         else:
-            message = records.message or log_pb2.PartitionError.Name(error)
+            message = records.message or partition_error_name(error)
             self.buffer.fail(
                 tp,
                 wanted.generation,

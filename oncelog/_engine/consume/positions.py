@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from oncelog import errors
 from oncelog._engine.consume.groups import Groups
 from oncelog._engine.consume.routes import Routes
-from oncelog._engine.net.cluster import Cluster, log_stub
+from oncelog._engine.net.cluster import Cluster, check_answers, log_stub
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
+from oncelog.wire.verdicts import partition_error_name
 
 log = logging.getLogger("oncelog.consumer")
 
@@ -98,21 +99,20 @@ class Positions:
     def _take_offsets(
         self,
         tps: list[TopicPartition],
-        results: Iterable[log_pb2.OffsetResult],
+        results: Sequence[log_pb2.OffsetResult],
         address: str,
         found: dict[TopicPartition, int],
     ) -> list[errors.OncelogError]:
         problems: list[errors.OncelogError] = []
+        check_answers(len(tps), len(results))
         for tp, result in zip(tps, results, strict=True):
             if result.error == log_pb2.PARTITION_ERROR_NONE:
                 found[tp] = result.offset
                 continue
             self._routes.leads_elsewhere(tp, address, result.leader_id, result.leader_address)
-            name = log_pb2.PartitionError.Name(result.error)
-            text = f"{tp}: {result.message or name}"
-            if result.error == log_pb2.PARTITION_ERROR_STORAGE and not self._routes.turns_away(
-                tp, address, result.error
-            ):
+            text = f"{tp}: {result.message or partition_error_name(result.error)}"
+            elsewhere = self._routes.damaged(tp, address, result.error)
+            if result.error == log_pb2.PARTITION_ERROR_STORAGE and not elsewhere:
                 raise errors.CorruptLogError(text, topic=tp.topic, partition=tp.partition)
             problems.append(errors.NotReadyError(text))
         return problems

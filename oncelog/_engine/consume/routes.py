@@ -62,8 +62,8 @@ class Routes:
         if leader_address and leader_address != address:
             self._cluster.leaders.hint(tp, leader_id, leader_address)
 
-    def turns_away(self, tp: TopicPartition, address: str, error: int) -> bool:
-        """Whether this replica is damaged, and a sound one may be asked instead."""
+    def damaged(self, tp: TopicPartition, address: str, error: int) -> bool:
+        """After an error: whether the replica is damaged, and a sound one may be asked instead."""
         if error == log_pb2.PARTITION_ERROR_STORAGE and self._config.any_replica:
             self._damaged.add((tp, address))
         return (tp, address) in self._damaged and (tp, self.address(tp)) not in self._damaged

@@ -22,6 +22,7 @@ from oncelog._engine.net.leaders import Leaders
 from oncelog.config import ClientConfig
 from oncelog.errors import (
     BrokerUnavailableError,
+    InternalError,
     NotLeaderError,
     NotReadyError,
     OncelogError,
@@ -40,7 +41,7 @@ _MAX_MESSAGE = 128 * 1024 * 1024
 UNKNOWN_TOPIC_GRACE_S = 2.0
 # After so many failures in a row to reach the leader that one node names, another is asked
 # who leads: a node that is cut off from the others tells of a leader that is long gone.
-OLD_NEWS = 4
+MAX_LEADER_FAILURES = 4
 
 
 class Cluster:
@@ -104,7 +105,7 @@ class Cluster:
         if self._preferred == address:
             self._preferred = next((a for a in self.addresses() if a != address), address)
 
-    def ask_another(self) -> None:
+    def prefer_another(self) -> None:
         """The node that was asked first knows too little; begin with another one next time."""
         self.avoid(self._preferred)
 
@@ -115,8 +116,8 @@ class Cluster:
         that lasts: others are asked who leads.
         """
         self.avoid(address)
-        if failures % OLD_NEWS == 0:
-            self.ask_another()
+        if failures % MAX_LEADER_FAILURES == 0:
+            self.prefer_another()
 
     async def close(self) -> None:
         for task in self._refreshing.values():
@@ -198,7 +199,7 @@ class Cluster:
                 if isinstance(error, NotLeaderError) and hinted:
                     self.leaders.hint(tp, error.leader_id, error.leader_address)
                 else:
-                    self.leaders.doubt(tp)
+                    self.leaders.suspect(tp)
                 self.leader_failed(address, failures)
                 pause = 0.0 if hinted and failures == 1 else self.backoff.delay(failures)
                 if time.monotonic() + pause >= deadline:
@@ -246,7 +247,7 @@ class Cluster:
             )
         except UnknownTopicOrPartitionError:
             # The node may be behind, or cut off from the others: they are asked next.
-            self.ask_another()
+            self.prefer_another()
             if len(names) == 1:
                 self._unknown.update(names)
                 return []
@@ -296,6 +297,12 @@ class Cluster:
             await asyncio.sleep(self.backoff.delay(min(failures, 4)))
 
 
+def check_answers(asked: int, answered: int) -> None:
+    """Raises InternalError if a node did not answer each question of a request once."""
+    if answered != asked:
+        raise InternalError(f"the node gave {answered} answers to {asked} questions")
+
+
 def describe_topics(channel: grpc.aio.Channel) -> Any:
     return cluster_pb2_grpc.ClusterServiceStub(channel).DescribeTopics
 
@@ -312,4 +319,4 @@ def log_stub(channel: grpc.aio.Channel) -> Any:
     return log_pb2_grpc.LogServiceStub(channel)
 
 
-__all__ = ["Cluster", "cluster_stub", "log_stub", "producer_stub"]
+__all__ = ["Cluster", "check_answers", "cluster_stub", "log_stub", "producer_stub"]

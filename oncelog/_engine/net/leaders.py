@@ -89,7 +89,7 @@ class Leaders:
         leader.node_id, leader.address = node_id, address
         return changed
 
-    def doubt(self, tp: TopicPartition) -> None:
+    def suspect(self, tp: TopicPartition) -> None:
         """Who is said to lead does not, and names nobody: any node's word may take its place."""
         leader = self.leader(tp)
         if leader is not None:

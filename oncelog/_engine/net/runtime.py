@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from oncelog._engine.produce.futures import engine_threads, refuse_on_engine_thread
+from oncelog._engine.net.threads import engine_threads, refuse_on_engine_thread
 
 T = TypeVar("T")
 

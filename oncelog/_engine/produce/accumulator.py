@@ -20,14 +20,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog._engine.produce.batches import Lane, OpenBatch
-from oncelog._engine.produce.futures import (
-    BatchFuture,
-    Delivery,
-    OnDelivery,
-    RecordFuture,
-    refuse_on_engine_thread,
-)
+from oncelog._engine.produce.futures import BatchFuture, Delivery, OnDelivery, RecordFuture
 from oncelog.errors import (
     BatchTooLargeError,
     BufferFullError,
@@ -66,7 +61,7 @@ class Accumulator:
         self._space = threading.Condition(self.lock)
         self._waiting = 0
         self._space_watchers: list[Callable[[], None]] = []
-        self._settle_lock = threading.RLock()
+        self._delivery_lock = threading.RLock()
         self._lanes: dict[TopicPartition, Lane] = {}
         # Of the open batches, the one of each topic that keyless records go to.
         self.sticky: dict[str, OpenBatch] = {}
@@ -172,8 +167,11 @@ class Accumulator:
         size = len(payload)
         self._check_fits(size, max_batch_bytes)
         with self.lock:
-            first, last = (sequences[0], sequences[-1]) if sequences else (None, None)
-            batch = self._numbered_room(lane, first, last, size, size + BATCH_OVERHEAD, True)
+            base_sequence, last_sequence = None, None
+            if sequences:
+                base_sequence, last_sequence = sequences[0], sequences[-1]
+            cap = size + BATCH_OVERHEAD
+            batch = self._numbered_room(lane, base_sequence, last_sequence, size, cap, True)
             batch.payload = payload
             batch.stored_as = stored_as
             batch.size = size
@@ -203,15 +201,21 @@ class Accumulator:
             )
 
     def _numbered_room(
-        self, lane: Lane, first: int | None, last: int | None, size: int, cap: int, alone: bool
+        self,
+        lane: Lane,
+        base_sequence: int | None,
+        last_sequence: int | None,
+        size: int,
+        cap: int,
+        alone: bool,
     ) -> OpenBatch:
         before = lane.last_given
-        lane.check_sequences(first, last)
+        lane.check_sequences(base_sequence, last_sequence)
         try:
             return self._room(lane, size, cap, alone)
         except OncelogError:
             # Nothing was queued: the sequence may be used again.
-            if last is not None and lane.last_given == last:
+            if last_sequence is not None and lane.last_given == last_sequence:
                 lane.last_given = before
             raise
 
@@ -254,7 +258,7 @@ class Accumulator:
 
     def _start(self, lane: Lane, reserve: int, cap: int) -> OpenBatch:
         self.used += reserve
-        delivery = Delivery(lane.tp, self._settle_lock)
+        delivery = Delivery(lane.tp, self._delivery_lock)
         batch = OpenBatch(lane, delivery, self.clock(), reserve, cap)
         lane.open = batch
         self.incomplete.add(delivery)
@@ -290,7 +294,7 @@ class Accumulator:
         with self.lock:
             self._space_watchers.append(watcher)
 
-    def _tell_space(self) -> None:
+    def _notify_space(self) -> None:
         if self._waiting:
             self._space.notify_all()
         if self._space_watchers:
@@ -410,10 +414,10 @@ class Accumulator:
                 left += lane.closed
                 lane.closed.clear()
             self._ready.clear()
-            self._tell_space()
+            self._notify_space()
         return left
 
-    def settled(self, batch: OpenBatch) -> None:
+    def free(self, batch: OpenBatch) -> None:
         """The batch's delivery is settled: its room is free."""
         batch.values = []
         batch.keys = batch.headers = batch.payload = None
@@ -421,7 +425,7 @@ class Accumulator:
             self.used -= batch.reserved
             batch.reserved = 0
             self.incomplete.discard(batch.delivery)
-            self._tell_space()
+            self._notify_space()
 
 
 __all__ = ["Accumulator"]

@@ -29,9 +29,9 @@ class Lane:
         self.counted = False
         self.last_given: int | None = None
 
-    def check_sequences(self, first: int | None, last: int | None) -> None:
+    def check_sequences(self, base_sequence: int | None, last_sequence: int | None) -> None:
         """Take note of who numbers the next records. Raises InvalidRequestError."""
-        if first is None or last is None:
+        if base_sequence is None or last_sequence is None:
             if self.last_given is not None:
                 raise InvalidRequestError(
                     f"sequence is missing: {self.tp} has application-controlled sequences",
@@ -41,17 +41,18 @@ class Lane:
             return
         if self.counted:
             raise InvalidRequestError(
-                f"sequence={first}: {self.tp} already has sequences that the producer counts",
+                f"sequence={base_sequence}: {self.tp} already has sequences that the producer "
+                "counts",
                 field="sequence",
             )
         before = -1 if self.last_given is None else self.last_given
-        if first <= before:
+        if base_sequence <= before:
             raise InvalidRequestError(
-                f"sequence={first} is not above the last one of {self.tp}, {before}",
+                f"sequence={base_sequence} is not above the last one of {self.tp}, {before}",
                 field="sequence",
                 limit=f"> {before}",
             )
-        self.last_given = last
+        self.last_given = last_sequence
 
 
 class OpenBatch:
@@ -143,7 +144,7 @@ class OpenBatch:
         if self.payload is None:
             self.record_count = len(self.values)
             self.max_timestamp_us = self.timestamps.highest
-        self.delivery.count = self.record_count
+        self.delivery.record_count = self.record_count
         self.delivery.sequences = self.sequences
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
+from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog._engine.produce.timestamps import Timestamps
 from oncelog.errors import OncelogError
 from oncelog.types import BatchMetadata, RecordMetadata, TopicPartition
@@ -48,13 +49,13 @@ class Delivery:
         "base_sequence",
         "callbacks",
         "condition",
-        "count",
         "done",
         "duplicate",
         "epoch",
         "error",
         "handled",
         "producer_id",
+        "record_count",
         "sequences",
         "timestamps",
         "tp",
@@ -66,7 +67,7 @@ class Delivery:
         self.condition = threading.Condition(lock)
         self.done = False
         self.error: OncelogError | None = None
-        self.count = 0
+        self.record_count = 0
         self.base_offset = -1
         self.base_sequence = -1
         self.producer_id = 0
@@ -135,7 +136,7 @@ class Delivery:
         """Failed records that nobody has looked at."""
         if self.error is None or -1 in self.handled:
             return 0
-        return self.count - len(self.handled)
+        return self.record_count - len(self.handled)
 
     def record(self, index: int) -> RecordMetadata:
         sequence = self.base_sequence + index if self.producer_id else -1
@@ -154,17 +155,17 @@ class Delivery:
         )  # fmt: skip
 
     def batch(self) -> BatchMetadata:
-        last = self.base_sequence + self.count - 1 if self.producer_id else -1
+        last_sequence = self.base_sequence + self.record_count - 1 if self.producer_id else -1
         return BatchMetadata(
             self.tp.topic,
             self.tp.partition,
             self.base_offset,
-            self.count,
+            self.record_count,
             self.timestamps.highest // 1000,
             self.producer_id,
             self.epoch,
             self.base_sequence if self.producer_id else -1,
-            self.sequences[-1] if self.sequences else last,
+            self.sequences[-1] if self.sequences else last_sequence,
             self.duplicate,
         )
 
@@ -329,15 +330,6 @@ class BatchFuture(DeliveryFuture[BatchMetadata]):
         return self._delivery.batch()
 
 
-# The engine's threads. A wait in a callback would wait for itself.
-engine_threads: set[int] = set()
-
-
-def refuse_on_engine_thread(what: str) -> None:
-    if threading.get_ident() in engine_threads:
-        raise RuntimeError(f"a callback of the client must not {what}: it would wait for itself")
-
-
 __all__ = [
     "BatchFuture",
     "Delivery",
@@ -345,5 +337,4 @@ __all__ = [
     "OnDelivery",
     "RecordFuture",
     "Watcher",
-    "refuse_on_engine_thread",
 ]

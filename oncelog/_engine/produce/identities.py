@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from oncelog import errors
-from oncelog._engine.net.cluster import Cluster, producer_stub
+from oncelog._engine.net.cluster import Cluster, check_answers, producer_stub
 from oncelog._engine.produce.sealing import Identity
 from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
@@ -117,6 +117,7 @@ class Identities:
                     address=address or None,
                     attempt_timeout_s=self._attempt_s,
                 )
+                check_answers(1, len(answer.partitions))
                 opened = answer.partitions[0]
             except errors.NotSupportedError:
                 return -1  # a server without it fences at the first write

@@ -24,7 +24,7 @@ class Reaction:
     # The whole producer stops with this error.
     fatal: errors.ProducerFatalError | None = None
     # The same, unless the topic has been deleted and created anew.
-    fatal_here: errors.UnknownProducerError | None = None
+    fatal_unless_recreated: errors.UnknownProducerError | None = None
 
 
 @dataclass(slots=True)

@@ -61,7 +61,7 @@ class PartitionSender:
         level: int | None,
         backoff: Backoff,
         stats: Stats,
-        on_settled: Callable[[OpenBatch], None],
+        on_done: Callable[[OpenBatch], None],
     ) -> None:
         self.tp = tp
         self._accumulator = accumulator
@@ -73,14 +73,14 @@ class PartitionSender:
         self._level = level
         self._backoff = backoff
         self._stats = stats
-        self._on_settled = on_settled  # called once for each batch, after its delivery
+        self._on_done = on_done  # called once for each batch, after its delivery
         self.window: deque[SealedBatch] = deque()
         self._cursor = 0  # window[:cursor] was sent since the last rewind
         self._again: deque[OpenBatch] = deque()  # to be sealed anew, before what waits
         self.retry_at = 0.0
         self._failures = 0
         self.identity = NO_IDENTITY
-        self._prev = -1
+        self._prev_sequence = -1
         self._topic_id = 0  # of the topic in which `identity` began
         # The application's own sequence that was stored last; -1: none.
         self.stored_given = -1
@@ -88,13 +88,17 @@ class PartitionSender:
         self._resets = 0  # since the last acknowledgement
         # A batch with the application's own sequences has failed. What follows it must not
         # be stored: `prev_sequence` would hide the gap, and a copy lose records unseen.
-        self.gap: errors.ProducerFatalError | None = None
+        self._gap: errors.ProducerFatalError | None = None
 
     # --- identity --------------------------------------------------------------------
 
     def needs_identity(self, now: float, current: Identity | None) -> bool:
         """Whether `adopt` must come before the next batch can be sealed."""
-        if not self._idempotent or self.window:
+        return not self.window and self._identity_over(now, current)
+
+    def _identity_over(self, now: float, current: Identity | None) -> bool:
+        """Whether no further batch may be sealed with the identity; the window drains."""
+        if not self._idempotent:
             return False
         newer = current is not None and current.serial > self.identity.serial
         return self._dead or newer or now >= self.identity.expire_at
@@ -109,14 +113,8 @@ class PartitionSender:
         assert not self.window, "an identity changes only when nothing is on its way"
         self.identity = identity
         self._topic_id = topic_id
-        self._prev = last_sequence
+        self._prev_sequence = last_sequence
         self._dead = False
-
-    def _drains(self, now: float, current: Identity | None) -> bool:
-        if not self._idempotent:
-            return False
-        newer = current is not None and current.serial > self.identity.serial
-        return self._dead or newer or now >= self.identity.expire_at
 
     # --- what to send ----------------------------------------------------------------
 
@@ -124,43 +122,42 @@ class PartitionSender:
     def idle(self) -> bool:
         return not self.window and not self._again
 
-    @property
-    def waits_for_reseal(self) -> bool:
-        return bool(self._again)
-
-    def next(self, now: float, current: Identity | None) -> SealedBatch | None:
-        """Return the next batch to send, or None: nothing there, or not yet, or no room."""
-        if now < self.retry_at or self.gap is not None:
-            return None
+    def next(self, now: float, current: Identity | None) -> SealedBatch | Reaction:
+        """Return the next batch to send; if there is none now, what the sender must do."""
+        if now < self.retry_at or self._gap is not None:
+            return Reaction(fatal=self._gap)
         while self._cursor < len(self.window):
             sealed = self.window[self._cursor]
             self._cursor += 1
             if not sealed.acked:
                 return sealed
-        if len(self.window) >= self._max_in_flight or self._drains(now, current):
-            return None
+        if len(self.window) >= self._max_in_flight or self._identity_over(now, current):
+            return Reaction()
         fresh = self._seal_next()
         if fresh is None:
-            return None
+            return Reaction(fatal=self._gap)
         if self._idempotent:
-            self._prev = fresh.last_sequence
+            self._prev_sequence = fresh.last_sequence
         self.window.append(fresh)
         self._cursor = len(self.window)
         return fresh
 
     def _seal_next(self) -> SealedBatch | None:
-        while True:
+        while self._gap is None:
             batch = self._again.popleft() if self._again else self._accumulator.take(self.tp)
             if batch is None:
-                return None
+                break
             deadline = batch.created + self._accumulator.delivery_timeout_s
             try:
-                return seal(batch, self.identity, self._prev, deadline, self._codec, self._level)
+                return seal(
+                    batch, self.identity, self._prev_sequence, deadline, self._codec, self._level
+                )
             except Exception as error:  # whatever it is, it must not stop the other batches
                 log.exception("%s: a batch cannot be encoded", self.tp)
                 failure = errors.InvalidBatchError(f"{self.tp}: cannot be encoded: {error}")
                 failure.outcome = "never_sent"
                 self._fail_batch(batch, failure)
+        return None
 
     def sent(self, sealed: SealedBatch, attempt_id: int, now: float) -> None:
         """An attempt was handed to the connection; answers will name `attempt_id`."""
@@ -208,7 +205,7 @@ class PartitionSender:
         if isinstance(error, errors.FencedError):
             self._fenced(sealed)
         if isinstance(error, errors.UnknownProducerError):
-            return Reaction(fatal_here=error)
+            return Reaction(fatal_unless_recreated=error)
         if isinstance(error, errors.ProducerFatalError):
             return Reaction(fatal=error)
         return self._refused(sealed, error, now)
@@ -238,9 +235,9 @@ class PartitionSender:
             if sealed.batch.sequences is not None:
                 self.stored_given = max(self.stored_given, sealed.last_sequence)
             sealed.batch.delivery.succeed(result.base_offset, duplicate)
-            self._on_settled(sealed.batch)
+            self._on_done(sealed.batch)
         self._pop_acked(now)
-        self._give_up_if_abandoned()
+        self._reset_if_abandoned()
         return Reaction()
 
     def _pop_acked(self, now: float) -> None:
@@ -312,7 +309,7 @@ class PartitionSender:
             self._cursor -= position < self._cursor
             self._fail([sealed], error)
             self._pop_acked(now)
-            return Reaction()
+            return Reaction()  # without sequences, so without a gap
         behind = list(self.window)[position + 1 :]
         for other in [sealed, *behind]:
             self.window.remove(other)
@@ -328,10 +325,10 @@ class PartitionSender:
                 f"{self.tp}: a batch before it was refused and its outcome is not known"
             )
             self._fail(behind, unknown)
-            return Reaction()
+            return Reaction(fatal=self._gap)
         if not behind:
-            self._prev = sealed.prev_sequence
-            return Reaction()
+            self._prev_sequence = sealed.prev_sequence
+            return Reaction(fatal=self._gap)
         return self._seal_again(behind, error)
 
     # --- another topic of the name ---------------------------------------------------
@@ -355,9 +352,9 @@ class PartitionSender:
                 )
             )
         if any(sealed.batch.sequences is not None for sealed in self.window):
-            self.gap = lost_with_topic(self.tp, self.stored_given)
-            self._accumulator.refuse(self.gap)
-            return Reaction(fatal=self.gap)
+            self._gap = lost_with_topic(self.tp, self.stored_given)
+            self._accumulator.refuse(self._gap)
+            return Reaction(fatal=self._gap)
         left = [sealed for sealed in self.window if not sealed.acked]
         self.window.clear()
         self._cursor = 0
@@ -382,7 +379,7 @@ class PartitionSender:
         for other in reversed(behind):
             if not other.abandoned:
                 self._again.appendleft(other.batch)
-        return Reaction()
+        return Reaction(fatal=self._gap)
 
     def _fail(self, batches: list[SealedBatch], error: errors.OncelogError) -> None:
         for sealed in batches:
@@ -391,17 +388,27 @@ class PartitionSender:
 
     def _fail_batch(self, batch: OpenBatch, error: errors.OncelogError) -> None:
         self._stats.records_failed += batch.record_count
-        if self.gap is None:
-            self.gap = gap_after(batch, error)
-            if self.gap is not None:
+        if self._gap is None:
+            self._gap = gap_after(batch, error)
+            if self._gap is not None:
                 # Before anybody learns of it: who does may send what comes next.
-                self._accumulator.refuse(self.gap)
+                self._accumulator.refuse(self._gap)
         batch.delivery.fail(error)
-        self._on_settled(batch)
+        self._on_done(batch)
 
     # --- time ------------------------------------------------------------------------
 
-    def expire(self, now: float) -> None:
+    def expire_unsent(self, batch: OpenBatch) -> Reaction:
+        """Fail a batch whose delivery timeout was over before it was taken out to be sent."""
+        limit_ms = self._accumulator.delivery_timeout_s * 1000
+        error = errors.DeliveryTimeoutError(
+            f"{self.tp}: not sent within delivery_timeout_ms={limit_ms:.0f}"
+        )
+        error.outcome = "never_sent"
+        self._fail_batch(batch, error)
+        return Reaction(fatal=self._gap)
+
+    def expire(self, now: float) -> Reaction:
         """Fail what is past its delivery timeout.
 
         A batch that was sent may be stored, so it keeps its place in the window while
@@ -419,7 +426,8 @@ class PartitionSender:
             error = errors.DeliveryTimeoutError(f"{self.tp}: delivery_timeout_ms is over")
             error.outcome = "not_stored"
             self._fail_batch(batch, error)
-        self._give_up_if_abandoned()
+        self._reset_if_abandoned()
+        return Reaction(fatal=self._gap)
 
     def _timeout(self, sealed: SealedBatch) -> errors.DeliveryTimeoutError:
         error = errors.DeliveryTimeoutError(
@@ -429,11 +437,11 @@ class PartitionSender:
         error.outcome = "unknown" if sealed.attempts else "never_sent"
         return error
 
-    def _give_up_if_abandoned(self) -> None:
+    def _reset_if_abandoned(self) -> None:
         if not self.window or any(not s.acked and not s.abandoned for s in self.window):
             return
         unsent = all(s.attempts == 0 for s in self.window)
-        self._prev = self.window[0].prev_sequence if unsent else self._prev
+        self._prev_sequence = self.window[0].prev_sequence if unsent else self._prev_sequence
         if self._idempotent and not unsent:
             self._dead = True
             self._stats.resets += 1
@@ -444,8 +452,8 @@ class PartitionSender:
         """The producer stops: fail what is on its way."""
         for sealed in self.window:
             if not sealed.acked and not sealed.abandoned:
-                doubt = sealed.ambiguous or sealed.attempt_id
-                outcome: errors.Outcome = "unknown" if doubt else "not_stored"
+                ambiguous = sealed.ambiguous or sealed.attempt_id
+                outcome: errors.Outcome = "unknown" if ambiguous else "not_stored"
                 self._fail_batch(sealed.batch, with_outcome(error, outcome))
         for batch in self._again:
             self._fail_batch(batch, with_outcome(error, "not_stored"))

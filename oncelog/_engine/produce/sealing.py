@@ -15,6 +15,7 @@ from oncelog._engine.produce.batches import OpenBatch
 from oncelog.v1 import batch_pb2
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import checksum, compress
+from oncelog.wire.varint import encode_varint
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +91,29 @@ def seal(
         crc32c=crc,
         max_timestamp_us=batch.max_timestamp_us,
     )
-    base = last = -1
+    base_sequence = last_sequence = -1
     if identity.producer_id:
         sequences = batch.sequences
-        base = sequences[0] if sequences else prev_sequence + 1
-        last = sequences[-1] if sequences else base + count - 1
+        base_sequence = sequences[0] if sequences else prev_sequence + 1
+        last_sequence = sequences[-1] if sequences else base_sequence + count - 1
         header.producer_id = identity.producer_id
         header.epoch = identity.epoch
-        header.base_sequence = base
-        if last != base + count - 1:
-            header.last_sequence = last
-        if prev_sequence != base - 1:
+        header.base_sequence = base_sequence
+        if last_sequence != base_sequence + count - 1:
+            header.last_sequence = last_sequence
+        if prev_sequence != base_sequence - 1:
             header.prev_sequence = prev_sequence
     if batch.expected_offset >= 0:
         header.expected_offset = batch.expected_offset
     head = batch_pb2.Batch(header=header).SerializeToString() + _PAYLOAD_TAG
-    head += _varint(len(payload))
+    head += encode_varint(len(payload))
     delivery = batch.delivery
     delivery.producer_id = identity.producer_id
     delivery.epoch = identity.epoch
-    delivery.base_sequence = base
-    return SealedBatch(batch, identity, base, last, prev_sequence, head, payload, deadline)
+    delivery.base_sequence = base_sequence
+    return SealedBatch(
+        batch, identity, base_sequence, last_sequence, prev_sequence, head, payload, deadline
+    )
 
 
 def _encoded(batch: OpenBatch) -> bytes:
@@ -121,15 +124,6 @@ def _encoded(batch: OpenBatch) -> bytes:
     return encode_payload(batch.values, stamps, batch.keys, batch.headers)
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 _BATCHES_TAG = b"\x0a"  # ProduceRequest.batches: field 1, length-delimited
 _PAYLOAD_TAG = b"\x12"  # Batch.payload: field 2, length-delimited
 _ID_TAG = b"\x18"  # Batch.id: field 3, varint
@@ -138,13 +132,13 @@ _TIMEOUT_TAG = b"\x10"  # ProduceRequest.timeout_ms: field 2, varint
 
 def request_parts(sealed: SealedBatch, attempt_id: int) -> list[bytes | memoryview]:
     """Return the bytes of one entry of `ProduceRequest.batches`, to be joined."""
-    batch_id = _ID_TAG + _varint(attempt_id)
-    length = _varint(sealed.size + len(batch_id))
+    batch_id = _ID_TAG + encode_varint(attempt_id)
+    length = encode_varint(sealed.size + len(batch_id))
     return [_BATCHES_TAG, length, sealed.head, sealed.payload, batch_id]
 
 
 def request_end(timeout_ms: int) -> bytes:
-    return _TIMEOUT_TAG + _varint(timeout_ms)
+    return _TIMEOUT_TAG + encode_varint(timeout_ms)
 
 
 __all__ = ["NO_IDENTITY", "Identity", "SealedBatch", "request_end", "request_parts", "seal"]

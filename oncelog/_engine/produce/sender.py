@@ -16,18 +16,12 @@ from collections import deque
 
 from oncelog import errors
 from oncelog._engine.net.backoff import Backoff
-from oncelog._engine.net.cluster import OLD_NEWS, Cluster
+from oncelog._engine.net.cluster import MAX_LEADER_FAILURES, Cluster
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.batches import OpenBatch
 from oncelog._engine.produce.futures import Delivery
 from oncelog._engine.produce.identities import Identities
-from oncelog._engine.produce.outcomes import (
-    Reaction,
-    Stats,
-    gap_after,
-    lost_with_topic,
-    with_outcome,
-)
+from oncelog._engine.produce.outcomes import Reaction, Stats, lost_with_topic, with_outcome
 from oncelog._engine.produce.partition import PartitionSender
 from oncelog._engine.produce.sealing import NO_IDENTITY, SealedBatch
 from oncelog._engine.produce.stream import ProduceStream
@@ -70,7 +64,6 @@ class Sender:
         # Nothing is sent to these: they wait for a producer id, or for news of their topic.
         self._identifying: set[TopicPartition] = set()
         self._streams: dict[str, ProduceStream] = {}
-        self._stream_failures: dict[str, int] = {}
         self._sent_to: dict[TopicPartition, str] = {}
         self._attempt_ids = itertools.count(1)
         self._woken = False
@@ -81,7 +74,7 @@ class Sender:
         # Topics with stalled partitions: how often it was asked who leads, and when it is due.
         self._stalls: dict[str, tuple[int, float]] = {}
         # Leaders that refused, with their terms: there is another one, or will be.
-        self._doubted: dict[TopicPartition, tuple[str, int]] = {}
+        self._suspected: dict[TopicPartition, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -139,13 +132,13 @@ class Sender:
         for batch in self.accumulator.stop(later):
             batch.delivery.fail(with_outcome(error, "never_sent"))
             self.stats.records_failed += batch.record_count
-            self._settled(batch)
+            self._batch_done(batch)
         for partition in self._partitions.values():
             partition.fail_all(error)
         self._busy.clear()
 
-    def _settled(self, batch: OpenBatch) -> None:
-        self.accumulator.settled(batch)
+    def _batch_done(self, batch: OpenBatch) -> None:
+        self.accumulator.free(batch)
         if batch.delivery.error is None:
             return
         self.failed.append(batch.delivery)
@@ -204,8 +197,8 @@ class Sender:
             return
         while stream.has_room:
             sealed = partition.next(now, self.identities.current)
-            if sealed is None:
-                self._check_gap(partition)
+            if isinstance(sealed, Reaction):
+                self._react(partition, sealed)
                 return
             attempt_id = next(self._attempt_ids)
             partition.sent(sealed, attempt_id, now)
@@ -226,7 +219,7 @@ class Sender:
                 level=config.compression_level,
                 backoff=self.cluster.backoff,
                 stats=self.stats,
-                on_settled=self._settled,
+                on_done=self._batch_done,
             )
         return partition
 
@@ -274,16 +267,12 @@ class Sender:
                 self.cluster.channel(address),
                 connect_timeout_s=min(2.0, config.request_timeout_ms / 1000),
                 commit_timeout_ms=max(1, config.request_timeout_ms * 4 // 5),
-                on_open=self._stream_opened,
+                on_open=self._soon,
                 on_room=self._soon,
                 on_result=self._answered,
                 on_close=self._stream_closed,
             )
         return stream
-
-    def _stream_opened(self, stream: ProduceStream) -> None:
-        self._stream_failures.pop(stream.address, None)
-        self._soon()
 
     def _stream_closed(self, stream: ProduceStream, why: str) -> None:
         address = stream.address
@@ -306,28 +295,25 @@ class Sender:
     ) -> None:
         # `outstanding` has lost the id; the answer's own id is the attempt's.
         reaction = partition.on_result(sealed, result.id, result, time.monotonic())
-        if self._doubted and result.verdict not in RETRIABLE:
-            self._doubted.pop(partition.tp, None)  # it leads, after all
+        if self._suspected and result.verdict not in RETRIABLE:
+            self._suspected.pop(partition.tp, None)  # it leads, after all
         self._react(partition, reaction)
-        self._check_gap(partition)
         self._soon()
-
-    def _check_gap(self, partition: PartitionSender) -> None:
-        if partition.gap is not None:
-            self.fail(partition.gap)
 
     def _react(self, partition: PartitionSender, reaction: Reaction) -> None:
         tp = partition.tp
         if reaction.fatal is not None:
             self.fail(reaction.fatal)
-        elif reaction.fatal_here is not None:
+        elif reaction.fatal_unless_recreated is not None:
             if tp not in self._identifying:  # else it is being looked into
                 self._identifying.add(tp)
-                self._spawn(self._find_topic(partition, reaction.fatal_here), f"find {tp.topic}")
+                self._spawn(
+                    self._find_topic(partition, reaction.fatal_unless_recreated), f"find {tp.topic}"
+                )
         elif reaction.leader_hint is not None:
             self.cluster.leaders.hint(tp, *reaction.leader_hint)
         elif reaction.leader_lost:
-            self._doubt(tp)
+            self._suspect(tp)
 
     async def _find_topic(
         self, partition: PartitionSender, error: errors.UnknownProducerError
@@ -352,7 +338,7 @@ class Sender:
 
     # --- metadata --------------------------------------------------------------------
 
-    def _doubt(self, tp: TopicPartition) -> None:
+    def _suspect(self, tp: TopicPartition) -> None:
         """Who is said to lead does not. Ask others, until one of them names another leader.
 
         It may be cut off, and then tells whoever asks it that it led last. So does a node
@@ -360,15 +346,15 @@ class Sender:
         """
         refused = self._sent_to.get(tp, "")
         self.cluster.avoid(refused)
-        self.cluster.leaders.doubt(tp)
+        self.cluster.leaders.suspect(tp)
         leader = self.cluster.leaders.leader(tp)
         if leader is not None and leader.address == refused:
-            self._doubted[tp] = (refused, leader.term)
+            self._suspected[tp] = (refused, leader.term)
         self._mark_stale(tp.topic)
 
-    def _is_doubted(self, tp: TopicPartition) -> bool:
+    def _is_suspected(self, tp: TopicPartition) -> bool:
         leader = self.cluster.leaders.leader(tp)
-        return leader is not None and self._doubted.get(tp) == (leader.address, leader.term)
+        return leader is not None and self._suspected.get(tp) == (leader.address, leader.term)
 
     def _mark_stale(self, topic: str) -> None:
         self._stale.add(topic)
@@ -391,14 +377,14 @@ class Sender:
             rounds = rounds + 1 if lacking or self._stale else 1
             await asyncio.sleep(pace.delay(rounds))
             if lacking:
-                if rounds % OLD_NEWS == 0:
-                    self.cluster.ask_another()
+                if rounds % MAX_LEADER_FAILURES == 0:
+                    self.cluster.prefer_another()
                 self._stale |= lacking
                 self._stale_event.set()
 
     def _reachable(self, tp: TopicPartition) -> bool:
         stream = self._streams.get(self.cluster.leaders.address(tp))
-        return stream is not None and stream.opened and not self._is_doubted(tp)
+        return stream is not None and stream.opened and not self._is_suspected(tp)
 
     # --- time ------------------------------------------------------------------------
 
@@ -420,7 +406,7 @@ class Sender:
             await asyncio.sleep(_TICK_S)
             now = time.monotonic()
             self._expire(now)
-            self._look_for_stalls(now)
+            self._check_stalls(now)
             try:
                 await self.identities.renew_if_due(now)
             except errors.OncelogError as error:
@@ -433,25 +419,14 @@ class Sender:
 
     def _expire(self, now: float) -> None:
         for batch in self.accumulator.expire(now):
-            error = errors.DeliveryTimeoutError(
-                f"{batch.tp}: not sent within delivery_timeout_ms={self.config.delivery_timeout_ms}"
-            )
-            error.outcome = "never_sent"
-            gap = gap_after(batch, error)
-            if gap is not None:
-                self.accumulator.refuse(gap)
-            batch.delivery.fail(error)
-            self.stats.records_failed += batch.record_count
-            self._settled(batch)
-            if gap is not None:
-                self.fail(gap)
+            partition = self._partition(batch.tp)
+            self._react(partition, partition.expire_unsent(batch))
         for partition in list(self._busy.values()):
-            partition.expire(now)
-            self._check_gap(partition)
+            self._react(partition, partition.expire(now))
         if self._busy:
             self._soon()
 
-    def _look_for_stalls(self, now: float) -> None:
+    def _check_stalls(self, now: float) -> None:
         stalled: dict[str, set[str]] = {}  # topic -> nodes that do not answer
         for tp, partition in list(self._busy.items()):
             oldest = partition.oldest_attempt()

@@ -42,7 +42,7 @@ class ProduceStream:
         *,
         connect_timeout_s: float,
         commit_timeout_ms: int,
-        on_open: Callable[[ProduceStream], None],
+        on_open: Callable[[], None],
         on_room: Callable[[], None],
         on_result: Callable[[PartitionSender, SealedBatch, log_pb2.BatchResult], None],
         on_close: Callable[[ProduceStream, str], None],
@@ -52,7 +52,6 @@ class ProduceStream:
         self.closed = False
         # Answers are awaited for these, by attempt id, oldest first.
         self.outstanding: dict[int, Waiting] = {}
-        self.partitions: set[PartitionSender] = set()
         self._channel = channel
         self._connect_timeout_s = connect_timeout_s
         self._end = request_end(commit_timeout_ms)
@@ -73,7 +72,6 @@ class ProduceStream:
     def send(self, partition: PartitionSender, sealed: SealedBatch, attempt_id: int) -> None:
         assert self.opened, "nothing is sent into a stream that is not open"
         self.outstanding[attempt_id] = (partition, sealed)
-        self.partitions.add(partition)
         parts = request_parts(sealed, attempt_id)
         size = sum(map(len, parts))
         self._outbox.append((parts, size))
@@ -100,7 +98,7 @@ class ProduceStream:
                 response_deserializer=log_pb2.ProduceResponse.FromString,
             )()
             self.opened = True
-            self._on_open(self)
+            self._on_open()
             why = await self._talk(call)
         except TimeoutError:
             why = "no connection"

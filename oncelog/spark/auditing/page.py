@@ -1,6 +1,6 @@
 """An audit as one page: HTML with drawings in SVG, and nothing from anywhere else.
 
-Place in the flow: `auditing` hands over the report and the rows of `audit_tables.drawn`.
+Place in the flow: `run` hands over the report and the rows of `Tables.drawn`.
 Three drawings: records and faults over time; the partitions as strips, each fault at its
 place in the log; the producers with most faults. Pure: rows in, text out.
 """
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from oncelog.spark.auditing.report import AuditReport
+from oncelog.spark.auditing.report import AuditReport
 
 Rows = Sequence[Mapping[str, Any]]
 

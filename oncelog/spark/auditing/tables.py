@@ -1,6 +1,6 @@
 """An audit's findings, counted by partition, by producer, over time: tables and what is drawn.
 
-Place in the flow: `auditing` writes the tables as Parquet; the page gets the small part of
+Place in the flow: `run` writes the tables as Parquet; the page gets the small part of
 them that it can show, as plain Python values.
 """
 

@@ -173,7 +173,7 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):
                     copy.take(batch)
             copy.finish()
         except BaseException:
-            copy.give_up()
+            copy.abort()
             raise
         return WriterCommitMessage()
 

@@ -106,7 +106,7 @@ def mirror(
         max_offsets_per_trigger=max_offsets_per_trigger,
     )
     starting = starting_offsets or {}
-    settings = _looked_at(settings, starting, named=name is not None)
+    settings = _checked(settings, starting, named=name is not None)
     settings = replace(settings, by_range=transform is None)
     query, keeps_all = _query(spark, settings, transform)
     if trigger is not None:
@@ -219,7 +219,7 @@ def _check_starting(
 # --- topics --------------------------------------------------------------------------
 
 
-def _looked_at(
+def _checked(
     settings: MirrorSettings, starting: Mapping[int, int], *, named: bool
 ) -> MirrorSettings:
     """Fill in what the source says. Changes nothing anywhere."""

@@ -41,7 +41,7 @@ _SLACK = 256  # what a payload has and Arrow does not count
 
 
 class PartitionCopy:
-    """Used by one thread. `take` each batch, then `finish`; or `give_up`."""
+    """Used by one thread. `take` each batch, then `finish`; or `abort`."""
 
     def __init__(self, settings: MirrorSettings, partition: int) -> None:
         """`partition` is the task's number, which must be the number of its rows' partition."""
@@ -107,7 +107,7 @@ class PartitionCopy:
         if self._producer is not None:
             self._producer.close()
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Free everything, without waiting."""
         if self._producer is not None:
             for future in self._pending:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from oncelog.errors import NotSupportedError
-from oncelog.spark.source.offsets import Range
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.schema import ddl, wanted_columns
+from oncelog.spark.source.tasks import read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,17 +72,6 @@ class OncelogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(self._options, partition, self._columns)
-
-
-def read_partition(
-    options: SourceOptions, partition: InputPartition, columns: tuple[str, ...]
-) -> Iterator[Any]:
-    """Read what a plan's partition stands for; Spark makes one of None where there is none."""
-    if partition.value is None:
-        return iter(())
-    from oncelog.spark.source.reading import read_range
-
-    return read_range(options, Range(*partition.value), columns)
 
 
 __all__ = ["OncelogDataSource"]

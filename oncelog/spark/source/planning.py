@@ -38,7 +38,7 @@ log = logging.getLogger("pyspark_oncelog")
 CLIENT_ID = "oncelog-spark"
 # A deposed leader steps down within two election timeouts.
 _DEPOSED_S = 5.0
-_ASK_AGAIN_S = 0.1
+_RETRY_S = 0.1
 
 
 class TopicGoneError(FatalError):
@@ -58,7 +58,7 @@ class Planner:
         self.options = options
         self._admin: Admin | None = None
         self._consumer: Consumer | None = None
-        self._patience_s = options.poll_timeout_ms / 1000
+        self._timeout_s = options.poll_timeout_ms / 1000
 
     # --- topics and partitions -------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Planner:
             return self._admin.describe_topics(names)
 
         try:
-            return self._patiently(ask)
+            return self._with_retries(ask)
         except UnknownTopicOrPartitionError as error:
             if error.topic in known:
                 raise gone(error.topic) from None
@@ -129,9 +129,9 @@ class Planner:
         while True:
             found = self._list(lambda consumer: consumer.end_offsets(wanted))
             old = any(found[tp] < floors.get(tp, 0) for tp in wanted)
-            if not old or time.monotonic() - start > min(_DEPOSED_S, self._patience_s):
+            if not old or time.monotonic() - start > min(_DEPOSED_S, self._timeout_s):
                 return found
-            time.sleep(_ASK_AGAIN_S)  # no event: a node does not say that it was deposed
+            time.sleep(_RETRY_S)  # no event: a node does not say that it was deposed
 
     def _at_times(self, times_ms: Offsets) -> Offsets:
         asked = {(tp.topic, tp.partition): ms for tp, ms in times_ms.items()}
@@ -139,7 +139,7 @@ class Planner:
 
     def _list(self, question: Callable[[Consumer], Offsets]) -> Offsets:
         try:
-            return self._patiently(lambda: question(self._offsets()))
+            return self._with_retries(lambda: question(self._offsets()))
         except UnknownTopicOrPartitionError as error:
             # A moment ago it was there.
             raise gone(error.topic) from None
@@ -154,7 +154,7 @@ class Planner:
             )
         return self._consumer
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def _with_retries(self, ask: Callable[[], T]) -> T:
         """Ask until there is an answer; the last error when the time is over.
 
         A topic that one node does not know may have been made a moment ago through
@@ -168,7 +168,7 @@ class Planner:
                 return ask()
             except RetriableError as error:
                 unknown = isinstance(error, UnknownTopicOrPartitionError)
-                limit = min(self._patience_s, UNKNOWN_TOPIC_GRACE_S if unknown else 1e9)
+                limit = min(self._timeout_s, UNKNOWN_TOPIC_GRACE_S if unknown else 1e9)
                 failures += 1
                 pause = backoff.delay(failures)
                 if time.monotonic() - start + pause > limit:

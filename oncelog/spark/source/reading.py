@@ -35,7 +35,7 @@ JOIN_BYTES = 1024 * 1024
 SPLIT_BYTES = 4 * 1024 * 1024
 # What a consumer asks for at once, and holds besides.
 FETCH_BYTES = 4 * 1024 * 1024
-_ASK_AGAIN_S = 0.1
+_RETRY_S = 0.1
 
 
 class Part(NamedTuple):
@@ -126,8 +126,8 @@ def _close_idle() -> None:
 
 def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[Part]:
     at = one.start
-    patience_s = options.poll_timeout_ms / 1000
-    heard = time.monotonic()
+    timeout_s = options.poll_timeout_ms / 1000
+    last_read = time.monotonic()
     while True:
         try:
             consumer.assign([one.tp])
@@ -140,7 +140,7 @@ def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[
                 yield Part(batch, rows)
                 if at >= one.end:
                     return
-                heard = time.monotonic()
+                last_read = time.monotonic()
             raise _nothing_comes(one, at, options)
         except UnknownTopicOrPartitionError as error:
             raise TopicGoneError(f"{one.tp} was deleted while it was read") from error
@@ -149,11 +149,11 @@ def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[
                 at = _past_the_loss(options, one, error)
                 if at >= one.end:
                     return
-            elif time.monotonic() - heard > patience_s:
+            elif time.monotonic() - last_read > timeout_s:
                 raise _nothing_comes(one, at, options) from error
             else:
                 # The planner saw these records: a deposed leader does not know of them.
-                time.sleep(_ASK_AGAIN_S)  # no event: a node does not say that it was deposed
+                time.sleep(_RETRY_S)  # no event: a node does not say that it was deposed
 
 
 def _nothing_comes(one: Range, at: int, options: SourceOptions) -> RequestTimeoutError:

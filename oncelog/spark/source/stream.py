@@ -22,11 +22,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from oncelog.spark.source.data_source import read_partition
 from oncelog.spark.source.offsets import LATEST, NEW, Offsets, Place, Range, admit, split
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import Planner, TopicGoneError, gone
 from oncelog.spark.source.schema import wanted_columns
+from oncelog.spark.source.tasks import read_partition
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
