@@ -21,7 +21,7 @@ from cluster.node.allocator import keep_large_buffers
 from cluster.node.logging import configure_logging
 from storage.errors import StorageError
 
-HEALTH_PATIENCE = 3.0
+HEALTH_TIMEOUT = 3.0
 
 
 def main() -> int:
@@ -71,7 +71,7 @@ async def _check_health(address: str) -> int:
     async with grpc.aio.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_PATIENCE)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_TIMEOUT)
         except grpc.aio.AioRpcError as error:
             print(f"oncelog: {address}: {error.details()}", file=sys.stderr)
             return 1

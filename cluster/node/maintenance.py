@@ -113,7 +113,7 @@ class Duties:
             return
         # To a node that is silent, hung or with a full disk, proposals would wait in vain.
         in_step = group.follower_lag().get(preferred, IN_STEP_ENTRIES + 1) <= IN_STEP_ENTRIES
-        if in_step and group.hears(preferred):
+        if in_step and group.is_responsive(preferred):
             group.transfer(preferred)
             self._driver.touch(gid)
 

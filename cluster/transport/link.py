@@ -30,7 +30,7 @@ import grpc
 from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
 from cluster.transport.frames import decode_frame, encode_frame, encode_hello, size_of
-from cluster.transport.stream import LENGTH, PING, FrameWriter, Pulse, StreamError, framed, tune
+from cluster.transport.stream import LENGTH, PING, FrameWriter, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
 
@@ -43,8 +43,8 @@ ANSWERS_BYTES = 64  # of answers to pings that are read at once
 MAX_QUEUE_BYTES = 128 * 1024 * 1024
 SNAPSHOT_CHUNK_BYTES = 1024 * 1024
 RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
-CONNECT_PATIENCE = 1.0  # after the second SYN, should the first be lost
-HELLO_PATIENCE = 2.0
+CONNECT_TIMEOUT = 1.0  # after the second SYN, should the first be lost
+HELLO_TIMEOUT = 2.0
 
 CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
@@ -141,7 +141,7 @@ class PeerLink:
     async def _converse(self) -> None:
         """One connection, from its first to its last byte. Raises what ended it."""
         with await self._connect() as sock:
-            async with asyncio.timeout(HELLO_PATIENCE):
+            async with asyncio.timeout(HELLO_TIMEOUT):
                 answer = await self._greet(sock)
             if answer.refused:
                 if answer.refused != self._refusal:
@@ -163,7 +163,9 @@ class PeerLink:
         writer = FrameWriter(self._loop, sock, self._on_free, lose)
         self._writer, self._sent_at_tick = writer, 0
         self._ping_due = self._ping_sent = False
-        pulse = Pulse(self._loop, self._tick, lambda: lose(StreamError("the peer is silent")))
+        keepalive = Keepalive(
+            self._loop, self._tick, lambda: lose(StreamError("the peer is silent"))
+        )
         end = asyncio.ensure_future(self._hear(sock))
         try:
             self._set_up(True)
@@ -172,7 +174,7 @@ class PeerLink:
                 raise lost.result()
             end.result()
         finally:
-            pulse.stop()
+            keepalive.stop()
             writer.close()
             self._writer = None
             end.cancel()
@@ -186,7 +188,7 @@ class PeerLink:
             self._ping_sent = False
 
     def _tick(self) -> bool:
-        """Asks for a sign of the peer, if the last one came. See Pulse."""
+        """Asks for a sign of the peer, if the last one came. See Keepalive."""
         writer = self._writer
         assert writer is not None
         stuck = not writer.free and writer.sent == self._sent_at_tick
@@ -212,7 +214,7 @@ class PeerLink:
         try:
             sock.setblocking(False)
             tune(sock)
-            async with asyncio.timeout(CONNECT_PATIENCE):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 await self._loop.sock_connect(sock, address)
         except BaseException:
             sock.close()

@@ -47,7 +47,7 @@ def tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
 
 
-class Pulse:
+class Keepalive:
     """Tells when the other side has been silent for too long.
 
     on_tick() -> whether there was a sign of it since the last tick, or none was due.
