@@ -1,6 +1,7 @@
 """`python -m cluster`: one node, until SIGTERM or SIGINT.
 
-Exit codes: 0 stopped as asked, 1 failed while running or at start, 2 bad settings.
+Exit codes: 0 stopped as asked, 1 failed while running or at start, 2 bad settings,
+or a Python that leaves out assertions.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ def main() -> int:
     argv = sys.argv[1:]
     if len(argv) == 2 and argv[0] == "--health":
         return asyncio.run(_check_health(argv[1]))
+    if not __debug__:  # the invariants of a node are assertions
+        text = "assertions are off: start the node without python -O and PYTHONOPTIMIZE"
+        print(f"oncelog: {text}", file=sys.stderr)
+        return 2
     try:
         config = NodeConfig.load(argv, os.environ)
     except ConfigError as error:
