@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from cluster.dedup.in_flight import BatchMeta, Verdict
+from cluster.dedup.verdict import ExpectedOffsets
 from cluster.metadata.producer_names import NameState
 
-CHECKED, IGNORED, REQUIRED = 0, 1, 2
+CHECKED, IGNORED, REQUIRED = ExpectedOffsets
 
 
 class Names(Protocol):
