@@ -207,6 +207,7 @@ class Driver:
             assert not isinstance(message, Leadership), "for the node, not for a group"
             group = self.groups.get(message.group)
             if group is not None:
+                self._heartbeats.unquiesce(message.group)  # what comes may depose it
                 group.receive(sender, message)
                 touched[message.group] = group
         with_work, self._with_work = self._with_work, set()

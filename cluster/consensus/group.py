@@ -197,7 +197,8 @@ class Group:
         return self._leading.quiescence.begin(self._leading.replicator.reachable())
 
     def unquiesce(self, replied_at: Mapping[int, float]) -> None:
-        """Goes on by itself, unless it was deposed meanwhile. See `quiesce`."""
+        """Goes on by itself, unless it failed meanwhile. See `quiesce`."""
+        assert self.is_quiescent or self.failed is not None, "deposed before it was unquiesced"
         if self._leading is not None:
             self._leading.quiescence.end(replied_at)
 
