@@ -144,7 +144,6 @@ NOT_YET: dict[Rule, set[str]] = {
         "cluster/partition/producer_contract.py",
         "cluster/partition/replica.py",
         "harness/local_cluster.py",
-        "oncelog/_engine/produce/futures.py",
     },
     faults.no_assert_of_bytes: {"cluster/partition/replica.py", "storage/commitlog/record.py"},
     faults.no_except_assertion: {"cluster/node/replicas.py"},

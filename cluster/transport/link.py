@@ -8,7 +8,7 @@ All groups of a node share the stream, so what piles up while a frame is being
 sent goes out together in the next one. Raft takes care of what is lost: when a
 link's queue is full, new messages are dropped rather than held.
 
-A stream begins with a Hello each way (`peer_listener` has the other side). An empty frame
+A stream begins with a Hello each way (`listener` has the other side). An empty frame
 is answered with one, so that each side notices when the other is gone.
 Snapshots use a call of their own, so that they do not hold up heartbeats.
 """
@@ -63,7 +63,7 @@ CHANNEL_OPTIONS = [
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this process is, as it tells its peers."""
+    """Who this process is, as its Hello says."""
 
     cluster_id: str
     node_id: int
@@ -135,14 +135,14 @@ class PeerLink:
                 log.debug("link down peer=%d: %s", self.peer, error)
             finally:
                 self._set_up(False)
-            # Nobody tells when a peer may be back; asking again is all there is.
+            # Nothing announces that a peer is back; asking again is all there is.
             await asyncio.sleep(RECONNECT_WAIT)
 
     async def _converse(self) -> None:
         """One connection, from its first to its last byte. Raises what ended it."""
         with await self._connect() as sock:
             async with asyncio.timeout(HELLO_TIMEOUT):
-                answer = await self._greet(sock)
+                answer = await self._exchange_hellos(sock)
             if answer.refused:
                 if answer.refused != self._refusal:
                     log.error("refused by peer=%d: %s", self.peer, answer.refused)
@@ -166,7 +166,7 @@ class PeerLink:
         keepalive = Keepalive(
             self._loop, self._tick, lambda: lose(StreamError("the peer is silent"))
         )
-        end = asyncio.ensure_future(self._hear(sock))
+        end = asyncio.ensure_future(self._read_answers(sock))
         try:
             self._set_up(True)
             await asyncio.wait((end, lost), return_when=asyncio.FIRST_COMPLETED)
@@ -180,7 +180,7 @@ class PeerLink:
             end.cancel()
             await asyncio.gather(end, return_exceptions=True)
 
-    async def _hear(self, sock: socket.socket) -> None:
+    async def _read_answers(self, sock: socket.socket) -> None:
         """The listener says nothing but answers to pings; returns when it closes."""
         while answers := await self._loop.sock_recv(sock, ANSWERS_BYTES):
             if answers.strip(PING):
@@ -221,7 +221,7 @@ class PeerLink:
             raise
         return sock
 
-    async def _greet(self, sock: socket.socket) -> pb.Hello:
+    async def _exchange_hellos(self, sock: socket.socket) -> pb.Hello:
         await self._loop.sock_sendall(sock, framed(encode_hello(self._identity.hello())))
         (length,) = LENGTH.unpack(await self._receive(sock, LENGTH.size))
         if length > MAX_HELLO_BYTES:

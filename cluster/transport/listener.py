@@ -63,7 +63,7 @@ class PeerListener:
         self._streams: set[PeerStream] = set()
         # peer -> (incarnation, streams open)
         self._connected: dict[int, tuple[int, int]] = {}
-        self._refused: dict[int, str] = {}  # the last refusal of each, said once
+        self._refused: dict[int, str] = {}  # the last refusal of each, logged once
 
     def bind(self, address: str) -> None:
         """Takes the port; connections wait until `start`. Raises ListenError."""
@@ -117,7 +117,7 @@ class PeerListener:
         self._streams.discard(stream)
 
     def refusal(self, hello: pb.Hello) -> str:
-        """Why this peer may not connect, or nothing. Says a new reason to the log."""
+        """Why this peer may not connect, or nothing. Logs a new reason."""
         refused = self._why_not(hello)
         if not refused:
             self._refused.pop(hello.node_id, None)
@@ -163,12 +163,12 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def __init__(self, listener: PeerListener, loop: asyncio.AbstractEventLoop) -> None:
         self._listener, self._loop = listener, loop
-        self._reader = FrameReader(self._greeted, MAX_HELLO_BYTES)
+        self._reader = FrameReader(self._received_hello, MAX_HELLO_BYTES)
         self._transport: asyncio.Transport | None = None
         self._hello: pb.Hello | None = None  # of a peer that was let in
         self._late: asyncio.TimerHandle | None = None
         self._keepalive: Keepalive | None = None
-        self._heard = False  # since the last tick
+        self._received_since_tick = False
 
     def close(self) -> None:
         if self._transport is not None:
@@ -188,7 +188,7 @@ class PeerStream(asyncio.BufferedProtocol):
         return self._reader.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard = True
+        self._received_since_tick = True
         try:
             self._reader.buffer_updated(nbytes)
         except (StreamError, FrameError) as error:
@@ -208,7 +208,7 @@ class PeerStream(asyncio.BufferedProtocol):
 
     # -- frames -----------------------------------------------------------------------------
 
-    def _greeted(self, frame: memoryview) -> None:
+    def _received_hello(self, frame: memoryview) -> None:
         """The first frame. Raises FrameError if it is no Hello."""
         head, _ = decode_frame(frame)
         if not head.HasField("hello"):
@@ -235,8 +235,8 @@ class PeerStream(asyncio.BufferedProtocol):
             self._transport.write(PING)
 
     def _tick(self) -> bool:
-        heard, self._heard = self._heard, False
-        return heard
+        received, self._received_since_tick = self._received_since_tick, False
+        return received
 
     def _silent(self) -> None:
         assert self._hello is not None
@@ -244,7 +244,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self.close()
 
     def _ignored(self, frame: memoryview) -> None:
-        """After a refusal there is nothing to hear."""
+        """What follows a refusal."""
 
 
 class PeerService(rpc.PeerServiceServicer):

@@ -2,8 +2,9 @@
 
     FrameWriter --u32 length | frame--> (kernel) --> FrameReader --> on_frame(bytes so far)
 
-What is in a frame is the business of `frames`, who speaks that of `peers`. Both sides
-belong to the event loop and are called by it when the socket has room, or has bytes.
+What is in a frame is the business of `frames`, who sends one that of `link` and
+`listener`. Both sides belong to the event loop and are called by it when the socket has
+room, or has bytes.
 Why not gRPC, as everywhere else: docs/adr/0012.
 """
 

@@ -35,6 +35,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.errors",
             "cluster.metadata",
             "cluster.v1",
+            "oncelog.wire",
             "storage",
         }
     ),

@@ -50,6 +50,7 @@ def _begun(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> set[str]:
     decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
     bases = [dotted(base) for base in node.bases]
     fields = any(dotted(d).endswith("dataclass") for d in decorators) or bool(VALUES & set(bases))
+    fields = fields or _has_no_constructor(node)
     for child in node.body:
         if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
             if fields or child.value is not None:
@@ -63,6 +64,14 @@ def _begun(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> set[str]:
         if base in classes and base != node.name:
             known |= _begun(classes[base], classes)
     return known
+
+
+def _has_no_constructor(node: ast.ClassDef) -> bool:
+    """`__init__ = object.__init__`: where even an empty one would cost too much."""
+    return any(
+        isinstance(child, ast.Assign) and dotted(child.targets[0]) == "__init__"
+        for child in ast.walk(node)
+    )
 
 
 def _assigned(method: Function, owner: str) -> Iterator[tuple[str, int]]:
@@ -170,6 +179,11 @@ GOOD: Snippets = [
         attributes_begin_in_constructors,
         "cluster/a.py",
         "class A:\n    @property\n    def x(self): ...\n    def f(self): self.x = 1",
+    ),
+    (
+        attributes_begin_in_constructors,
+        "oncelog/a.py",
+        "class A:\n    x: int\n    __init__ = object.__init__\n    def f(self): self.x = 1",
     ),
     (attributes_begin_in_constructors, "tests/a.py", "class A:\n    def f(self): self.x = 1"),
 ]
