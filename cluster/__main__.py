@@ -1,6 +1,7 @@
 """`python -m cluster`: one node, until SIGTERM or SIGINT.
 
-Exit codes: 0 stopped as asked, 1 failed while running or at start, 2 bad settings.
+Exit codes: 0 stopped as asked, 1 failed while running or at start, 2 bad settings,
+or a Python that leaves out assertions.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from cluster.node.allocator import keep_large_buffers
 from cluster.node.logging import configure_logging
 from storage.errors import StorageError
 
-HEALTH_PATIENCE = 3.0
+HEALTH_TIMEOUT = 3.0
 
 
 def main() -> int:
     argv = sys.argv[1:]
     if len(argv) == 2 and argv[0] == "--health":
         return asyncio.run(_check_health(argv[1]))
+    if not __debug__:  # the invariants of a node are assertions
+        text = "assertions are off: start the node without python -O and PYTHONOPTIMIZE"
+        print(f"oncelog: {text}", file=sys.stderr)
+        return 2
     try:
         config = NodeConfig.load(argv, os.environ)
     except ConfigError as error:
@@ -71,7 +76,7 @@ async def _check_health(address: str) -> int:
     async with grpc.aio.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_PATIENCE)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_TIMEOUT)
         except grpc.aio.AioRpcError as error:
             print(f"oncelog: {address}: {error.details()}", file=sys.stderr)
             return 1

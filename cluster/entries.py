@@ -18,6 +18,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from storage.errors import CorruptionError
+
 BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
 METADATA = 0x20
 OFFSETS = 0x30
@@ -32,6 +34,10 @@ _OPEN = struct.Struct("<BBBxiqqqqq")
 _RELEASE = struct.Struct("<BBxxIqqqq")
 HEADER_BYTES = _BATCH.size
 assert HEADER_BYTES == 96
+
+
+class CorruptEntryError(CorruptionError):
+    """A stored entry is not what its place in the log says. The replica must stop."""
 
 
 class BatchEntry(NamedTuple):
@@ -101,8 +107,13 @@ def pack_batch(entry: BatchEntry, payload: bytes) -> bytes:
 
 
 def unpack_batch(data: bytes) -> BatchEntry:
-    kind, version, codec, flags, *rest = _BATCH.unpack_from(data)
-    assert kind == BATCH and version == VERSION, (kind, version)
+    """Raises CorruptEntryError, as do the other `unpack_*`."""
+    try:
+        kind, version, codec, flags, *rest = _BATCH.unpack_from(data)
+    except struct.error as error:
+        raise CorruptEntryError(f"entry of {len(data)} bytes: {error}") from error
+    if kind != BATCH or version != VERSION:
+        raise _unknown(kind, version)
     return BatchEntry(codec, *rest)._replace(flags=flags) if flags else BatchEntry(codec, *rest)
 
 
@@ -115,9 +126,7 @@ def pack_log_start(entry: LogStartEntry) -> bytes:
 
 
 def unpack_log_start(data: bytes) -> LogStartEntry:
-    kind, version, *rest = _LOG_START.unpack(data)
-    assert kind == LOG_START and version == VERSION, (kind, version)
-    return LogStartEntry(*rest)
+    return LogStartEntry(*_unpack(_LOG_START, LOG_START, data))
 
 
 def pack_open_producer(entry: OpenProducerEntry) -> bytes:
@@ -125,9 +134,7 @@ def pack_open_producer(entry: OpenProducerEntry) -> bytes:
 
 
 def unpack_open_producer(data: bytes) -> OpenProducerEntry:
-    kind, version, *rest = _OPEN.unpack(data)
-    assert kind == OPEN_PRODUCER and version == VERSION, (kind, version)
-    return OpenProducerEntry(*rest)
+    return OpenProducerEntry(*_unpack(_OPEN, OPEN_PRODUCER, data))
 
 
 def pack_release(entry: ReleaseEntry) -> bytes:
@@ -137,7 +144,23 @@ def pack_release(entry: ReleaseEntry) -> bytes:
 
 
 def unpack_release(data: bytes) -> ReleaseEntry:
-    kind, version, count, *rest = _RELEASE.unpack_from(data)
-    assert kind == RELEASE_PRODUCERS and version == VERSION, (kind, version)
+    count, *rest = _unpack(_RELEASE, RELEASE_PRODUCERS, data[: _RELEASE.size])
+    if len(data) != _RELEASE.size + 8 * count:
+        raise CorruptEntryError(f"entry of {len(data)} bytes for {count} producer ids")
     ids = struct.unpack_from(f"<{count}q", data, _RELEASE.size)
     return ReleaseEntry._make((*rest, ids))
+
+
+def _unpack(layout: struct.Struct, expected: int, data: bytes) -> tuple[int, ...]:
+    """The fields behind kind and version."""
+    try:
+        kind, version, *rest = layout.unpack(data)
+    except struct.error as error:
+        raise CorruptEntryError(f"entry of {len(data)} bytes: {error}") from error
+    if kind != expected or version != VERSION:
+        raise _unknown(kind, version)
+    return tuple(rest)
+
+
+def _unknown(kind: int, version: int) -> CorruptEntryError:
+    return CorruptEntryError(f"entry of unknown type {kind} or version {version}")

@@ -106,9 +106,6 @@ class CheckpointStore:
         for key in (self._manifest_key, self._chunks_key):
             batch.delete_range(Family.CHECKPOINTS, key(0), key(index))
 
-    def drop_all(self, batch: WriteBatch) -> None:
-        batch.delete_range(Family.CHECKPOINTS, *keys.group_range(self._group))
-
     def _put_large(self, index: int, state: bytes) -> None:
         # An older attempt at the same index must not be read with new chunks.
         pieces = self._kv.batch()

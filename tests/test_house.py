@@ -8,6 +8,7 @@ so that a rule that has stopped finding anything is itself a failure.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import os
@@ -16,18 +17,16 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.house import faults, pages, rooms, shape
+from tests.house.source import OURS, PACKAGES, ROOT, Rule, Snippets, Source, dotted, imports
+
 MAX_LINES = 500
-PACKAGES = ("oncelog", "storage", "cluster", "pyspark_oncelog")
-# What else holds our Python; these may import the client, never the node.
-AROUND = ("scripts", "bench", "examples", "harness", "tests")
-OURS = frozenset(PACKAGES + AROUND)
 MAY_IMPORT = {
     "oncelog": {"oncelog"},
     "storage": {"storage"},
@@ -44,70 +43,6 @@ PORT = PurePosixPath("cluster/consensus/port.py")
 SERIALIZERS = frozenset(
     {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "jsonpickle"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One Python file: its path from the root, its text, its tree."""
-
-    path: PurePosixPath
-    text: str
-    tree: ast.Module
-
-    @classmethod
-    def of(cls, path: str, text: str) -> Source:
-        return cls(PurePosixPath(path), text, ast.parse(text, path))
-
-    @property
-    def area(self) -> str:
-        """The top folder: the package the file belongs to."""
-        return self.path.parts[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """One imported module, absolute, with the names taken from it (none for `import x`)."""
-
-    line: int
-    module: str
-    names: tuple[str, ...]
-
-    @property
-    def top(self) -> str:
-        return self.module.partition(".")[0]
-
-
-def imports(source: Source) -> Iterator[Import]:
-    """All imports of a file: plain, from, relative, and by a literal name at run time."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(node.lineno, alias.name, ())
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level:
-                base = source.path.parts[:-1]
-                base = base[: len(base) - (node.level - 1)]
-                module = ".".join((*base, *([module] if module else [])))
-            yield Import(node.lineno, module, tuple(alias.name for alias in node.names))
-        elif isinstance(node, ast.Call) and _dotted(node.func) in {
-            "importlib.import_module",
-            "import_module",
-            "__import__",
-        }:
-            first = node.args[0] if node.args else None
-            if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                yield Import(node.lineno, first.value, ())
-
-
-def _dotted(node: ast.expr) -> str:
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return ""
-    return ".".join((node.id, *reversed(parts)))
 
 
 # --- the rules: each yields "line N: what is wrong" ---------------------------
@@ -164,7 +99,7 @@ def no_sleep(source: Source) -> Iterator[str]:
         if isinstance(node, ast.Import):
             names |= {a.asname for a in node.names if a.name == "time" and a.asname}
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.Attribute) and _dotted(node) in {f"{n}.sleep" for n in names}:
+        if isinstance(node, ast.Attribute) and dotted(node) in {f"{n}.sleep" for n in names}:
             if not re.search(r"# no event: \S", lines[node.lineno - 1]):
                 yield f"line {node.lineno}: time.sleep"
 
@@ -184,7 +119,6 @@ def says_its_purpose(source: Source) -> Iterator[str]:
         yield "line 1: a module opens with a docstring that says its purpose"
 
 
-Rule = Callable[[Source], Iterator[str]]
 RULES: list[Rule] = [
     import_direction,
     pysyncobj_privates,
@@ -192,7 +126,29 @@ RULES: list[Rule] = [
     no_sleep,
     short_modules,
     says_its_purpose,
+    *rooms.RULES,
+    *shape.RULES,
+    *faults.RULES,
+    *pages.RULES,
 ]
+
+# Files that break a rule still; whoever mends one takes its name out of here.
+NOT_YET: dict[Rule, set[str]] = {
+    rooms.room_arrows: {"cluster/metrics.py", "oncelog/_engine/net/runtime.py"},
+    shape.attributes_begin_in_constructors: {
+        "bench/clients/rabbitmq_quorum.py",
+        "bench/systems/kafka.py",
+        "bench/systems/nats.py",
+        "bench/systems/rabbitmq.py",
+        "cluster/node/node.py",
+        "cluster/partition/producer_contract.py",
+        "cluster/partition/replica.py",
+        "harness/local_cluster.py",
+    },
+    faults.no_assert_of_bytes: {"cluster/partition/replica.py", "storage/commitlog/record.py"},
+    faults.no_except_assertion: {"cluster/node/replicas.py"},
+    pages.pages_are_in_the_tree: {"cluster/partition/replica.py"},
+}
 
 # --- the tree ----------------------------------------------------------------
 
@@ -221,20 +177,25 @@ def tree_files() -> list[Path]:
     ]
 
 
+@functools.cache
+def tree() -> dict[str, Source]:
+    names = [path.relative_to(ROOT).as_posix() for path in tree_files()]
+    return {name: Source.of(name, (ROOT / name).read_text(encoding="utf-8")) for name in names}
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_rule_holds(rule: Rule) -> None:
-    files = tree_files()
-    areas = {path.relative_to(ROOT).parts[0] for path in files}
+    areas = {source.area for source in tree().values()}
     assert {"cluster", "tests"} <= areas, f"the search for our files found only {areas}"
-    broken = []
-    for path in files:
-        name = path.relative_to(ROOT).as_posix()
-        source = Source.of(name, path.read_text(encoding="utf-8"))
-        broken += [f"{name}: {what}" for what in rule(source)]
-    assert not broken, "\n".join([f"{rule.__name__}:", *broken])
+    broken = {name: [*rule(source)] for name, source in tree().items()}
+    later = NOT_YET.get(rule, set())
+    now = [f"{name}: {what}" for name in broken if name not in later for what in broken[name]]
+    assert not now, "\n".join([f"{rule.__name__}:", *now])
+    mended = sorted(name for name in later if not broken.get(name))
+    assert not mended, f"{rule.__name__}: take out of NOT_YET: {mended}"
 
 
-BAD: list[tuple[Rule, str, str]] = [
+BAD: Snippets = [
     (import_direction, "oncelog/a.py", "import cluster"),
     (import_direction, "oncelog/a.py", "from storage.log import Log"),
     (import_direction, "oncelog/wire/a.py", "from ...cluster import node"),
@@ -262,9 +223,13 @@ BAD: list[tuple[Rule, str, str]] = [
     (no_sleep, "storage/a.py", "import time\n# no event: elsewhere\ntime.sleep(1)  # no event:"),
     (short_modules, "storage/a.py", "x = 1\n" * (MAX_LINES + 1)),
     (says_its_purpose, "storage/a.py", "import os"),
+    *rooms.BAD,
+    *shape.BAD,
+    *faults.BAD,
+    *pages.BAD,
 ]
 
-GOOD: list[tuple[Rule, str, str]] = [
+GOOD: Snippets = [
     (import_direction, "oncelog/wire/a.py", "from .. import errors\nfrom .batch import encode"),
     (import_direction, "cluster/a.py", "import storage\nfrom oncelog.v1 import batch_pb2"),
     (import_direction, "tests/unit/test_a.py", "from cluster import node"),
@@ -277,6 +242,10 @@ GOOD: list[tuple[Rule, str, str]] = [
     (short_modules, "storage/a.py", "x = 1\n" * MAX_LINES),
     (says_its_purpose, "storage/a.py", '"""Keeps entries."""\nimport os'),
     (says_its_purpose, "storage/__init__.py", ""),
+    *rooms.GOOD,
+    *shape.GOOD,
+    *faults.GOOD,
+    *pages.GOOD,
 ]
 
 
@@ -296,6 +265,61 @@ def test_rule_passes_a_good_snippet(rule: Rule, path: str, text: str) -> None:
 
 def test_every_rule_is_checked_itself() -> None:
     assert {rule for rule, _, _ in BAD} == set(RULES)
+
+
+def test_rooms_have_no_circles_and_the_check_finds_one() -> None:
+    arrows = rooms.arrows_between_rooms()
+    assert arrows["cluster.transport"] >= {"cluster.consensus"}
+    TopologicalSorter(arrows).prepare()
+    arrows["cluster.consensus"].add("cluster.transport")
+    with pytest.raises(CycleError):
+        TopologicalSorter(arrows).prepare()
+
+
+def test_rooms_are_those_of_the_tree() -> None:
+    """A row of the table that no file uses is a room that is gone."""
+    found = {rooms.room_of(name.removesuffix(".py").replace("/", ".")) for name in tree()}
+    stubs = {"cluster.v1"}  # generated, so not among our files
+    assert set(rooms.ARROWS) - stubs <= found
+
+
+def test_a_prefix_that_three_files_share_is_a_folder() -> None:
+    assert list(shape.shared_prefixes(tree())) == []
+
+
+def test_the_prefix_check_finds_three_and_passes_two() -> None:
+    two = ["a/log_x.py", "a/log_y.py", "b/log_z.py", "a/log.py", "a/test_1.py", "a/test_2.py"]
+    assert list(shape.shared_prefixes([*two, "a/test_3.py"])) == []
+    (found,) = shape.shared_prefixes([*two, "a/log_z.py"])
+    assert found == "a: log_ is a folder: log_x.py, log_y.py, log_z.py"
+
+
+def page_faults(path: Path) -> list[str]:
+    folder = PurePosixPath(path.relative_to(ROOT).parent.as_posix())
+    return [f"{path}: {page}" for page in pages.strange_pages(path.read_text("utf-8"), folder)]
+
+
+def test_docs_cite_pages_of_the_tree() -> None:
+    folders = [ROOT / name for name in ("docs", *sorted(OURS))]
+    found = [*ROOT.glob("*.md"), *(page for folder in folders for page in folder.rglob("*.md"))]
+    assert ROOT / "docs/protocol.md" in found
+    assert [fault for path in found for fault in page_faults(path)] == []
+
+
+def test_the_check_of_docs_finds_strange_pages() -> None:
+    text = "As [here](../gone.md), README.md and DESIGN.md say; docs/adr/0001 and adr/7777."
+    assert set(pages.strange_pages(text, PurePosixPath("docs"))) == {
+        "../gone.md",
+        "DESIGN.md",
+        "DESIGN",
+        "adr/7777",
+    }
+
+
+def test_every_room_of_the_cluster_has_a_readme() -> None:
+    folders = {source.path.parent for source in tree().values() if source.area == "cluster"}
+    missing = [str(folder) for folder in folders if not (ROOT / folder / "README.md").is_file()]
+    assert not [name for name in missing if name != "cluster"]
 
 
 # --- stubs ------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Raft for many groups on one node, built on pysyncobj (DESIGN section 5)."""
+"""Raft for many groups on one node, built on pysyncobj."""

@@ -25,7 +25,14 @@ from collections.abc import Callable, Iterable
 
 from cluster.consensus.group import Group
 from cluster.consensus.heartbeats import Heartbeats
-from cluster.consensus.message import DURABLE, Beat, BeatReply, Leadership, Message, Snapshot
+from cluster.consensus.message import (
+    DURABLE,
+    Heartbeat,
+    HeartbeatReply,
+    Leadership,
+    Message,
+    Snapshot,
+)
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
 from storage.errors import StorageFullError
@@ -62,7 +69,7 @@ class Driver:
         self._held: dict[int, list[Message]] = {}
         self._due: list[tuple[float, int]] = []
         self._heartbeats = Heartbeats(clock, self.groups, self.touch)
-        self._beat_replies: list[tuple[int, Message]] = []
+        self._heartbeat_replies: list[tuple[int, Message]] = []
         self.storage_full = False
 
     @property
@@ -78,7 +85,7 @@ class Driver:
         self.touch(gid)
 
     def remove(self, gid: int) -> Group:
-        self._heartbeats.wake(gid)
+        self._heartbeats.unquiesce(gid)
         self.replay.leave(gid)
         group = self.groups.pop(gid)
         self._with_work.discard(gid)
@@ -101,7 +108,7 @@ class Driver:
             if peer in group.config.peers:
                 group.set_link(peer, up)
                 self._schedule(group)
-                if up or group.at_rest:
+                if up or group.is_quiescent:
                     self._with_work.add(gid)
         self._wake()
 
@@ -124,7 +131,7 @@ class Driver:
             return False
         touched = self._advance()
         for gid in self.replay.overdue():
-            self.groups[gid].relieve()
+            self.groups[gid].checkpoint_early()
         if not self._write():
             # Nothing of these groups may be seen until it is written.
             self._with_work |= {group.config.group for group in touched}
@@ -168,8 +175,8 @@ class Driver:
         assert not self.storage_full, "what waits to be written comes first"
         group = self.groups[snapshot.group]
         base = group.journal.base_index
-        # It may rest as a leader that does not know yet that it is none.
-        self._heartbeats.wake(snapshot.group)
+        # It may be quiescent as a leader that does not know yet that it is none.
+        self._heartbeats.unquiesce(snapshot.group)
         taken = group.install(sender, snapshot)
         if taken and group.journal.base_index != base:
             self._kv.write(self._batch)
@@ -189,15 +196,18 @@ class Driver:
         touched: dict[int, Group] = {}
         inbound, self._inbound = self._inbound, []
         for sender, message in inbound:
-            if isinstance(message, Beat):
-                self._beat_replies.append((sender, self._heartbeats.on_beat(sender, message)))
+            if isinstance(message, Heartbeat):
+                self._heartbeat_replies.append(
+                    (sender, self._heartbeats.on_heartbeat(sender, message))
+                )
                 continue
-            if isinstance(message, BeatReply):
+            if isinstance(message, HeartbeatReply):
                 self._heartbeats.on_reply(sender, message)
                 continue
             assert not isinstance(message, Leadership), "for the node, not for a group"
             group = self.groups.get(message.group)
             if group is not None:
+                self._heartbeats.unquiesce(message.group)  # what comes may depose it
                 group.receive(sender, message)
                 touched[message.group] = group
         with_work, self._with_work = self._with_work, set()
@@ -216,18 +226,18 @@ class Driver:
             else:
                 self._schedule(group)
         for gid, group in touched.items():
-            self._heartbeats.wake(gid)
+            self._heartbeats.unquiesce(gid)
             group.advance()
-            if group.wants_rest:
-                self._heartbeats.rest(group)
+            if group.can_quiesce:
+                self._heartbeats.quiesce(group)
             self._schedule(group)
             if group.has_work:
                 self._with_work.add(gid)
         return list(touched.values())
 
     def _coalesced(self) -> list[tuple[int, Message]]:
-        """Heartbeats of the groups at rest, and answers to those of others."""
-        replies, self._beat_replies = self._beat_replies, []
+        """Heartbeats of the quiescent groups, and answers to those of others."""
+        replies, self._heartbeat_replies = self._heartbeat_replies, []
         return [*replies, *self._heartbeats.send()]
 
     def _schedule(self, group: Group) -> None:

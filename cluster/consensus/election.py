@@ -1,14 +1,14 @@
-"""When a replica may stand for election: Raft's pre-vote, around the core.
+"""When a replica may campaign: Raft's pre-vote, around the core.
 
     deadline passed --> ask "would you vote for me?" --> majority --> the core's election
 
 The core raises its term as soon as its deadline passes, so a node that was cut
 off comes back with a high term and deposes a good leader. Here its deadline
 only starts a poll that changes nothing (Raft thesis, section 9.6); a replica
-that hears a live leader refuses. A transfer of leadership skips the poll.
+that has a live leader refuses. A transfer of leadership skips the poll.
 
 Where it is known that nobody leads (the link to the leader broke, the group is
-new), a replica is eager for one election timeout: it stands soon, and again soon.
+new), a replica is eager for one election timeout: it campaigns soon, and again soon.
 When a leader dies all its followers know it at once, so votes are often split.
 """
 
@@ -49,36 +49,36 @@ class Election:
         self._asked_term = 0
         self._granted: set[int] = set()
         self._eager_until = NEVER
-        self.heard_leader_at = NEVER
+        self.leader_contact_at = NEVER
 
-    def hears_leader(self, now: float) -> bool:
-        return self._core.is_leader or now - self.heard_leader_at < self._timeout
+    def has_live_leader(self, now: float) -> bool:
+        return self._core.is_leader or now - self.leader_contact_at < self._timeout
 
-    def heard_from_leader(self, now: float) -> None:
-        self.heard_leader_at = now
+    def on_leader_contact(self, now: float) -> None:
+        self.leader_contact_at = now
         self._eager_until = NEVER
         self._asked_term = 0
 
-    def heard_at_rest(self, now: float) -> None:
+    def on_coalesced_heartbeat(self, now: float) -> None:
         """The same through a coalesced heartbeat, which does not pass through the core."""
-        self.heard_from_leader(now)
+        self.on_leader_contact(now)
         if self._core.election_deadline < now + self._timeout:
             self._core.election_deadline = now + self._wait(now)
 
     def leader_lost(self, now: float) -> None:
         """The link to the leader broke: do not wait for the whole timeout."""
-        self.heard_leader_at = NEVER
+        self.leader_contact_at = NEVER
         self._eager_until = now + self._timeout
         soon = now + self._rng.uniform(*LEADER_LOST_WAIT)
         self._core.election_deadline = min(self._core.election_deadline, soon)
 
-    def stand_now(self, now: float) -> None:
+    def campaign(self, now: float) -> None:
         """At once, and soon again: the others may not be open yet."""
         self._eager_until = now + self._timeout
         self._core.election_deadline = now
 
     def begin(self, now: float) -> None:
-        """The core's election: it stands as soon as it sees its deadline passed."""
+        """The core's election: it campaigns as soon as it sees its deadline passed."""
         core = self._core
         if core.is_leader:
             return
@@ -112,7 +112,7 @@ class Election:
             return None
         ours = (self._journal.last_term, self._journal.last_index)
         fit = (message.last_term, message.last_index) >= ours
-        if fit and message.term > self._core.term and not self.hears_leader(now):
+        if fit and message.term > self._core.term and not self.has_live_leader(now):
             return PreVoteReply(self._group, message.term, True)
         return PreVoteReply(self._group, self._core.term, False)
 

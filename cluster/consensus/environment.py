@@ -34,9 +34,9 @@ class GroupConfig:
     checkpoint_bytes: int = 64 * 1024 * 1024
     checkpoint_entries: int = 65_536
     name: str = ""
-    # Followers hear of a commit at once, not with the next entry or heartbeat: for
+    # A commit is sent to followers at once, not with the next entry or heartbeat: for
     # a group whose followers' state is waited for, such as the metadata's.
-    tell_commits: bool = False
+    notify_commits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,11 @@ the node and its other groups go on.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
-from cluster.consensus.checkpoints import Checkpoints
-from cluster.consensus.election import Election
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
-from cluster.consensus.guard import Guard
 from cluster.consensus.journal import Journal
+from cluster.consensus.leader_term import LeaderTerm
 from cluster.consensus.message import (
     Append,
     AppendReply,
@@ -36,16 +35,15 @@ from cluster.consensus.message import (
     VoteReply,
 )
 from cluster.consensus.port import NO_OP, Core
-from cluster.consensus.proposals import Abandoned, Done, Proposals
-from cluster.consensus.quiescence import Rest
-from cluster.consensus.replication import Replicator
+from cluster.consensus.proposals import Abandoned, Done
+from cluster.consensus.raft import open_raft
+from cluster.consensus.replication import Progress
 from storage.checkpoints import CheckpointStore
 from storage.raft_log import RaftLogStore
 
 log = logging.getLogger(__name__)
 
 MAX_APPLY_PER_ADVANCE = 512
-TRANSFER_PATIENCE = 2.0  # seconds that proposals wait for a transfer
 
 
 class Group:
@@ -64,56 +62,21 @@ class Group:
         self.out: list[tuple[int, Message]] = []
         self.snapshots_due: list[int] = []
         self.scheduled_at = float("inf")  # the driver's: when it will look at us
-        self._store, self._checkpoint_store, self._env = store, checkpoints, env
+        self._stores, self._env = (store, checkpoints), env
         self._up: set[int] = set()
-        self._proposals = Proposals()
-        self._transfer: tuple[int, float] | None = None
-        self._open()
-
-    def _open(self) -> None:
-        """Builds journal, core and the parts around it from what is stored."""
-        config, env = self.config, self._env
-        self.journal = Journal(self._store, env.batch, tail_bytes=env.tail_bytes)
-        self._checkpoints = Checkpoints(
-            self._checkpoint_store,
-            self.journal,
-            env.batch,
-            self.machine.dump,
-            env.replay,
-            group=config.group,
-            every_bytes=config.checkpoint_bytes,
-            every_entries=config.checkpoint_entries,
-        )
-        newest = self._checkpoints.newest()
-        if newest is not None:
-            self.journal.applied_index = newest[0]
-        assert self.journal.base_index <= self.journal.applied_index <= self.journal.last_index
-        self.machine.restore(newest[1] if newest else None, self.journal.applied_index)
-        low = config.election_timeout
-        self.core = Core(
-            config.node_id,
-            config.peers,
-            self.journal,
-            applied=self.journal.applied_index,
-            clock=env.clock,
-            rng=env.rng,
-            election_timeout=(low, 2 * low),
-            heartbeat=config.heartbeat,
-        )
-        self._guard = Guard(config.group, self.core, self.journal, config.peers)
-        self._election = Election(
-            config.group,
-            self.core,
-            self.journal,
-            config.peers,
-            timeout=low,
-            rng=env.rng,
-        )
-        self._replicator: Replicator | None = None
-        self._role, self._ready = (False, self.core.term), False
-        self._rest = Rest(self.core, env.clock)
+        self._raft = open_raft(config, store, checkpoints, machine, env)
+        self._leading: LeaderTerm | None = None
+        self._seen_term = self.core.term
 
     # -- what others ask ----------------------------------------------------------
+
+    @property
+    def journal(self) -> Journal:
+        return self._raft.journal
+
+    @property
+    def core(self) -> Core:
+        return self._raft.core
 
     @property
     def is_leader(self) -> bool:
@@ -122,7 +85,7 @@ class Group:
     @property
     def is_ready(self) -> bool:
         """Leads, and has applied an entry of its own term: knows all that is committed."""
-        return self._ready and self.is_leader
+        return self._leading is not None and self._leading.ready and self.is_leader
 
     @property
     def leader_id(self) -> int:
@@ -141,28 +104,35 @@ class Group:
     def applied_index(self) -> int:
         return self.journal.applied_index
 
+    @property
+    def progress(self) -> Mapping[int, Progress]:
+        """How far each follower is, as this leader knows it; empty if not leading."""
+        return {} if self._leading is None else self._leading.replicator.peers
+
     def follower_lag(self) -> dict[int, int]:
         """Entries that each follower has not acknowledged; empty if not leading."""
-        if self._replicator is None:
-            return {}
-        last = self.journal.last_index
-        return {peer: last - progress.match for peer, progress in self._replicator.peers.items()}
+        return {} if self._leading is None else self._leading.follower_lag()
+
+    def best_successor(self) -> int:
+        """The follower with the longest matching log among those reachable; 0 if none."""
+        return 0 if self._leading is None else self._leading.best_successor(self._up)
+
+    def is_responsive(self, peer: int) -> bool:
+        """Whether the follower replied within an election timeout, as all of a quiescent group."""
+        now, timeout = self._env.clock(), self.config.election_timeout
+        return self.is_quiescent or now - self.core.last_reply_at(peer) < timeout
 
     def next_due(self) -> float:
         """When `tick` must be called at the latest, by this node's clock."""
-        if self.failed is not None or self.at_rest:
+        if self.failed is not None or self.is_quiescent:
             return float("inf")
-        if not self.core.is_leader:
-            return self.core.election_deadline
-        until = float("inf") if self._transfer is None else self._transfer[1]
-        return min(self.core.heartbeat_due, until)
+        return self.core.election_deadline if self._leading is None else self._leading.next_due
 
     @property
     def has_work(self) -> bool:
         """Whether `advance` would move something on without a message or a timeout."""
         return self.failed is None and (
-            # While leadership is handed over proposals wait: for a message or a timeout.
-            (self._proposals.queued and self._transfer is None)
+            (self._leading is not None and self._leading.has_work)
             or self.journal.applied_index < self.commit_index
             # A lone node's entries are committed by its next tick.
             or (not self.config.peers and self.core.commit_index < self.journal.durable_index)
@@ -172,84 +142,71 @@ class Group:
 
     def propose(self, data: bytes, done: Done) -> None:
         """Appends an entry in the next advance. `done` is called once, always."""
-        if not self.is_leader:
+        if self._leading is None or not self.is_leader:
             done(self._abandoned("not the leader"))
         else:
-            self._proposals.propose(data, done)
+            self._leading.proposals.propose(data, done)
 
     def confirm(self, done: Done) -> None:
         """Calls `done` with Applied once an entry of this term committed after now."""
-        if not self.is_leader:
+        if self._leading is None or not self.is_leader:
             done(self._abandoned("not the leader"))
         else:
-            self._proposals.confirm(done)
+            self._leading.proposals.confirm(done)
 
     def campaign(self) -> None:
-        """Stands for election at once, and soon again: the others may not be open yet."""
+        """Calls an election at once, and soon again: the others may not be open yet."""
         if not self.core.is_leader:
-            self._election.stand_now(self._env.clock())
+            self._raft.election.campaign(self._env.clock())
 
     def transfer(self, target: int) -> None:
         """Hands leadership over once `target` has all entries; gives up after a while."""
         assert target in self.config.peers
-        if self.is_leader and self._transfer is None:
-            self._transfer = (target, self._env.clock() + TRANSFER_PATIENCE)
-
-    def best_successor(self) -> int:
-        """The follower with the longest matching log among those reachable; 0 if none."""
-        if self._replicator is None or not self._up:
-            return 0
-        peers = self._replicator.peers
-        return max(sorted(self._up), key=lambda peer: peers[peer].match)
-
-    def hears(self, peer: int) -> bool:
-        """Whether the follower answered within an election timeout; else nobody is at rest."""
-        now, timeout = self._env.clock(), self.config.election_timeout
-        return self.at_rest or now - self.core.heard_at(peer) < timeout
+        if self._leading is not None:
+            self._leading.transfer(target)
 
     def compact(self, limit: int) -> None:
         """Drops the log's head up to the newest checkpoint at or below `limit`."""
-        self._checkpoints.compact(limit)
+        self._raft.checkpoints.compact(limit)
 
     def checkpoint(self) -> None:
         """Saves the state at the applied index, so that a restart replays less."""
-        self._checkpoints.save()
+        self._raft.checkpoints.save()
 
-    def relieve(self) -> None:
+    def checkpoint_early(self) -> None:
         """The node has too much to apply again at a start: saves before it is due."""
         try:
             self.checkpoint()
         except Exception as error:  # noqa: BLE001 - any fault stops this replica only
             self.fail(error)
 
-    # -- rest (see heartbeats.py) -------------------------------------------------------
+    # -- quiescence (see heartbeats.py) -------------------------------------------------
 
     @property
-    def wants_rest(self) -> bool:
+    def can_quiesce(self) -> bool:
         """Leads, has nothing to say, and everybody reachable has answered to that."""
-        replicator = self._replicator
-        return (
-            replicator is not None and self.is_ready and self._rest.wanted(replicator.reachable())
-        )
+        return self._leading is not None and self._leading.can_quiesce
 
     @property
-    def at_rest(self) -> bool:
-        return self._rest.begun
+    def is_quiescent(self) -> bool:
+        return self._leading is not None and self._leading.quiescence.begun
 
-    def lie_down(self) -> dict[int, float]:
-        """Returns the followers that hear of it through others, and when each was heard."""
-        assert self._replicator is not None
-        return self._rest.begin(self._replicator.reachable())
+    def quiesce(self) -> dict[int, float]:
+        """Returns the followers that a coalesced heartbeat now goes to; when each last replied."""
+        assert self._leading is not None
+        return self._leading.quiescence.begin(self._leading.replicator.reachable())
 
-    def get_up(self, heard: dict[int, float]) -> None:
-        """Goes on by itself. heard: when followers answered."""
-        self._rest.end(heard)
+    def unquiesce(self, replied_at: Mapping[int, float]) -> None:
+        """Goes on by itself, unless it failed meanwhile. See `quiesce`."""
+        assert self.is_quiescent or self.failed is not None, "deposed before it was unquiesced"
+        if self._leading is not None:
+            self._leading.quiescence.end(replied_at)
 
-    def heard_at_rest(self, now: float, sender: int, term: int, commit: int) -> bool:
-        """Its leader's word through a coalesced heartbeat. False: we see it otherwise."""
+    def on_coalesced_heartbeat(self, now: float, sender: int, term: int, commit: int) -> bool:
+        """Its row in a node's message. False: the sender must speak to this group itself."""
         if self.failed is not None or not self.core.follows(sender, term, commit):
             return False
-        self._election.heard_at_rest(now)
+        self._raft.election.on_coalesced_heartbeat(now)
         return True
 
     # -- what the driver calls --------------------------------------------------------
@@ -260,10 +217,10 @@ class Group:
             self._up.add(peer)
         else:
             self._up.discard(peer)
-        if self._replicator is not None:
-            self._replicator.set_link(peer, up)
+        if self._leading is not None:
+            self._leading.replicator.set_link(peer, up)
         elif not up and peer == self.core.leader_id and self.failed is None:
-            self._election.leader_lost(self._env.clock())
+            self._raft.election.leader_lost(self._env.clock())
 
     def receive(self, sender: int, message: Message) -> None:
         """Takes one message; `advance` must follow."""
@@ -276,79 +233,79 @@ class Group:
 
     def advance(self) -> None:
         """Moves this replica on as far as it goes without waiting for disk or network."""
-        assert not self.at_rest, "the driver wakes a group before it moves on"
+        assert not self.is_quiescent, "the driver unquiesces a group before it moves on"
         if self.failed is not None:
             return
         try:
-            self._stand_for_election()
+            self._campaign_if_due()
             self.core.tick()
             self._note_role()
             self._apply()
-            self._append_proposals()
-            self._replicate()
+            self._lead()
         except Exception as error:  # noqa: BLE001 - any fault stops this replica only
             self.fail(error)
 
     def close(self, reason: str) -> None:
         """Answers everybody who waits. The group is not used afterwards."""
-        self._abandon(reason)
+        self._end_leading(reason)
 
     # -- parts ------------------------------------------------------------------------
 
     def _receive(self, sender: int, message: Message) -> None:
-        now = self._env.clock()
+        now, core = self._env.clock(), self.core
+        guard, election = self._raft.guard, self._raft.election
         match message:
             case Append():
-                if message.term >= self.core.term:
-                    self._election.heard_from_leader(now)
-                self.out.append((sender, self._guard.append(sender, message)))
+                if message.term >= core.term:
+                    election.on_leader_contact(now)
+                self.out.append((sender, guard.append(sender, message)))
             case AppendReply():
-                if self._guard.append_reply(sender, message) and self._replicator is not None:
-                    self._replicator.on_reply(sender, message)
+                if guard.append_reply(sender, message) and self._leading is not None:
+                    self._leading.replicator.on_reply(sender, message)
             case Vote():
-                self._guard.vote(sender, message)
+                guard.vote(sender, message)
             case VoteReply():
-                self._guard.vote_reply(sender, message)
+                guard.vote_reply(sender, message)
             case PreVote():
-                reply = self._election.on_pre_vote(now, sender, message)
+                reply = election.on_pre_vote(now, sender, message)
                 if reply is not None:
                     self.out.append((sender, reply))
             case PreVoteReply():
-                if self._election.on_pre_vote_reply(sender, message):
-                    self._election.begin(now)
+                if election.on_pre_vote_reply(sender, message):
+                    election.begin(now)
             case TimeoutNow():
-                if message.term == self.core.term and sender == self.core.leader_id:
-                    self._election.begin(now)
+                if message.term == core.term and sender == core.leader_id:
+                    election.begin(now)
             case _:
                 raise AssertionError(f"not a message for a group: {message!r}")
         self._note_role()
 
-    def _stand_for_election(self) -> None:
+    def _campaign_if_due(self) -> None:
         now = self._env.clock()
         if self.core.is_leader or now < self.core.election_deadline:
             return
-        polls = self._election.on_deadline(now)
+        polls = self._raft.election.on_deadline(now)
         self.out += [(peer, poll) for poll in polls for peer in self.config.peers]
 
     def _note_role(self) -> None:
         """Collects what the core sent and notices that it began or ceased to lead."""
-        for peer, raw in self.core.take_sent():
-            message = self._guard.outbound(raw)
+        core = self.core
+        for peer, raw in core.take_sent():
+            message = self._raft.guard.outbound(raw)
             if message is not None:
                 self.out.append((peer, message))
-        role = (self.core.is_leader, self.core.term)
-        if role == self._role:
+        led, leads, term = self._leading is not None, core.is_leader, core.term
+        if term == self._seen_term and leads == led:
             return
-        led, (leads, term) = self._role[0], role
-        self._role, config = role, self.config
+        self._seen_term = term
         # What was to be acknowledged in an older term may be replaced before it is synced.
         self.out = [one for one in self.out if not _is_ack_before(term, one[1])]
         if led:
-            self._step_down()
+            log.info("steps down partition=%s term=%d", self.name, term)
+            self._end_leading("no longer the leader")
         if leads:
-            self._rest = Rest(self.core, self._env.clock)
-            self._replicator = Replicator(
-                config.group, term, self.journal, config.peers, self._up, lambda: self.commit_index
+            self._leading = LeaderTerm(
+                self.config, self._raft, self._env.clock, self._up, lambda: self.commit_index
             )
             log.info("leads partition=%s term=%d index=%d", self.name, term, self.applied_index)
         if led or leads:
@@ -358,15 +315,11 @@ class Group:
     def name(self) -> str:
         return self.config.name or f"group-{self.config.group}"
 
-    def _step_down(self) -> None:
-        log.info("steps down partition=%s term=%d", self.name, self.core.term)
-        self._replicator = None
-        self._ready = False
-        self._transfer = None
-        self._abandon("no longer the leader")
-
-    def _abandon(self, reason: str) -> None:
-        self._proposals.abandon(self._abandoned(reason))
+    def _end_leading(self, reason: str) -> None:
+        """Drops all that lives one term, and answers everybody who waits."""
+        ended, self._leading = self._leading, None
+        if ended is not None:
+            ended.proposals.abandon(self._abandoned(reason))
 
     def _abandoned(self, reason: str) -> Abandoned:
         leader = self.leader_id
@@ -383,55 +336,20 @@ class Group:
             if data != NO_OP:
                 result = self.machine.apply(index, term, data, self._env.batch())
             journal.applied_index = index
-            self._checkpoints.applied(len(data))
-            if data == NO_OP and not self._ready and self.core.is_leader and term == self.core.term:
-                self._ready = True
+            self._raft.checkpoints.applied(len(data))
+            leading = self._leading
+            if leading is None:
+                continue
+            if data == NO_OP and not leading.ready and term == leading.term:
+                leading.ready = True
                 self.machine.on_role(leader=True, ready=True, term=term)
-            self._proposals.applied(index, result)
-        self._checkpoints.save_if_due()
+            leading.proposals.applied(index, result)
+        self._raft.checkpoints.save_if_due()
 
-    def _append_proposals(self) -> None:
-        if not self.core.is_leader or self._is_transferring():
-            return
-        journal, term = self.journal, self.core.term
-        for data, done in self._proposals.take():
-            index = journal.last_index + 1
-            journal.append(data, index, term)
-            self._proposals.appended(index, done)
-
-    def _is_transferring(self) -> bool:
-        if self._transfer is None:
-            return False
-        target, until = self._transfer
-        if self._env.clock() >= until:
-            self._transfer = None
-            return False
-        if self.core.match_index(target) == self.journal.last_index:
-            self.out.append((target, TimeoutNow(self.config.group, self.core.term)))
-        return True
-
-    def _replicate(self) -> None:
-        replicator = self._replicator
-        if replicator is None:
-            return
-        if self.core.send_due:
-            self.core.send_due = False
-            self._rest.heartbeat(nothing_to_say=self._nothing_to_say(replicator))
-            self.out += replicator.heartbeats()
-        else:
-            self.out += replicator.pending()
-            if self.config.tell_commits:
-                self.out += replicator.commit_news()
-        self.snapshots_due += replicator.needs_snapshot()
-
-    def _nothing_to_say(self, replicator: Replicator) -> bool:
-        last = self.journal.last_index
-        return (
-            self.journal.applied_index == self.core.commit_index == last
-            and self._transfer is None
-            and not self._proposals.queued
-            and replicator.level()
-        )
+    def _lead(self) -> None:
+        if self._leading is not None:
+            self.out += self._leading.advance()
+            self.snapshots_due += self._leading.replicator.needs_snapshot()
 
     def fail(self, error: BaseException) -> None:
         """Stops this replica for good; the others elect a leader among themselves."""
@@ -442,9 +360,7 @@ class Group:
         self.failed = error
         self._env.replay.leave(self.config.group)
         self.out.clear()
-        self._replicator = None
-        self._ready = False
-        self._abandon("this replica has stopped")
+        self._end_leading("this replica has stopped")
         self.machine.on_role(leader=False, ready=False, term=self.core.term)
 
     # -- snapshots ----------------------------------------------------------------------
@@ -454,11 +370,11 @@ class Group:
 
         Raises storage.CorruptionError, or StorageError while it is not written yet.
         """
-        return Snapshot(self.config.group, self.term, *self._checkpoints.base())
+        return Snapshot(self.config.group, self.term, *self._raft.checkpoints.base())
 
     def snapshot_sent(self, peer: int, index: int, installed: bool) -> None:
-        if self._replicator is not None and peer in self._replicator.peers:
-            self._replicator.on_snapshot_sent(peer, index, installed)
+        if self._leading is not None and peer in self.config.peers:
+            self._leading.replicator.on_snapshot_sent(peer, index, installed)
 
     def install(self, sender: int, snapshot: Snapshot) -> bool:
         """Replaces log and state by a leader's snapshot; the driver syncs. False: it is stale.
@@ -475,7 +391,7 @@ class Group:
             return True
         if index <= journal.last_index and journal.term_at(index) == term:
             return True
-        self._checkpoints.replace(index, term, snapshot.state)
+        self._raft.checkpoints.replace(index, term, snapshot.state)
         self.machine.discard(self._env.batch())
         journal.reset(index, term)
         log.info("snapshot installed partition=%s term=%d index=%d", self.name, term, index)
@@ -483,10 +399,10 @@ class Group:
 
     def reopen(self) -> None:
         """Begins anew from the store, after an installed snapshot was written."""
-        self._abandon("restarted from a snapshot")
+        self._end_leading("restarted from a snapshot")
         self.out.clear()
-        self.failed = None
-        self._open()
+        self._raft = open_raft(self.config, *self._stores, self.machine, self._env)
+        self._seen_term = self.core.term
 
 
 def _is_ack_before(term: int, message: Message) -> bool:

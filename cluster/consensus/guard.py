@@ -4,7 +4,7 @@
 
 The guard is pure over (core, journal): it looks at a message, hands the core
 only what is safe, and returns what to answer. Weaknesses of the core that it
-closes, by their number in shared notes and DESIGN section 5:
+closes:
 
     acks and votes without a term     -> both are stamped; another term is dropped
     votes without a voter             -> one vote for each known voter and term

@@ -1,8 +1,8 @@
 """What replicas of one group say to each other.
 
 These are the only values that cross the boundary between a group and the
-network: the guard reads and writes them, `cluster.transport.link` turns them into
-protobuf and back, the simulator passes them as they are. A message is
+network: the guard reads and writes them, `cluster.transport.frames` turns them into
+bytes and back, the simulator passes them as they are. A message is
 immutable; `term` is always the sender's term when it was made.
 
 Entries travel as parallel tuples (terms, data) that start at `prev_index + 1`.
@@ -106,7 +106,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """News for nodes without a replica: `leader` leads the group in `term`."""
+    """To nodes without a replica: `leader` leads the group in `term`."""
 
     group: int
     term: int
@@ -114,8 +114,8 @@ class Leadership:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """Leader of many groups at rest to a follower of all of them: parallel tuples."""
+class Heartbeat:
+    """Coalesced: leader of many quiescent groups to a follower of all, as parallel tuples."""
 
     groups: tuple[int, ...]
     terms: tuple[int, ...]
@@ -123,14 +123,14 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class BeatReply:
-    """To a Beat: the leader was heard, but these groups here see it otherwise."""
+class HeartbeatReply:
+    """To a Heartbeat: it arrived, but these groups here see it otherwise."""
 
     disagree: tuple[int, ...]
 
 
 GroupMessage = Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
-Message = GroupMessage | Leadership | Beat | BeatReply
+Message = GroupMessage | Leadership | Heartbeat | HeartbeatReply
 
 # These promise something about the sender's stable storage, so they wait for
 # its fsync. The others only speak of what the receiver must check itself.

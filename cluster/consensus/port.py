@@ -237,11 +237,11 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
     def heartbeat_due(self, at: float) -> None:
         self._SyncObj__newAppendEntriesTime = at
 
-    def heard_at(self, peer: int) -> float:
+    def last_reply_at(self, peer: int) -> float:
         """When the peer last answered this leader."""
         return float(self._SyncObj__lastResponseTime[self._nodes[peer]])
 
-    def note_heard(self, peer: int, at: float) -> None:
+    def note_reply(self, peer: int, at: float) -> None:
         """The peer answered by another way than a message to this group."""
         times, node = self._SyncObj__lastResponseTime, self._nodes[peer]
         times[node] = max(times[node], at)

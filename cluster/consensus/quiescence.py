@@ -1,10 +1,10 @@
-"""When one leader's group may rest, that is leave its heartbeats to its node's.
+"""When one leader's group may be quiescent, that is leave its heartbeats to its node's.
 
-    heartbeat with nothing to say, twice --> everybody reachable answered --> wanted
+    heartbeat with nothing to say, twice --> everybody reachable answered --> may_begin
     heartbeats.py: begin, end
 
 The answers matter: a follower that acknowledged such a heartbeat has all entries and
-knows that they are committed, and no late answer will wake the group at once.
+knows that they are committed, and no late answer will end the quiescence at once.
 """
 
 from __future__ import annotations
@@ -13,38 +13,39 @@ from collections.abc import Iterable, Mapping
 
 from cluster.consensus.port import Clock, Core
 
-QUIET_HEARTBEATS = 2  # with nothing to say, before the group rests
+QUIET_HEARTBEATS = 2  # with nothing to say, before the group is quiescent
 
 
-class Rest:
-    """The rest of one leader's group. Made anew with each term that it leads."""
+class Quiescence:
+    """The quiescence of one leader's group, in one term."""
 
     def __init__(self, core: Core, clock: Clock) -> None:
         self._core, self._clock = core, clock
-        self._quiet = 0
-        self._said_at = 0.0
+        self._quiet_heartbeats = 0
+        self._last_heartbeat_at = 0.0
         self.begun = False
 
     def heartbeat(self, *, nothing_to_say: bool) -> None:
         """The group itself is about to send a heartbeat."""
         assert not self.begun
-        self._quiet = self._quiet + 1 if nothing_to_say else 0
-        self._said_at = self._clock()
+        self._quiet_heartbeats = self._quiet_heartbeats + 1 if nothing_to_say else 0
+        self._last_heartbeat_at = self._clock()
 
-    def wanted(self, reachable: Iterable[int]) -> bool:
-        if self._quiet < QUIET_HEARTBEATS or self.begun:
+    def may_begin(self, reachable: Iterable[int]) -> bool:
+        if self._quiet_heartbeats < QUIET_HEARTBEATS or self.begun:
             return False
-        return all(self._core.heard_at(peer) >= self._said_at for peer in reachable)
+        since = self._last_heartbeat_at
+        return all(self._core.last_reply_at(peer) >= since for peer in reachable)
 
     def begin(self, reachable: Iterable[int]) -> dict[int, float]:
-        """No more ticks and heartbeats; returns when each follower was heard."""
+        """No more ticks and heartbeats; returns when each follower last replied."""
         assert not self.begun
         self.begun = True
-        return {peer: self._core.heard_at(peer) for peer in reachable}
+        return {peer: self._core.last_reply_at(peer) for peer in reachable}
 
-    def end(self, heard: Mapping[int, float]) -> None:
-        """The group goes on by itself, with a heartbeat first. heard: see `begin`."""
-        self.begun, self._quiet = False, 0
+    def end(self, replied_at: Mapping[int, float]) -> None:
+        """The group goes on by itself, with a heartbeat first. replied_at: see `begin`."""
+        self.begun, self._quiet_heartbeats = False, 0
         self._core.heartbeat_due = self._clock()
-        for peer, at in heard.items():
-            self._core.note_heard(peer, at)
+        for peer, at in replied_at.items():
+            self._core.note_reply(peer, at)

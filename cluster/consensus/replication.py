@@ -74,7 +74,7 @@ class Replicator:
     """One leader's view of its followers. Made anew with each term that it leads.
 
     up:     peers that can be reached; nothing is made for the others.
-    commit: returns the index that followers may be told is committed.
+    commit: returns the index that followers may take as committed.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Replicator:
         self._journal = journal
         self._commit = commit
         self._up = set(up)
-        self._told_commit = 0
+        self._notified_commit = 0
         start = journal.last_index  # the no-op of this term, just appended
         assert journal.term_at(start) == term
         self.peers = {peer: Progress(next=start) for peer in peers}
@@ -108,11 +108,11 @@ class Replicator:
                 progress.probe_from(match + 1)
                 progress.state = State.REPLICATE
             return
-        if self._is_news(progress, reply):
+        if self._is_fresh(progress, reply):
             progress.probe_from(max(min(next_index, reply.rejected), progress.match + 1))
 
     @staticmethod
-    def _is_news(progress: Progress, reply: AppendReply) -> bool:
+    def _is_fresh(progress: Progress, reply: AppendReply) -> bool:
         """One gap makes a refusal of each message behind it; one of them counts."""
         if progress.state is State.REPLICATE:
             return reply.rejected > progress.match
@@ -161,12 +161,12 @@ class Replicator:
             out += self._send(peer, self.peers[peer])
         return out
 
-    def commit_news(self) -> list[tuple[int, Append]]:
-        """Empty messages for followers that were not told of the newest commit index."""
+    def commit_notices(self) -> list[tuple[int, Append]]:
+        """Empty messages for followers that do not have the newest commit index."""
         commit = self._commit()
-        if commit <= self._told_commit:
+        if commit <= self._notified_commit:
             return []
-        self._told_commit = commit
+        self._notified_commit = commit
         return [
             (peer, self._empty(self.peers[peer]))
             for peer in self.reachable()

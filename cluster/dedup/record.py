@@ -90,7 +90,8 @@ def append(records: bytearray, at: int, meta: BatchMeta, base_offset: int) -> No
     if epoch != old_epoch or flags & OPENED:
         records[at : at + RECORD_BYTES] = first_record(meta, base_offset, flags & PINNED)
         return
-    assert prev == old_last and base_offset > old_base, "only what `check` admits is recorded"
+    follows = prev == old_last and base_offset > old_base
+    assert follows, "only what `check` admits is recorded"  # in memory: last_seen's table
     if flags & FLOORED:
         extra = min(extra + last - old_last, MAX_UINT32)
     span = last - first

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster.entries import METADATA
+from cluster.entries import METADATA, CorruptEntryError
 from cluster.metadata.state import MetadataState
 from storage.kv import WriteBatch
 
@@ -21,7 +21,8 @@ class MetadataMachine:
         self.role_listener: Callable[[], None] = lambda: None
 
     def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> bytes:
-        assert data[0] == METADATA, f"metadata entry {index} has type {data[0]}"
+        if data[0] != METADATA:
+            raise CorruptEntryError(f"entry of type {data[0]} in the metadata log", index=index)
         result = self.state.apply(index, data[1:])
         self._on_applied(index)
         return result

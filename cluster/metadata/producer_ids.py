@@ -1,21 +1,18 @@
-"""Producer ids: blocks in the replicated state, and a node's hand-out from its block.
+"""Producer ids: when blocks of them were issued, as the metadata group remembers it.
 
 Ids rise and are never issued twice. The metadata group gives a node a block of
-ids (`IssuedBlocks` remembers when); the node hands them out one by one
-(`ProducerIdBlocks`) and forgets the rest of its block when it stops.
+ids, which the node hands out one by one (`cluster.node.producer_id_blocks`).
 
 An id's lease runs from the moment its block was issued, because that moment is
 in the log: all ids below the first block younger than a lease are expired, and
-every replica of every partition can tell so from one number. A node therefore
-stops using a block after a small part of a lease (`max_age_s`).
+every replica of every partition can tell so from one number.
 """
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 # Blocks issued within this part of a lease share a record. That bounds the
 # records, and lets ids expire up to this much late, never early.
@@ -75,74 +72,3 @@ class IssuedBlocks:
         """When the lease of an issued `producer_id` began; None if it is forgotten, so over."""
         position = bisect_right(self._first, producer_id) - 1
         return self._issued[position] if position >= 0 else None
-
-
-def max_block_age_s(lifetime_ms: int) -> float:
-    """How old a node's block may get: a small part of a lease, but not shorter than commits."""
-    lifetime_s = lifetime_ms / 1000
-    return max(lifetime_s / 100, min(lifetime_s / 4, 1.0))
-
-
-class ProducerIdBlocks:
-    """Hands out producer ids of this node's blocks. In memory only, on purpose.
-
-    `allocate` gets a block of `size` ids from the metadata group and returns the
-    first. However many callers wait, one allocation is in flight; if it fails,
-    its error goes to all of them. `clock` is monotonic, in seconds.
-    """
-
-    def __init__(
-        self,
-        allocate: Callable[[], Awaitable[int]],
-        size: int,
-        max_age_s: float,
-        clock: Callable[[], float],
-    ) -> None:
-        assert size >= 1 and max_age_s > 0, (size, max_age_s)
-        self._allocate = allocate
-        self._size = size
-        self._max_age_s = max_age_s
-        self._clock = clock
-        self._next = 0
-        self._end = 0
-        self._taken_at = 0.0
-        self._highest = 0
-        self._refill: asyncio.Task[None] | None = None
-
-    def set_max_age(self, max_age_s: float) -> None:
-        """How old a block may get; leases have become shorter."""
-        assert max_age_s > 0, max_age_s
-        self._max_age_s = max_age_s
-
-    async def next_id(self) -> int:
-        """A producer id that nobody else has or will get. Raises what `allocate` raises."""
-        while True:
-            if self._next < self._end and self._clock() - self._taken_at < self._max_age_s:
-                taken = self._next
-                self._next += 1
-                return taken
-            if self._refill is None:
-                self._refill = asyncio.create_task(self._take_block())
-                # All who wait may have given up; its error is then nobody's.
-                self._refill.add_done_callback(lambda task: task.cancelled() or task.exception())
-            # Shielded: one caller that gives up must not end the others' wait.
-            await asyncio.shield(self._refill)
-
-    async def close(self) -> None:
-        """End an allocation in flight; its ids are lost, which is allowed."""
-        if self._refill is not None:
-            self._refill.cancel()
-            await asyncio.wait([self._refill])
-
-    async def _take_block(self) -> None:
-        # The block's age counts from before the request: it may have been issued
-        # long before its answer came.
-        asked_at = self._clock()
-        try:
-            first = await self._allocate()
-            assert first > self._highest, f"producer id {first} was issued before"
-            self._next, self._end = first, first + self._size
-            self._highest = self._end - 1
-            self._taken_at = asked_at
-        finally:
-            self._refill = None

@@ -1,6 +1,6 @@
-"""Snapshots of the metadata group: values <-> MetadataSnapshot, and what a sound one is.
+"""Snapshots of the metadata group: Tables <-> the bytes of a MetadataSnapshot.
 
-Pure. `MetadataState.dump` and `load` use it; nothing else does.
+MetadataState.dump --dump_tables--> bytes --load_tables--> MetadataState.load
 """
 
 from __future__ import annotations
@@ -9,11 +9,58 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from cluster.metadata.producer_names import NameState
+from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.v1 import metadata_pb2 as pb
 
 
-def topic_record(topic: TopicState) -> pb.TopicRecord:
+def dump_tables(tables: Tables) -> bytes:
+    """Equal tables give equal bytes."""
+    snapshot = pb.MetadataSnapshot(
+        nodes=[
+            pb.NodeRecord(node_id=i, address=a, directory_id=tables.directories.get(i, 0))
+            for i, a in sorted(tables.nodes.items())
+        ],
+        topics=[_topic_record(topic) for topic in tables.topics_by_name()],
+        next_producer_id=tables.next_producer_id,
+        next_group_id=tables.next_group_id,
+        next_topic_id=tables.next_topic_id,
+        names=[_name_record(name) for name in tables.names],
+        clock_ms=tables.clock_ms,
+        blocks=[
+            pb.BlockRecord(first_producer_id=first, issued_ms=issued, node_id=node)
+            for first, issued, node in tables.blocks
+        ],
+        lease_lifetime_ms=tables.stamped[0],
+        producer_name_expiry_ms=tables.stamped[1],
+    )
+    return snapshot.SerializeToString(deterministic=True)
+
+
+def load_tables(data: bytes) -> Tables:
+    """Raises DecodeError, ValueError or OverflowError if `data` is not a sound snapshot."""
+    snapshot = pb.MetadataSnapshot.FromString(data)
+    _check_snapshot(snapshot)
+    tables = Tables(
+        clock_ms=snapshot.clock_ms,
+        stamped=(snapshot.lease_lifetime_ms, snapshot.producer_name_expiry_ms),
+        next_producer_id=snapshot.next_producer_id,
+        next_group_id=snapshot.next_group_id,
+        next_topic_id=snapshot.next_topic_id,
+        nodes={node.node_id: node.address for node in snapshot.nodes},
+        directories={
+            node.node_id: node.directory_id for node in snapshot.nodes if node.directory_id
+        },
+    )
+    for record in snapshot.topics:
+        tables.put_topic(_topic_of(record))
+    tables.names.restore(_name_of(record) for record in snapshot.names)
+    for block in snapshot.blocks:
+        tables.blocks.restore(block.first_producer_id, block.issued_ms, block.node_id)
+    return tables
+
+
+def _topic_record(topic: TopicState) -> pb.TopicRecord:
     return pb.TopicRecord(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -26,7 +73,7 @@ def topic_record(topic: TopicState) -> pb.TopicRecord:
     )
 
 
-def topic_of(record: pb.TopicRecord) -> TopicState:
+def _topic_of(record: pb.TopicRecord) -> TopicState:
     config = record.config
     partitions = tuple(PartitionState(p.group_id, tuple(p.replicas)) for p in record.partitions)
     if not record.name or not partitions or not all(p.replicas for p in partitions):
@@ -40,7 +87,7 @@ def topic_of(record: pb.TopicRecord) -> TopicState:
     return TopicState(record.name, record.topic_id, partitions, settings, record.created_ms)
 
 
-def name_record(name: NameState) -> pb.NameRecord:
+def _name_record(name: NameState) -> pb.NameRecord:
     return pb.NameRecord(
         name=name.name,
         producer_id=name.producer_id,
@@ -52,7 +99,7 @@ def name_record(name: NameState) -> pb.NameRecord:
     )
 
 
-def name_of(record: pb.NameRecord) -> NameState:
+def _name_of(record: pb.NameRecord) -> NameState:
     return NameState(
         record.name,
         record.producer_id,
@@ -64,7 +111,7 @@ def name_of(record: pb.NameRecord) -> NameState:
     )
 
 
-def check_snapshot(snapshot: pb.MetadataSnapshot) -> None:
+def _check_snapshot(snapshot: pb.MetadataSnapshot) -> None:
     """Raise ValueError unless the parts of `snapshot` hold together.
 
     A checksum has already said that these are the bytes that were written; this

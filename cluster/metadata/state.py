@@ -24,18 +24,10 @@ from types import MappingProxyType
 from google.protobuf.message import DecodeError
 
 from cluster.metadata import topics as rules
-from cluster.metadata.events import (
-    Event,
-    NodeRegistered,
-    TermsChanged,
-    TopicAltered,
-    TopicCreated,
-    TopicDeleted,
-    difference,
-)
-from cluster.metadata.producer_ids import IssuedBlocks
-from cluster.metadata.producer_names import NameState, ProducerNames
-from cluster.metadata.snapshot import check_snapshot, name_of, name_record, topic_of, topic_record
+from cluster.metadata.events import Event, LayoutChanged, TermsChanged, TopicAltered, difference
+from cluster.metadata.producer_names import NameState
+from cluster.metadata.snapshot import dump_tables, load_tables
+from cluster.metadata.tables import FIRST_PARTITION_GROUP_ID, Tables
 from cluster.metadata.topics import (
     DAY_MS,
     PartitionState,
@@ -45,27 +37,25 @@ from cluster.metadata.topics import (
     invalid,
 )
 from cluster.v1 import metadata_pb2 as pb
+from storage.errors import CorruptionError
 
 __all__ = [
+    "FIRST_PARTITION_GROUP_ID",
     "Event",
+    "LayoutChanged",
     "MetadataCorruptError",
     "MetadataState",
-    "NodeRegistered",
     "TermsChanged",
     "TopicAltered",
-    "TopicCreated",
-    "TopicDeleted",
 ]
 
-# Ids below are the node's own groups, such as the metadata group itself.
-FIRST_PARTITION_GROUP_ID = 16
 MAX_NODES = 64
 MAX_ADDRESS_CHARS = 255
 MAX_BLOCK_SIZE = 100_000
 MAX_PRODUCER_ID = 2**63 - 1
 
 
-class MetadataCorruptError(Exception):
+class MetadataCorruptError(CorruptionError):
     """A stored command or snapshot is not one. The replica must stop."""
 
 
@@ -79,90 +69,76 @@ class MetadataState:
         assert name_expiry_ms >= lease_lifetime_ms > 0
         self._defaults = (lease_lifetime_ms, name_expiry_ms)
         self._events: list[Event] = []
+        self._tables = Tables()
         self.applied_index = 0
-        self._clear()
-
-    def _clear(self) -> None:
-        self.clock_ms = 0
-        self._stamped = (0, 0)  # lease lifetime, name expiry; 0: no command had one
-        self.next_producer_id = 1
-        self._next_group_id = FIRST_PARTITION_GROUP_ID
-        self._next_topic_id = 1
-        self._nodes: dict[int, str] = {}
-        self._directories: dict[int, int] = {}
-        self._topics: dict[str, TopicState] = {}
-        self._groups: dict[int, tuple[str, int]] = {}
-        self._names = ProducerNames()
-        self._blocks = IssuedBlocks()
 
     # --- queries -------------------------------------------------------------------
 
     @property
+    def clock_ms(self) -> int:
+        """The highest stamp applied so far."""
+        return self._tables.clock_ms
+
+    @property
+    def next_producer_id(self) -> int:
+        return self._tables.next_producer_id
+
+    @property
     def nodes(self) -> Mapping[int, str]:
         """Node id -> the address that clients use."""
-        return MappingProxyType(self._nodes)
+        return MappingProxyType(self._tables.nodes)
 
     @property
     def lease_lifetime_ms(self) -> int:
         """How long a producer id is valid: what is in force, whatever a node's settings say."""
-        return self._stamped[0] or self._defaults[0]
+        return self._terms(self._tables)[0]
 
     @property
     def name_expiry_ms(self) -> int:
         """Idle time after which a name holds its producer id no longer."""
-        # Shorter than a lease, it would free an id that can still be leased.
-        return max(self._stamped[1] or self._defaults[1], self.lease_lifetime_ms)
+        return self._terms(self._tables)[1]
 
     def directory_of(self, node_id: int) -> int:
         """The id of the data directory that the node registered; 0 if it did not."""
-        return self._directories.get(node_id, 0)
+        return self._tables.directories.get(node_id, 0)
 
     @property
     def partition_count(self) -> int:
-        return len(self._groups)
+        return len(self._tables.groups)
 
     def topic(self, name: str) -> TopicState | None:
-        return self._topics.get(name)
+        return self._tables.topics.get(name)
 
     def topics(self) -> list[TopicState]:
         """All topics, by name."""
-        return [self._topics[name] for name in sorted(self._topics)]
+        return self._tables.topics_by_name()
 
     def partition(self, group_id: int) -> tuple[TopicState, int, PartitionState] | None:
         """(topic, partition number, partition) of a group."""
-        found = self._groups.get(group_id)
+        found = self._tables.groups.get(group_id)
         if found is None:
             return None
-        topic = self._topics[found[0]]
+        topic = self._tables.topics[found[0]]
         return topic, found[1], topic.partitions[found[1]]
 
     def group_of(self, topic: str, partition: int) -> int | None:
         """The group of a partition; None if there is no such topic or partition."""
-        known = self._topics.get(topic)
+        known = self._tables.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return None
         return known.partitions[partition].group_id
 
-    def groups_of(self, node_id: int) -> list[int]:
-        """The groups of which a node holds a replica, rising."""
-        return sorted(
-            partition.group_id
-            for topic in self._topics.values()
-            for partition in topic.partitions
-            if node_id in partition.replicas
-        )
-
     def names(self) -> list[NameState]:
         """Producer names that are in use, by name."""
-        return sorted((n for n in self._names if not n.tombstone), key=lambda n: n.name)
+        return sorted((n for n in self._tables.names if not n.tombstone), key=lambda n: n.name)
 
     def name(self, name: str) -> NameState | None:
         """A producer name, tombstones included."""
-        return self._names.get(name)
+        return self._tables.names.get(name)
 
     def holder(self, producer_id: int) -> NameState | None:
         """The name that holds a producer id, if one does."""
-        return self._names.holder(producer_id)
+        return self._tables.names.holder(producer_id)
 
     def is_issued(self, producer_id: int) -> bool:
         """Whether the id was issued, as far as this node has applied the log."""
@@ -171,11 +147,11 @@ class MetadataState:
     def issued_ms(self, producer_id: int) -> int | None:
         """When an issued id's lease began; None if that is over and forgotten."""
         assert self.is_issued(producer_id), producer_id
-        return self._blocks.issued_ms(producer_id)
+        return self._tables.blocks.issued_ms(producer_id)
 
     def expired_below(self, now_ms: int, lifetime_ms: int) -> int:
         """The expiry watermark: ids below it are expired unless a name holds them."""
-        return self._blocks.expired_below(now_ms, lifetime_ms, self.next_producer_id)
+        return self._tables.blocks.expired_below(now_ms, lifetime_ms, self.next_producer_id)
 
     def take_events(self) -> list[Event]:
         """What changed since the last call, in order."""
@@ -194,24 +170,24 @@ class MetadataState:
         try:
             parsed = pb.MetadataCommand.FromString(command)
         except DecodeError as error:
-            raise MetadataCorruptError(f"metadata command at index {index}: {error}") from error
+            raise MetadataCorruptError(f"metadata command: {error}", index=index) from error
         now_ms = max(self.clock_ms, parsed.stamp_ms)
-        stamped = self._stamped
-        self._stamped = (
+        stamped = self._tables.stamped
+        self._tables.stamped = (
             _shorter(stamped[0], parsed.lease_lifetime_ms),
             _shorter(stamped[1], parsed.producer_name_expiry_ms),
         )
         try:
             result = self._dispatch(parsed, now_ms)
         except Rejected as rejected:
-            self._stamped = stamped
+            self._tables.stamped = stamped
             result = pb.MetadataResult(error=rejected.reason, message=str(rejected))
         else:
-            self.clock_ms = now_ms
-            if self._stamped != stamped:
+            self._tables.clock_ms = now_ms
+            if self._tables.stamped != stamped:
                 self._events.append(TermsChanged())
-            self._names.sweep(now_ms, self.name_expiry_ms)
-            self._blocks.forget(now_ms, self.lease_lifetime_ms)
+            self._tables.names.sweep(now_ms, self.name_expiry_ms)
+            self._tables.blocks.forget(now_ms, self.lease_lifetime_ms)
         self.applied_index = index
         result.stamp_ms = self.clock_ms
         result.applied_index = index
@@ -239,48 +215,47 @@ class MetadataState:
             raise invalid("node_id", f"{command.node_id} must be at least 1")
         if not 1 <= len(command.address) <= MAX_ADDRESS_CHARS:
             raise invalid("address", f"must have 1..{MAX_ADDRESS_CHARS} characters")
-        if command.node_id not in self._nodes and len(self._nodes) >= MAX_NODES:
+        if command.node_id not in self._tables.nodes and len(self._tables.nodes) >= MAX_NODES:
             raise invalid("node_id", f"the cluster has {MAX_NODES} nodes, which is the limit")
-        known = self._directories.get(command.node_id, 0)
+        known = self._tables.directories.get(command.node_id, 0)
         if known and command.directory_id != known:
             raise invalid(
                 "directory_id", f"node {command.node_id} is registered with another data directory"
             )
         if command.directory_id:
-            self._directories[command.node_id] = command.directory_id
-        if self._nodes.get(command.node_id) != command.address:
-            self._nodes[command.node_id] = command.address
-            self._events.append(NodeRegistered(command.node_id, command.address))
+            self._tables.directories[command.node_id] = command.directory_id
+        if self._tables.nodes.get(command.node_id) != command.address:
+            self._tables.nodes[command.node_id] = command.address
+            self._events.append(LayoutChanged())
         return pb.MetadataResult()
 
     def _create_topic(self, command: pb.CreateTopic, now_ms: int) -> pb.MetadataResult:
         if command.name not in rules.INTERNAL_TOPICS:
             rules.check_topic_name(command.name)
-        if command.name in self._topics:
+        if command.name in self._tables.topics:
             raise Rejected(rules.TOPIC_ALREADY_EXISTS, f"topic {command.name!r} already exists")
         placements = [tuple(placement.replicas) for placement in command.placements]
-        rules.check_placements(placements, self._nodes)
+        rules.check_placements(placements, self._tables.nodes)
         settings = TopicSettings().altered(command.config, set_expected_offsets=True)
-        if len(self._topics) >= rules.MAX_TOPICS:
+        if len(self._tables.topics) >= rules.MAX_TOPICS:
             raise invalid("name", f"there are {rules.MAX_TOPICS} topics, which is the limit")
-        if len(self._groups) + len(placements) > rules.MAX_PARTITIONS:
-            text = f"the cluster has {len(self._groups)}, its limit is {rules.MAX_PARTITIONS}"
+        if len(self._tables.groups) + len(placements) > rules.MAX_PARTITIONS:
+            text = (
+                f"the cluster has {len(self._tables.groups)}, its limit is {rules.MAX_PARTITIONS}"
+            )
             raise invalid("partitions", text)
-        first = self._next_group_id
+        first = self._tables.next_group_id
         partitions = tuple(PartitionState(first + i, nodes) for i, nodes in enumerate(placements))
-        topic = TopicState(command.name, self._next_topic_id, partitions, settings, now_ms)
-        self._next_group_id += len(partitions)
-        self._next_topic_id += 1
-        self._put_topic(topic)
-        self._events.append(TopicCreated(topic))
+        topic = TopicState(command.name, self._tables.next_topic_id, partitions, settings, now_ms)
+        self._tables.next_group_id += len(partitions)
+        self._tables.next_topic_id += 1
+        self._tables.put_topic(topic)
+        self._events.append(LayoutChanged())
         return pb.MetadataResult()
 
     def _delete_topic(self, command: pb.DeleteTopic) -> pb.MetadataResult:
-        topic = self._users_topic(command.name)
-        del self._topics[topic.name]
-        for partition in topic.partitions:
-            del self._groups[partition.group_id]
-        self._events.append(TopicDeleted(topic))
+        self._tables.drop_topic(self._users_topic(command.name).name)
+        self._events.append(LayoutChanged())
         return pb.MetadataResult()
 
     def _alter_topic(self, command: pb.AlterTopic) -> pb.MetadataResult:
@@ -290,7 +265,7 @@ class MetadataState:
         )
         if settings != topic.settings:
             topic = replace(topic, settings=settings)
-            self._topics[topic.name] = topic
+            self._tables.topics[topic.name] = topic
             self._events.append(TopicAltered(topic))
         return pb.MetadataResult()
 
@@ -309,9 +284,9 @@ class MetadataState:
         )  # fmt: skip
         held = (command.held_producer_id, command.held_epoch)
         if command.fence_only:
-            name, fresh_id_used = self._names.fence(*common)
+            name, fresh_id_used = self._tables.names.fence(*common)
         else:
-            name, fresh_id_used = self._names.lease(*common, held if held[0] else None)
+            name, fresh_id_used = self._tables.names.lease(*common, held if held[0] else None)
         if fresh_id_used:
             self._take_ids(1, now_ms, node_id=0)
         return pb.MetadataResult(producer_id=name.producer_id, epoch=name.epoch)
@@ -319,8 +294,8 @@ class MetadataState:
     def _take_ids(self, count: int, now_ms: int, node_id: int) -> int:
         self._check_ids_left(count)
         first = self.next_producer_id
-        self.next_producer_id += count
-        self._blocks.add(first, now_ms, node_id, self.lease_lifetime_ms)
+        self._tables.next_producer_id += count
+        self._tables.blocks.add(first, now_ms, node_id, self.lease_lifetime_ms)
         return first
 
     def _check_ids_left(self, count: int) -> None:
@@ -328,41 +303,18 @@ class MetadataState:
             raise Rejected(rules.NOT_SUPPORTED, f"producer ids: {MAX_PRODUCER_ID} is the highest")
 
     def _users_topic(self, name: str) -> TopicState:
-        topic = self._topics.get(name)
+        topic = self._tables.topics.get(name)
         if topic is None:
             raise Rejected(rules.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         if rules.is_internal(name):
             raise invalid("name", f"{name!r} is internal and cannot be changed")
         return topic
 
-    def _put_topic(self, topic: TopicState) -> None:
-        self._topics[topic.name] = topic
-        for number, partition in enumerate(topic.partitions):
-            self._groups[partition.group_id] = (topic.name, number)
-
     # --- snapshots -----------------------------------------------------------------
 
     def dump(self) -> bytes:
         """The state as a serialized MetadataSnapshot: equal states give equal bytes."""
-        snapshot = pb.MetadataSnapshot(
-            nodes=[
-                pb.NodeRecord(node_id=i, address=a, directory_id=self.directory_of(i))
-                for i, a in sorted(self._nodes.items())
-            ],
-            topics=[topic_record(topic) for topic in self.topics()],
-            next_producer_id=self.next_producer_id,
-            next_group_id=self._next_group_id,
-            next_topic_id=self._next_topic_id,
-            names=[name_record(name) for name in self._names],
-            clock_ms=self.clock_ms,
-            blocks=[
-                pb.BlockRecord(first_producer_id=first, issued_ms=issued, node_id=node)
-                for first, issued, node in self._blocks
-            ],
-            lease_lifetime_ms=self._stamped[0],
-            producer_name_expiry_ms=self._stamped[1],
-        )
-        return snapshot.SerializeToString(deterministic=True)
+        return dump_tables(self._tables)
 
     def load(self, data: bytes, index: int = 0) -> None:
         """Replace the state by that of a snapshot taken after log `index`.
@@ -370,37 +322,28 @@ class MetadataState:
         The difference comes out of `take_events`. Raises MetadataCorruptError and
         changes nothing if `data` is not a snapshot.
         """
-        lifetime_ms, expiry_ms = self._defaults
-        loaded = MetadataState(lease_lifetime_ms=lifetime_ms, name_expiry_ms=expiry_ms)
         try:
-            snapshot = pb.MetadataSnapshot.FromString(data)
-            check_snapshot(snapshot)
-            loaded._fill(snapshot)
+            tables = load_tables(data)
         except (DecodeError, ValueError, OverflowError) as error:
-            raise MetadataCorruptError(f"metadata snapshot at index {index}: {error}") from error
-        loaded._events = self._events + difference(self, loaded)
-        loaded.applied_index = index
-        vars(self).update(vars(loaded))
+            raise MetadataCorruptError(f"metadata snapshot: {error}", index=index) from error
+        self._replace(tables, index)
 
     def clear(self) -> None:
         """Back to the state before the first command, as `load` would."""
-        self.load(MetadataState().dump())
+        self._replace(Tables(), 0)
 
-    def _fill(self, snapshot: pb.MetadataSnapshot) -> None:
-        self.clock_ms = snapshot.clock_ms
-        self._stamped = (snapshot.lease_lifetime_ms, snapshot.producer_name_expiry_ms)
-        self.next_producer_id = snapshot.next_producer_id
-        self._next_group_id = snapshot.next_group_id
-        self._next_topic_id = snapshot.next_topic_id
-        self._nodes = {node.node_id: node.address for node in snapshot.nodes}
-        self._directories = {
-            node.node_id: node.directory_id for node in snapshot.nodes if node.directory_id
-        }
-        for record in snapshot.topics:
-            self._put_topic(topic_of(record))
-        self._names.restore(name_of(record) for record in snapshot.names)
-        for block in snapshot.blocks:
-            self._blocks.restore(block.first_producer_id, block.issued_ms, block.node_id)
+    def _replace(self, tables: Tables, index: int) -> None:
+        before, self._tables = self._tables, tables
+        self._events += difference(before, tables)
+        if self._terms(before) != self._terms(tables):
+            self._events.append(TermsChanged())
+        self.applied_index = index
+
+    def _terms(self, tables: Tables) -> tuple[int, int]:
+        """Lease lifetime and name expiry that are in force."""
+        lifetime_ms = tables.stamped[0] or self._defaults[0]
+        # Shorter than a lease, it would free an id that can still be leased.
+        return lifetime_ms, max(tables.stamped[1] or self._defaults[1], lifetime_ms)
 
 
 def _shorter(in_force: int, stamped: int) -> int:

@@ -1,6 +1,6 @@
 """Topics as the metadata group knows them, and the rules for what is a valid one.
 
-Pure values and checks. `metadata.py` holds the topics and runs the checks when
+Pure values and checks. `MetadataState` holds the topics and runs the checks when
 a command is applied; the services run the same checks before they propose, so
 that most refusals cost no log entry. A check raises `Rejected`.
 

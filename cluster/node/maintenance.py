@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 LOOK_PERIOD = 0.5  # seconds between looks at leaders and at followers that need a snapshot
 RECLAIM_PERIOD = 600.0
-IN_STEP_ENTRIES = 8  # a preferred leader this little behind may take over
+CAUGHT_UP_ENTRIES = 8  # a preferred leader this little behind may take over
 
 
 class Duties:
@@ -112,8 +112,8 @@ class Duties:
         if time.monotonic() - since < delay:
             return
         # To a node that is silent, hung or with a full disk, proposals would wait in vain.
-        in_step = group.follower_lag().get(preferred, IN_STEP_ENTRIES + 1) <= IN_STEP_ENTRIES
-        if in_step and group.hears(preferred):
+        behind = group.follower_lag().get(preferred, CAUGHT_UP_ENTRIES + 1)
+        if behind <= CAUGHT_UP_ENTRIES and group.is_responsive(preferred):
             group.transfer(preferred)
             self._driver.touch(gid)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from cluster.metrics import PartitionFigures
 from cluster.partition.replica import Partition
 
-IN_STEP_ENTRIES = 64  # a follower this little behind counts as in step
+UNDER_REPLICATED_LAG = 64  # entries; a follower further behind does not count as a replica
 
 
 def figures(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[PartitionFigures]:
@@ -22,7 +22,8 @@ def figures(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Part
             leads=group.is_leader,
             failed=group.failed is not None,
             under_replicated=any(
-                peer not in reachable or behind > IN_STEP_ENTRIES for peer, behind in lag.items()
+                peer not in reachable or behind > UNDER_REPLICATED_LAG
+                for peer, behind in lag.items()
             ),
             term=group.term,
             commit_index=group.commit_index,

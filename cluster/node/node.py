@@ -24,13 +24,13 @@ from cluster.consensus.message import Leadership, Message, Snapshot
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.errors import ClusterError, NotLeaderError
 from cluster.metadata.machine import MetadataMachine
-from cluster.metadata.producer_ids import ProducerIdBlocks, max_block_age_s
 from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered
 from cluster.metrics import Metrics
 from cluster.node.driver_loop import Runner
 from cluster.node.maintenance import Duties
 from cluster.node.metadata_proposer import Controller
 from cluster.node.metrics_sample import figures
+from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replicas import METADATA_GROUP, Replicas, Shared, wall_clock_ms
 from cluster.node.server import Server
 from cluster.partition.replica import Partition

@@ -75,7 +75,7 @@ class Replicas:
                 checkpoint_bytes=config.checkpoint_bytes,
                 checkpoint_entries=config.checkpoint_entries,
                 name=name,
-                tell_commits=gid == METADATA_GROUP,
+                notify_commits=gid == METADATA_GROUP,
             ),
             RaftLogStore(shared.kv, gid),
             CheckpointStore(shared.kv, gid),

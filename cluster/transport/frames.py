@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError
 from cluster.consensus.message import (
     Append,
     AppendReply,
-    Beat,
-    BeatReply,
+    Heartbeat,
+    HeartbeatReply,
     Leadership,
     Message,
     PreVote,
@@ -30,16 +30,20 @@ from cluster.consensus.message import (
 from cluster.v1 import peer_pb2 as pb
 
 _LENGTH = struct.Struct("<I")
-BEAT_ROW_BYTES = 12
+HEARTBEAT_ROW_BYTES = 12
 OVERHEAD_BYTES = 64  # of a message beside its entries, about
+
+
+class FrameError(ValueError):
+    """The bytes are no frame of this version."""
 
 
 def size_of(message: Message) -> int:
     """About how many bytes the message takes in a frame."""
     if isinstance(message, Append) and message.data:
         return OVERHEAD_BYTES + sum(map(len, message.data))
-    if isinstance(message, Beat):
-        return OVERHEAD_BYTES + BEAT_ROW_BYTES * len(message.groups)
+    if isinstance(message, Heartbeat):
+        return OVERHEAD_BYTES + HEARTBEAT_ROW_BYTES * len(message.groups)
     return OVERHEAD_BYTES
 
 
@@ -59,17 +63,17 @@ def encode_frame(messages: list[Message]) -> list[bytes]:
 
 
 def decode_frame(raw: bytes | memoryview) -> tuple[pb.Frame, list[Message]]:
-    """Raises ValueError if the bytes are no frame of this version."""
+    """Raises FrameError if the bytes are no frame of this version."""
     if len(raw) < _LENGTH.size:
-        raise ValueError(f"frame of {len(raw)} bytes")
+        raise FrameError(f"frame of {len(raw)} bytes")
     (length,) = _LENGTH.unpack_from(raw)
     at = _LENGTH.size + length
     if at > len(raw):
-        raise ValueError(f"frame's head of {length} bytes in a frame of {len(raw)}")
+        raise FrameError(f"frame's head of {length} bytes in a frame of {len(raw)}")
     try:
         head = pb.Frame.FromString(bytes(raw[_LENGTH.size : at]))
     except DecodeError as error:
-        raise ValueError(f"frame's head: {error}") from error
+        raise FrameError(f"frame's head: {error}") from error
     messages: list[Message] = []
     for message in head.messages:
         if message.type != pb.MESSAGE_TYPE_APPEND:
@@ -79,12 +83,12 @@ def decode_frame(raw: bytes | memoryview) -> tuple[pb.Frame, list[Message]]:
         for entry in message.entries:
             end = at + entry.size
             if entry.size == 0 or end > len(raw):
-                raise ValueError(f"entry of {entry.size} bytes at {at} of {len(raw)}")
+                raise FrameError(f"entry of {entry.size} bytes at {at} of {len(raw)}")
             data.append(bytes(raw[at:end]))
             at = end
         messages.append(_append(message, tuple(data)))
     if at != len(raw):
-        raise ValueError(f"{len(raw) - at} bytes too many in a frame")
+        raise FrameError(f"{len(raw) - at} bytes too many in a frame")
     return head, messages
 
 
@@ -130,10 +134,10 @@ def _head_of(message: Message) -> pb.Message:
         case Leadership(group, term, leader):
             kind = pb.MESSAGE_TYPE_LEADER
             return pb.Message(group=group, type=kind, term=term, leader=leader)
-        case Beat(groups, terms, commits):
+        case Heartbeat(groups, terms, commits):
             kind = pb.MESSAGE_TYPE_BEAT
             return pb.Message(type=kind, groups=groups, terms=terms, commits=commits)
-        case BeatReply(disagree):
+        case HeartbeatReply(disagree):
             return pb.Message(type=pb.MESSAGE_TYPE_BEAT_REPLY, groups=disagree)
 
 
@@ -154,10 +158,10 @@ def _decode(raw: pb.Message) -> Message:
         case pb.MESSAGE_TYPE_LEADER:
             return Leadership(raw.group, raw.term, raw.leader)
         case pb.MESSAGE_TYPE_BEAT:
-            beat = Beat(tuple(raw.groups), tuple(raw.terms), tuple(raw.commits))
-            if not len(beat.groups) == len(beat.terms) == len(beat.commits):
-                raise ValueError("beat: its columns differ in length")
-            return beat
+            heartbeat = Heartbeat(tuple(raw.groups), tuple(raw.terms), tuple(raw.commits))
+            if not len(heartbeat.groups) == len(heartbeat.terms) == len(heartbeat.commits):
+                raise FrameError("heartbeat: its columns differ in length")
+            return heartbeat
         case pb.MESSAGE_TYPE_BEAT_REPLY:
-            return BeatReply(tuple(raw.groups))
-    raise ValueError(f"message of unknown type {raw.type}")
+            return HeartbeatReply(tuple(raw.groups))
+    raise FrameError(f"message of unknown type {raw.type}")

@@ -8,7 +8,7 @@ All groups of a node share the stream, so what piles up while a frame is being
 sent goes out together in the next one. Raft takes care of what is lost: when a
 link's queue is full, new messages are dropped rather than held.
 
-A stream begins with a Hello each way (`peer_listener` has the other side). An empty frame
+A stream begins with a Hello each way (`listener` has the other side). An empty frame
 is answered with one, so that each side notices when the other is gone.
 Snapshots use a call of their own, so that they do not hold up heartbeats.
 """
@@ -30,7 +30,7 @@ import grpc
 from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
 from cluster.transport.frames import decode_frame, encode_frame, encode_hello, size_of
-from cluster.transport.stream import LENGTH, PING, FrameWriter, Pulse, StreamError, framed, tune
+from cluster.transport.stream import LENGTH, PING, FrameWriter, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
 
@@ -43,8 +43,8 @@ ANSWERS_BYTES = 64  # of answers to pings that are read at once
 MAX_QUEUE_BYTES = 128 * 1024 * 1024
 SNAPSHOT_CHUNK_BYTES = 1024 * 1024
 RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
-CONNECT_PATIENCE = 1.0  # after the second SYN, should the first be lost
-HELLO_PATIENCE = 2.0
+CONNECT_TIMEOUT = 1.0  # after the second SYN, should the first be lost
+HELLO_TIMEOUT = 2.0
 
 CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
@@ -63,7 +63,7 @@ CHANNEL_OPTIONS = [
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this process is, as it tells its peers."""
+    """Who this process is, as its Hello says."""
 
     cluster_id: str
     node_id: int
@@ -135,14 +135,14 @@ class PeerLink:
                 log.debug("link down peer=%d: %s", self.peer, error)
             finally:
                 self._set_up(False)
-            # Nobody tells when a peer may be back; asking again is all there is.
+            # Nothing announces that a peer is back; asking again is all there is.
             await asyncio.sleep(RECONNECT_WAIT)
 
     async def _converse(self) -> None:
         """One connection, from its first to its last byte. Raises what ended it."""
         with await self._connect() as sock:
-            async with asyncio.timeout(HELLO_PATIENCE):
-                answer = await self._greet(sock)
+            async with asyncio.timeout(HELLO_TIMEOUT):
+                answer = await self._exchange_hellos(sock)
             if answer.refused:
                 if answer.refused != self._refusal:
                     log.error("refused by peer=%d: %s", self.peer, answer.refused)
@@ -163,8 +163,10 @@ class PeerLink:
         writer = FrameWriter(self._loop, sock, self._on_free, lose)
         self._writer, self._sent_at_tick = writer, 0
         self._ping_due = self._ping_sent = False
-        pulse = Pulse(self._loop, self._tick, lambda: lose(StreamError("the peer is silent")))
-        end = asyncio.ensure_future(self._hear(sock))
+        keepalive = Keepalive(
+            self._loop, self._tick, lambda: lose(StreamError("the peer is silent"))
+        )
+        end = asyncio.ensure_future(self._read_answers(sock))
         try:
             self._set_up(True)
             await asyncio.wait((end, lost), return_when=asyncio.FIRST_COMPLETED)
@@ -172,13 +174,13 @@ class PeerLink:
                 raise lost.result()
             end.result()
         finally:
-            pulse.stop()
+            keepalive.stop()
             writer.close()
             self._writer = None
             end.cancel()
             await asyncio.gather(end, return_exceptions=True)
 
-    async def _hear(self, sock: socket.socket) -> None:
+    async def _read_answers(self, sock: socket.socket) -> None:
         """The listener says nothing but answers to pings; returns when it closes."""
         while answers := await self._loop.sock_recv(sock, ANSWERS_BYTES):
             if answers.strip(PING):
@@ -186,7 +188,7 @@ class PeerLink:
             self._ping_sent = False
 
     def _tick(self) -> bool:
-        """Asks for a sign of the peer, if the last one came. See Pulse."""
+        """Asks for a sign of the peer, if the last one came. See Keepalive."""
         writer = self._writer
         assert writer is not None
         stuck = not writer.free and writer.sent == self._sent_at_tick
@@ -212,14 +214,14 @@ class PeerLink:
         try:
             sock.setblocking(False)
             tune(sock)
-            async with asyncio.timeout(CONNECT_PATIENCE):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 await self._loop.sock_connect(sock, address)
         except BaseException:
             sock.close()
             raise
         return sock
 
-    async def _greet(self, sock: socket.socket) -> pb.Hello:
+    async def _exchange_hellos(self, sock: socket.socket) -> pb.Hello:
         await self._loop.sock_sendall(sock, framed(encode_hello(self._identity.hello())))
         (length,) = LENGTH.unpack(await self._receive(sock, LENGTH.size))
         if length > MAX_HELLO_BYTES:

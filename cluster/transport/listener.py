@@ -22,14 +22,14 @@ import grpc
 from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
 from cluster.errors import ListenError
-from cluster.transport.frames import decode_frame, encode_hello
+from cluster.transport.frames import FrameError, decode_frame, encode_hello
 from cluster.transport.link import (
-    HELLO_PATIENCE,
+    HELLO_TIMEOUT,
     MAX_HELLO_BYTES,
     PROTOCOL_VERSION,
     Identity,
 )
-from cluster.transport.stream import PING, FrameReader, Pulse, StreamError, framed, tune
+from cluster.transport.stream import PING, FrameReader, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
 
@@ -63,7 +63,7 @@ class PeerListener:
         self._streams: set[PeerStream] = set()
         # peer -> (incarnation, streams open)
         self._connected: dict[int, tuple[int, int]] = {}
-        self._refused: dict[int, str] = {}  # the last refusal of each, said once
+        self._refused: dict[int, str] = {}  # the last refusal of each, logged once
 
     def bind(self, address: str) -> None:
         """Takes the port; connections wait until `start`. Raises ListenError."""
@@ -117,7 +117,7 @@ class PeerListener:
         self._streams.discard(stream)
 
     def refusal(self, hello: pb.Hello) -> str:
-        """Why this peer may not connect, or nothing. Says a new reason to the log."""
+        """Why this peer may not connect, or nothing. Logs a new reason."""
         refused = self._why_not(hello)
         if not refused:
             self._refused.pop(hello.node_id, None)
@@ -163,12 +163,12 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def __init__(self, listener: PeerListener, loop: asyncio.AbstractEventLoop) -> None:
         self._listener, self._loop = listener, loop
-        self._reader = FrameReader(self._greeted, MAX_HELLO_BYTES)
+        self._reader = FrameReader(self._received_hello, MAX_HELLO_BYTES)
         self._transport: asyncio.Transport | None = None
         self._hello: pb.Hello | None = None  # of a peer that was let in
         self._late: asyncio.TimerHandle | None = None
-        self._pulse: Pulse | None = None
-        self._heard = False  # since the last tick
+        self._keepalive: Keepalive | None = None
+        self._received_since_tick = False
 
     def close(self) -> None:
         if self._transport is not None:
@@ -182,16 +182,16 @@ class PeerStream(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         tune(transport.get_extra_info("socket"))
-        self._late = self._loop.call_later(HELLO_PATIENCE, self.close)
+        self._late = self._loop.call_later(HELLO_TIMEOUT, self.close)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard = True
+        self._received_since_tick = True
         try:
             self._reader.buffer_updated(nbytes)
-        except (StreamError, ValueError) as error:
+        except (StreamError, FrameError) as error:
             who = "unknown" if self._hello is None else str(self._hello.node_id)
             log.warning("closed the stream of node %s: %s", who, error)
             self.close()
@@ -199,8 +199,8 @@ class PeerStream(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._late is not None:
             self._late.cancel()
-        if self._pulse is not None:
-            self._pulse.stop()
+        if self._keepalive is not None:
+            self._keepalive.stop()
         if self._hello is not None:
             self._listener.leave(self._hello)
             self._hello = None
@@ -208,11 +208,11 @@ class PeerStream(asyncio.BufferedProtocol):
 
     # -- frames -----------------------------------------------------------------------------
 
-    def _greeted(self, frame: memoryview) -> None:
-        """The first frame. Raises ValueError if it is no Hello."""
+    def _received_hello(self, frame: memoryview) -> None:
+        """The first frame. Raises FrameError if it is no Hello."""
         head, _ = decode_frame(frame)
         if not head.HasField("hello"):
-            raise ValueError("hello: must come first")
+            raise FrameError("hello: must come first")
         assert self._transport is not None and self._late is not None
         refused = self._listener.refusal(head.hello)
         self._transport.write(framed(encode_hello(self._listener.identity.hello(refused))))
@@ -225,7 +225,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._listener.join(head.hello)
         self._reader.limit = self._listener.max_frame
         self._reader.on_frame = self._received
-        self._pulse = Pulse(self._loop, self._tick, self._silent)
+        self._keepalive = Keepalive(self._loop, self._tick, self._silent)
 
     def _received(self, frame: memoryview) -> None:
         assert self._hello is not None and self._transport is not None
@@ -235,8 +235,8 @@ class PeerStream(asyncio.BufferedProtocol):
             self._transport.write(PING)
 
     def _tick(self) -> bool:
-        heard, self._heard = self._heard, False
-        return heard
+        received, self._received_since_tick = self._received_since_tick, False
+        return received
 
     def _silent(self) -> None:
         assert self._hello is not None
@@ -244,7 +244,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self.close()
 
     def _ignored(self, frame: memoryview) -> None:
-        """After a refusal there is nothing to hear."""
+        """What follows a refusal."""
 
 
 class PeerService(rpc.PeerServiceServicer):

@@ -2,8 +2,9 @@
 
     FrameWriter --u32 length | frame--> (kernel) --> FrameReader --> on_frame(bytes so far)
 
-What is in a frame is the business of `frames`, who speaks that of `peers`. Both sides
-belong to the event loop and are called by it when the socket has room, or has bytes.
+What is in a frame is the business of `frames`, who sends one that of `link` and
+`listener`. Both sides belong to the event loop and are called by it when the socket has
+room, or has bytes.
 Why not gRPC, as everywhere else: docs/adr/0012.
 """
 
@@ -47,7 +48,7 @@ def tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
 
 
-class Pulse:
+class Keepalive:
     """Tells when the other side has been silent for too long.
 
     on_tick() -> whether there was a sign of it since the last tick, or none was due.

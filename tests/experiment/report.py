@@ -66,7 +66,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 
 def write(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
-    """Writes table.md, report.json and plot.png; their paths."""
+    """Writes the table, the report and the plot; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "report.json", "plot.png")]
     paths[0].write_text(markdown(outcomes), encoding="utf-8")

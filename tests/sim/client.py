@@ -1,4 +1,4 @@
-"""Clients of a simulated cluster: they follow the rules of DESIGN section 8, and nothing more.
+"""Clients of a simulated cluster: they follow the rules of docs/protocol.md, and nothing more.
 
     Producer      idempotent, pipelined; a retry is byte-identical, batches go out
                   in sequence order, nothing overtakes the head while it is retried

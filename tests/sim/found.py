@@ -111,7 +111,7 @@ def a_leader_at_rest_is_replaced_by_a_snapshot() -> None:
     stage.elect(1)
     stage.produce(1)
     stage.run(2.0)
-    assert stage.group(1).at_rest
+    assert stage.group(1).is_quiescent
     stage.node(1).paused_until = stage.cluster.scheduler.now + 10.0
     stage.hold(lambda sender, receiver, message: 1 in (sender, receiver))
     stage.run(4.0)

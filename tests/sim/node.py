@@ -288,7 +288,7 @@ class Node:
             if group.failed is not None:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed
             self.cluster.checker.stands(self.id, gid, group.term, group.journal.last_index)
-            if group._replicator is not None:
+            if group.progress:
                 self._look_at_followers(gid, group)
             if group.snapshots_due:
                 while group.snapshots_due:
@@ -296,8 +296,7 @@ class Node:
 
     def _look_at_followers(self, gid: int, group: Group) -> None:
         """Each acknowledgement that was counted is compared with the follower's disk."""
-        assert group._replicator is not None
-        for peer, progress in group._replicator.peers.items():
+        for peer, progress in group.progress.items():
             key, match = (gid, group.term, peer), progress.match
             if match == self._believed.get(key, 0) or match <= group.journal.base_index:
                 continue

@@ -1,4 +1,4 @@
-"""Directed schedules: one for each weakness of the core that DESIGN section 5 names.
+"""Directed schedules: one for each weakness of the core that the guard closes.
 
 What the random search found is in `found.py`. Each is a script over a `Stage`.
 It passes with the code as it is and fails with its weakness planted

@@ -279,7 +279,7 @@ def stale_snapshot_installed() -> Any:
     def install(self: Group, sender: int, snapshot: Snapshot) -> bool:
         if snapshot.term < self.core.term:
             return False
-        self._checkpoints.replace(snapshot.index, snapshot.index_term, snapshot.state)
+        self._raft.checkpoints.replace(snapshot.index, snapshot.index_term, snapshot.state)
         self.machine.discard(self._env.batch())
         self.journal.reset(snapshot.index, snapshot.index_term)
         return True
@@ -292,7 +292,7 @@ def rest_outlives_a_snapshot() -> Any:
     install = Driver.install
 
     def sleepy(self: Driver, sender: int, snapshot: Snapshot) -> bool:
-        with mock.patch.object(self._heartbeats, "wake"):
+        with mock.patch.object(self._heartbeats, "unquiesce"):
             return install(self, sender, snapshot)
 
     return [(Driver, "install", sleepy)]

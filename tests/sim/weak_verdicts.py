@@ -19,7 +19,7 @@ from tests.sim.mutations import mutation
 
 @mutation("a follower whose log differs is never asked where")
 def refusals_ignored() -> Any:
-    return [(Replicator, "_is_news", staticmethod(lambda progress, reply: False))]
+    return [(Replicator, "_is_fresh", staticmethod(lambda progress, reply: False))]
 
 
 @mutation("those who wait for a confirmation are forgotten with the leadership")

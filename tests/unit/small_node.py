@@ -16,9 +16,9 @@ import pytest
 
 from cluster.config import NodeConfig
 from cluster.dedup.last_seen import LastSeen
-from cluster.metadata.producer_ids import ProducerIdBlocks
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
+from cluster.node.producer_id_blocks import ProducerIdBlocks
 from cluster.services.cluster_service import ClusterService
 from cluster.services.producer_service import ProducerService
 from cluster.v1 import metadata_pb2 as meta

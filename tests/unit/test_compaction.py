@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from cluster.consensus.checkpoints import Checkpoints
+from cluster.consensus.environment import Environment, GroupConfig
+from cluster.consensus.raft import open_raft
 from cluster.consensus.replay_budget import ReplayBudget
+from cluster.metadata.machine import MetadataMachine
+from cluster.metadata.state import MetadataState
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
 from storage.kv import Family
+from storage.raft_log import RaftLogStore
 from tests.unit.raft_parts import GROUP, Parts
 
 
@@ -75,3 +82,21 @@ def test_a_log_without_the_checkpoint_that_covers_its_head_is_not_opened(left):
     with pytest.raises(CorruptionError, match="no checkpoint covers") as caught:
         made.newest()
     assert caught.value.index == 9
+
+
+def test_a_checkpoint_beyond_the_log_is_corruption_and_not_our_mistake():
+    parts = Parts()
+    parts.fill(1, 1)
+    stored, state = CheckpointStore(parts.disk, GROUP), MetadataState()
+    stored.put(parts.batch, 9, 1, state.dump())
+    parts.sync()
+    env = Environment(
+        lambda: 0.0, random.Random(1), lambda: parts.batch, lambda: 0, ReplayBudget(1 << 40)
+    )
+    machine = MetadataMachine(state, lambda index: None)
+    log, config = RaftLogStore(parts.disk, GROUP), GroupConfig(GROUP, 1, (2, 3))
+    with pytest.raises(CorruptionError, match=f"group {GROUP}, index 9, .* beyond the log's last"):
+        open_raft(config, log, stored, machine, env)
+    parts.fill(*[1] * 7)
+    parts.sync()
+    assert open_raft(config, log, stored, machine, env).journal.applied_index == 9

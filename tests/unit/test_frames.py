@@ -1,4 +1,4 @@
-"""Frames between nodes: what goes in comes out, and damage is a ValueError."""
+"""Frames between nodes: what goes in comes out, and damage is a FrameError."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from cluster.consensus.message import (
     Append,
     AppendReply,
-    Beat,
-    BeatReply,
+    Heartbeat,
+    HeartbeatReply,
     Leadership,
     Message,
     PreVote,
@@ -19,7 +19,7 @@ from cluster.consensus.message import (
     Vote,
     VoteReply,
 )
-from cluster.transport.frames import decode_frame, encode_frame, encode_hello
+from cluster.transport.frames import FrameError, decode_frame, encode_frame, encode_hello
 from cluster.v1 import peer_pb2 as pb
 
 u64 = st.integers(0, 2**64 - 1)
@@ -35,9 +35,9 @@ def appends(draw: st.DrawFn) -> Append:
 
 
 @st.composite
-def beats(draw: st.DrawFn) -> Beat:
+def beats(draw: st.DrawFn) -> Heartbeat:
     rows = draw(st.lists(st.tuples(u64, u64, u64), max_size=5))
-    return Beat(*(tuple(row[column] for row in rows) for column in range(3)))
+    return Heartbeat(*(tuple(row[column] for row in rows) for column in range(3)))
 
 
 messages: st.SearchStrategy[Message] = st.one_of(
@@ -50,7 +50,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(TimeoutNow, u64, u64),
     st.builds(Leadership, u64, u64, st.integers(0, 2**31 - 1)),
     beats(),
-    st.builds(BeatReply, st.lists(u64, max_size=5).map(tuple)),
+    st.builds(HeartbeatReply, st.lists(u64, max_size=5).map(tuple)),
 )
 
 
@@ -68,7 +68,7 @@ def test_round_trip(sent: list[Message]) -> None:
 def test_a_beat_with_columns_of_unequal_length_is_refused() -> None:
     beat = pb.Message(type=pb.MESSAGE_TYPE_BEAT, groups=[1, 2], terms=[1, 1], commits=[5])
     head = pb.Frame(messages=[beat]).SerializeToString()
-    with pytest.raises(ValueError, match="columns"):
+    with pytest.raises(FrameError, match="columns"):
         decode_frame(len(head).to_bytes(4, "little") + head)
 
 
@@ -83,7 +83,7 @@ def test_hello() -> None:
 def test_any_bytes_are_taken_or_refused(raw: bytes) -> None:
     try:
         decode_frame(raw)
-    except ValueError:
+    except FrameError:
         return
 
 
@@ -94,7 +94,7 @@ def test_damaged_frames_are_taken_or_refused(sent: list[Message], data: st.DataO
     raw[at] ^= data.draw(st.integers(1, 255))
     try:
         decode_frame(bytes(raw))
-    except ValueError:
+    except FrameError:
         return
 
 
@@ -110,5 +110,5 @@ def test_damaged_frames_are_taken_or_refused(sent: list[Message], data: st.DataO
     ids=["empty", "head too long", "cut off", "too long", "empty entry"],
 )
 def test_refusal_says_why(raw: bytes, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(FrameError, match=says):
         decode_frame(raw)

@@ -85,7 +85,7 @@ def test_a_rejected_command_changes_no_terms(log):
     assert log.terms() == (DAY_MS, 7 * DAY_MS)
 
 
-def test_a_change_is_told_once_and_after_a_load(log):
+def test_a_change_is_reported_once_and_after_a_load(log):
     log.allocate(HOUR, 2 * HOUR)
     log.allocate(HOUR, 2 * HOUR)
     assert log.state.take_events() == [TermsChanged()]

@@ -278,7 +278,7 @@ async def test_strangers_are_cut_off_and_others_served(said: bytes) -> None:
 
 
 async def test_who_says_nothing_must_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_listener, "HELLO_PATIENCE", 0.05)
+    monkeypatch.setattr(peer_listener, "HELLO_TIMEOUT", 0.05)
     monkeypatch.setattr(peer_listener, "MAX_STREAMS", 3)
     async with listening() as side:
         silent = [await asyncio.open_connection("127.0.0.1", side.port) for _ in range(5)]

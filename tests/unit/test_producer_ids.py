@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.metadata.producer_ids import ProducerIdBlocks
+from cluster.node.producer_id_blocks import ProducerIdBlocks
 
 
 class Cluster:

@@ -154,10 +154,10 @@ def test_snapshot_that_failed_is_asked_for_again(leader: Leader) -> None:
 
 
 def test_commit_news_goes_out_once_and_only_to_who_keeps_up(leader: Leader) -> None:
-    assert leader.replicator.commit_news() == [], "a probed follower is not told"
+    assert leader.replicator.commit_notices() == [], "a probed follower is not told"
     leader.replicator = Replicator(GROUP, 2, leader.parts.journal, (2, 3), (2,), lambda: 5)
     leader.send()
     leader.ack(7)
-    ((peer, message),) = leader.replicator.commit_news()
+    ((peer, message),) = leader.replicator.commit_notices()
     assert (peer, message.prev_index, message.commit, message.data) == (2, 6, 5, ())
-    assert leader.replicator.commit_news() == []
+    assert leader.replicator.commit_notices() == []

@@ -1,4 +1,4 @@
-"""One row for each case of the verdict table (DESIGN section 4), and the corners it leaves open.
+"""One row for each case of docs/protocol.md's verdicts, and the corners it leaves open.
 
 Each row plays the same short history and then asks for one more batch. Numbers
 in a batch: (producer id, epoch, first, last, prev) and, where they matter,

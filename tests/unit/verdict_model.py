@@ -1,6 +1,6 @@
 """The verdict table as a model to test against: slow, plain, with everything remembered.
 
-Written from DESIGN section 4 and from the corners that `cluster.dedup.verdict` lists;
+Written from docs/protocol.md and from the corners that `cluster.dedup.verdict` lists;
 shares no code with what it checks. It keeps each producer's whole history as
 objects, and batches may be stored or still in flight. Verdicts are plain
 tuples: (name, number), where the number is the one that the name calls for.

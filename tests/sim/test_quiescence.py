@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.consensus.message import Append, Beat, BeatReply
+from cluster.consensus.message import Append, Heartbeat, HeartbeatReply
 from cluster.dedup.verdict import Kind
 from storage.errors import CorruptionError
 from tests.sim.stage import GID, Stage
@@ -34,22 +34,22 @@ def resting() -> Stage:
     stage.elect(1)
     stage.produce(1)
     stage.run(ROUNDS)
-    assert stage.group(1).at_rest
+    assert stage.group(1).is_quiescent
     return stage
 
 
 def test_a_leader_knows_which_follower_is_silent() -> None:
     """Leadership is not handed to one that is: proposals would wait for it in vain."""
     stage = resting()
-    assert stage.group(1).hears(2)
-    assert stage.group(1).hears(3)
+    assert stage.group(1).is_responsive(2)
+    assert stage.group(1).is_responsive(3)
     stage.isolate(3)
     stage.run(ROUNDS)
-    assert stage.group(1).hears(2)
-    assert not stage.group(1).hears(3)
+    assert stage.group(1).is_responsive(2)
+    assert not stage.group(1).is_responsive(3)
     stage.release()
     stage.run(ROUNDS)
-    assert stage.group(1).hears(3)
+    assert stage.group(1).is_responsive(3)
 
 
 def test_a_group_at_rest_costs_one_row_in_its_nodes_message() -> None:
@@ -57,12 +57,12 @@ def test_a_group_at_rest_costs_one_row_in_its_nodes_message() -> None:
     heard = Heard(stage)
     stage.run(ROUNDS)
     assert [message for message in heard.of(Append) if message.group == GID] == []
-    rows = [list(zip(b.groups, b.terms, b.commits, strict=True)) for b in heard.of(Beat)]
+    rows = [list(zip(b.groups, b.terms, b.commits, strict=True)) for b in heard.of(Heartbeat)]
     leader = stage.group(1)
     assert rows
     assert all((GID, leader.term, leader.commit_index) in row for row in rows)
-    assert all(reply.disagree == () for reply in heard.of(BeatReply))
-    assert len(heard.of(BeatReply)) > len(rows) - 3
+    assert all(reply.disagree == () for reply in heard.of(HeartbeatReply))
+    assert len(heard.of(HeartbeatReply)) > len(rows) - 3
     stage.finish()
 
 
@@ -83,7 +83,7 @@ def test_a_proposal_wakes_the_group() -> None:
     stage = resting()
     stage.produce(1, count=3)
     stage.run(ROUNDS)
-    assert stage.group(1).at_rest
+    assert stage.group(1).is_quiescent
     stage.finish()
 
 
@@ -95,7 +95,7 @@ def test_followers_miss_a_leader_that_rested(by: str) -> None:
         stage.group(node).core.election_deadline = stage.node(node).clock() + 1.0
         stage.node(node).driver.touch(GID)
     stage.run(ROUNDS)
-    assert stage.group(1).at_rest
+    assert stage.group(1).is_quiescent
     if by == "crash":
         stage.crash(1)
     else:
@@ -117,10 +117,10 @@ def test_one_silent_follower_wakes_the_group_and_is_heard_again() -> None:
     stage.run(ROUNDS)
     assert stage.group(1).is_ready
     # It speaks for itself to whom it does not hear.
-    assert not stage.group(1).at_rest
+    assert not stage.group(1).is_quiescent
     stage.drop()
     stage.run(ROUNDS)
-    assert stage.group(1).at_rest
+    assert stage.group(1).is_quiescent
     stage.finish()
 
 
@@ -128,12 +128,12 @@ def test_a_restarted_follower_disagrees_until_it_knows_the_commit_index() -> Non
     """Its commit index is volatile. With nothing else happening it must still apply all."""
     stage = resting()
     heard = Heard(stage)
-    beat = Beat((GID,), (stage.group(1).term,), (stage.group(1).commit_index,))
+    beat = Heartbeat((GID,), (stage.group(1).term,), (stage.group(1).commit_index,))
     stage.crash(2)
     stage.start(2)
     stage.group(2).core._SyncObj__raftCommitIndex = 1  # as if the leader had not spoken yet
     stage.deliver(1, 2, beat)
-    assert (GID,) in [reply.disagree for reply in heard.of(BeatReply)]
+    assert (GID,) in [reply.disagree for reply in heard.of(HeartbeatReply)]
     stage.run(ROUNDS)
     assert stage.group(2).commit_index == stage.group(1).commit_index
     stage.finish()
@@ -141,12 +141,12 @@ def test_a_restarted_follower_disagrees_until_it_knows_the_commit_index() -> Non
 
 def test_another_leader_in_a_later_term_is_not_heard_through_an_old_beat() -> None:
     stage = resting()
-    beat = Beat((GID,), (stage.group(1).term,), (stage.group(1).commit_index,))
+    beat = Heartbeat((GID,), (stage.group(1).term,), (stage.group(1).commit_index,))
     stage.transfer(1, 2)
     deadline = stage.group(3).core.election_deadline
     heard = Heard(stage)
     stage.deliver(1, 3, beat)
-    assert (GID,) in [reply.disagree for reply in heard.of(BeatReply)]
+    assert (GID,) in [reply.disagree for reply in heard.of(HeartbeatReply)]
     assert stage.group(3).core.election_deadline <= deadline + ROUNDS * 1e6
     assert stage.group(3).leader_id == 2
     stage.finish()
@@ -155,8 +155,8 @@ def test_another_leader_in_a_later_term_is_not_heard_through_an_old_beat() -> No
 def test_a_group_that_is_not_here_is_named() -> None:
     stage = resting()
     heard = Heard(stage)
-    stage.deliver(1, 2, Beat((GID, 4711), (stage.group(1).term, 1), (1, 1)))
-    assert (4711,) in [reply.disagree for reply in heard.of(BeatReply)]
+    stage.deliver(1, 2, Heartbeat((GID, 4711), (stage.group(1).term, 1), (1, 1)))
+    assert (4711,) in [reply.disagree for reply in heard.of(HeartbeatReply)]
     stage.finish()
 
 
@@ -176,8 +176,8 @@ def test_all_groups_of_a_leader_share_the_message() -> None:
     stage.run(2 * ROUNDS)
     heard = Heard(stage)
     stage.run(ROUNDS)
-    assert {frozenset(beat.groups) for beat in heard.of(Beat)} == {frozenset(every)}
-    assert len(heard.of(Beat)) <= 2 * (ROUNDS / stage.group(1).config.heartbeat + 1)
+    assert {frozenset(beat.groups) for beat in heard.of(Heartbeat)} == {frozenset(every)}
+    assert len(heard.of(Heartbeat)) <= 2 * (ROUNDS / stage.group(1).config.heartbeat + 1)
     stage.finish()
 
 
@@ -204,6 +204,6 @@ def test_a_leader_that_stops_for_damage_while_at_rest_is_missed(
         stage.group(other).core.election_deadline = stage.node(other).clock() + 1.0
         stage.node(other).driver.touch(GID)
     stage.run(20.0)
-    spoken_for = [m for sender, _, m in heard.messages if sender == 1 and isinstance(m, Beat)]
+    spoken_for = [m for sender, _, m in heard.messages if sender == 1 and isinstance(m, Heartbeat)]
     assert all(GID not in beat.groups for beat in spoken_for)
     assert any(stage.group(other).is_ready for other in (2, 3))

@@ -1,0 +1,78 @@
+"""A replica's Raft parts, built in one go from what is stored.
+
+    log and checkpoints on disk --open_raft--> Raft --> Group
+
+They belong together: an installed snapshot takes the place of all of them, so `Group`
+replaces the whole object and never a part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.consensus.checkpoints import Checkpoints
+from cluster.consensus.election import Election
+from cluster.consensus.environment import Environment, GroupConfig, StateMachine
+from cluster.consensus.guard import Guard
+from cluster.consensus.journal import Journal
+from cluster.consensus.port import Core
+from storage.checkpoints import CheckpointStore
+from storage.errors import CorruptionError
+from storage.raft_log import RaftLogStore
+
+
+@dataclass(frozen=True, slots=True)
+class Raft:
+    """The parts that live as long as the stored log that they were built from."""
+
+    journal: Journal
+    checkpoints: Checkpoints
+    core: Core
+    guard: Guard
+    election: Election
+
+
+def open_raft(
+    config: GroupConfig,
+    store: RaftLogStore,
+    checkpoint_store: CheckpointStore,
+    machine: StateMachine,
+    env: Environment,
+) -> Raft:
+    """Restores `machine` from the newest checkpoint. Raises storage.StorageError."""
+    journal = Journal(store, env.batch, tail_bytes=env.tail_bytes)
+    checkpoints = Checkpoints(
+        checkpoint_store,
+        journal,
+        env.batch,
+        machine.dump,
+        env.replay,
+        group=config.group,
+        every_bytes=config.checkpoint_bytes,
+        every_entries=config.checkpoint_entries,
+    )
+    newest = checkpoints.newest()
+    applied = newest[0] if newest else journal.base_index
+    if applied > journal.last_index:
+        text = f"the newest checkpoint is beyond the log's last entry, {journal.last_index}"
+        raise CorruptionError(text, group=config.group, index=applied)
+    journal.applied_index = applied
+    machine.restore(newest[1] if newest else None, applied)
+    timeout = config.election_timeout
+    core = Core(
+        config.node_id,
+        config.peers,
+        journal,
+        applied=applied,
+        clock=env.clock,
+        rng=env.rng,
+        election_timeout=(timeout, 2 * timeout),
+        heartbeat=config.heartbeat,
+    )
+    return Raft(
+        journal,
+        checkpoints,
+        core,
+        Guard(config.group, core, journal, config.peers),
+        Election(config.group, core, journal, config.peers, timeout=timeout, rng=env.rng),
+    )

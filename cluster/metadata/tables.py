@@ -1,0 +1,47 @@
+"""What the metadata group replicates, as one value: `MetadataState` holds it and replaces it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster.metadata.producer_ids import IssuedBlocks
+from cluster.metadata.producer_names import ProducerNames
+from cluster.metadata.topics import TopicState
+
+# Ids below are the node's own groups, such as the metadata group itself.
+FIRST_PARTITION_GROUP_ID = 16
+
+
+@dataclass(slots=True)
+class Tables:
+    """The replicated tables and counters. All times are milliseconds since the Unix epoch.
+
+    stamped: lease lifetime, name expiry; 0: no command had one.
+    nodes: node id -> the address that clients use.
+    directories: node id -> the id of the data directory that it registered.
+    groups: group id -> (topic, partition number). It follows from `topics`.
+    """
+
+    clock_ms: int = 0
+    stamped: tuple[int, int] = (0, 0)
+    next_producer_id: int = 1
+    next_group_id: int = FIRST_PARTITION_GROUP_ID
+    next_topic_id: int = 1
+    nodes: dict[int, str] = field(default_factory=dict)
+    directories: dict[int, int] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    groups: dict[int, tuple[str, int]] = field(default_factory=dict)
+    names: ProducerNames = field(default_factory=ProducerNames)
+    blocks: IssuedBlocks = field(default_factory=IssuedBlocks)
+
+    def topics_by_name(self) -> list[TopicState]:
+        return [self.topics[name] for name in sorted(self.topics)]
+
+    def put_topic(self, topic: TopicState) -> None:
+        self.topics[topic.name] = topic
+        for number, partition in enumerate(topic.partitions):
+            self.groups[partition.group_id] = (topic.name, number)
+
+    def drop_topic(self, name: str) -> None:
+        for partition in self.topics.pop(name).partitions:
+            del self.groups[partition.group_id]

@@ -1,0 +1,61 @@
+"""Entries of a partition's log: damage is a CorruptEntryError, whatever is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cluster.entries import (
+    BatchEntry,
+    CorruptEntryError,
+    LogStartEntry,
+    OpenProducerEntry,
+    ReleaseEntry,
+    pack_batch,
+    pack_log_start,
+    pack_open_producer,
+    pack_release,
+    unpack_batch,
+    unpack_log_start,
+    unpack_open_producer,
+    unpack_release,
+)
+from cluster.metadata.machine import MetadataMachine
+from cluster.metadata.state import MetadataState
+from tests.sim.disk import Batch
+
+BATCH = BatchEntry(0, 2, 9, 1, 77, 10, 11, 9, -1, 0, 5, 6, 7, 8, 1)
+LOG_START = LogStartEntry(1, 2, 3, 4)
+OPEN = OpenProducerEntry(1, 2, 3, 4, 5, 6, 7)
+RELEASE = ReleaseEntry(1, 2, 3, 4, (5, 6, 7))
+
+Unpack = Callable[[bytes], object]
+KINDS: list[tuple[Unpack, bytes, object]] = [
+    (unpack_batch, pack_batch(BATCH, b""), BATCH),
+    (unpack_log_start, pack_log_start(LOG_START), LOG_START),
+    (unpack_open_producer, pack_open_producer(OPEN), OPEN),
+    (unpack_release, pack_release(RELEASE), RELEASE),
+]
+
+
+@pytest.mark.parametrize(("unpack", "data", "entry"), KINDS)
+def test_what_is_packed_is_unpacked(unpack: Unpack, data: bytes, entry: object) -> None:
+    assert unpack(data) == entry
+
+
+@pytest.mark.parametrize(("unpack", "data", "entry"), KINDS)
+def test_damage_is_a_typed_error(unpack: Unpack, data: bytes, entry: object) -> None:
+    with pytest.raises(CorruptEntryError, match="unknown type 127"):
+        unpack(b"\x7f" + data[1:])
+    with pytest.raises(CorruptEntryError, match="version 9"):
+        unpack(data[:1] + b"\x09" + data[2:])
+    for length in (0, 1, len(data) - 1):
+        with pytest.raises(CorruptEntryError, match=f"entry of {length} bytes"):
+            unpack(data[:length])
+
+
+def test_an_entry_of_another_group_stops_the_metadata_replica() -> None:
+    machine = MetadataMachine(MetadataState(), lambda index: None)
+    with pytest.raises(CorruptEntryError, match="index 5, entry of type 16 in the metadata log"):
+        machine.apply(5, 1, pack_batch(BATCH, b""), Batch())
