@@ -207,7 +207,8 @@ class Driver:
             assert not isinstance(message, Leadership), "for the node, not for a group"
             group = self.groups.get(message.group)
             if group is not None:
-                self._heartbeats.unquiesce(message.group)  # what comes may depose it
+                if message.group in self._heartbeats.quiescent:
+                    self._heartbeats.unquiesce(message.group)  # what comes may depose it
                 group.receive(sender, message)
                 touched[message.group] = group
         with_work, self._with_work = self._with_work, set()
@@ -226,7 +227,8 @@ class Driver:
             else:
                 self._schedule(group)
         for gid, group in touched.items():
-            self._heartbeats.unquiesce(gid)
+            if gid in self._heartbeats.quiescent:
+                self._heartbeats.unquiesce(gid)
             group.advance()
             if group.can_quiesce:
                 self._heartbeats.quiesce(group)

@@ -80,12 +80,12 @@ class Group:
 
     @property
     def is_leader(self) -> bool:
-        return self.core.is_leader and self.failed is None
+        return self._leading is not None
 
     @property
     def is_ready(self) -> bool:
         """Leads, and has applied an entry of its own term: knows all that is committed."""
-        return self._leading is not None and self._leading.ready and self.is_leader
+        return self._leading is not None and self._leading.ready
 
     @property
     def leader_id(self) -> int:
@@ -142,21 +142,21 @@ class Group:
 
     def propose(self, data: bytes, done: Done) -> None:
         """Appends an entry in the next advance. `done` is called once, always."""
-        if self._leading is None or not self.is_leader:
+        if self._leading is None:
             done(self._abandoned("not the leader"))
         else:
             self._leading.proposals.propose(data, done)
 
     def confirm(self, done: Done) -> None:
         """Calls `done` with Applied once an entry of this term committed after now."""
-        if self._leading is None or not self.is_leader:
+        if self._leading is None:
             done(self._abandoned("not the leader"))
         else:
             self._leading.proposals.confirm(done)
 
     def campaign(self) -> None:
         """Calls an election at once, and soon again: the others may not be open yet."""
-        if not self.core.is_leader:
+        if self._leading is None:
             self._raft.election.campaign(self._env.clock())
 
     def transfer(self, target: int) -> None:
@@ -282,7 +282,7 @@ class Group:
 
     def _campaign_if_due(self) -> None:
         now = self._env.clock()
-        if self.core.is_leader or now < self.core.election_deadline:
+        if self._leading is not None or now < self.core.election_deadline:
             return
         polls = self._raft.election.on_deadline(now)
         self.out += [(peer, poll) for poll in polls for peer in self.config.peers]

@@ -39,7 +39,7 @@ class Heartbeats:
         self, clock: Clock, groups: Mapping[int, Group], touch: Callable[[int], None]
     ) -> None:
         self._clock, self._groups, self._touch = clock, groups, touch
-        self._quiescent: dict[int, Group] = {}
+        self.quiescent: dict[int, Group] = {}
         # peer -> quiescent groups that have a follower there
         self._followed: dict[int, dict[int, Group]] = {}
         self._prepared: dict[int, Heartbeat] = {}
@@ -51,17 +51,14 @@ class Heartbeats:
         """When `send` must be called at the latest."""
         return self._due
 
-    def __contains__(self, gid: int) -> bool:
-        return gid in self._quiescent
-
     # -- leader -------------------------------------------------------------------------
 
     def quiesce(self, group: Group) -> None:
         """From now on the group's heartbeats are rows of this node's messages."""
         gid, now = group.config.group, self._clock()
-        assert gid not in self._quiescent
+        assert gid not in self.quiescent
         assert group.can_quiesce
-        self._quiescent[gid] = group
+        self.quiescent[gid] = group
         for peer, replied_at in group.quiesce().items():
             self._due = min(self._due, now + group.config.heartbeat)
             self._followed.setdefault(peer, {})[gid] = group
@@ -70,7 +67,7 @@ class Heartbeats:
 
     def unquiesce(self, gid: int) -> None:
         """The group goes on by itself, and knows when its followers last replied."""
-        group = self._quiescent.pop(gid, None)
+        group = self.quiescent.pop(gid, None)
         if group is None:
             return
         replied_at = {}

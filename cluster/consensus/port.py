@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random as _random
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any, Protocol
 
 from pysyncobj import syncobj as _syncobj
@@ -110,6 +111,11 @@ class _Outbox(Transport):  # type: ignore[misc]
         self.sent.clear()
 
 
+def _alias(name: str) -> Any:
+    """A name of ours for an attribute of the core."""
+    return property(attrgetter(name), lambda core, value: setattr(core, name, value))
+
+
 class Core(_syncobj.SyncObj):  # type: ignore[misc]
     """One replica's Raft state, without IO.
 
@@ -196,9 +202,11 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
     def is_candidate(self) -> bool:
         return bool(self._SyncObj__raftState == CANDIDATE)
 
-    @property
-    def term(self) -> int:
-        return int(self._SyncObj__raftCurrentTerm)
+    # Read several times for each batch: a property over an attrgetter takes no call in Python.
+    term: int = _alias("_SyncObj__raftCurrentTerm")
+    commit_index: int = _alias("_SyncObj__raftCommitIndex")
+    election_deadline: float = _alias("_SyncObj__raftElectionDeadline")
+    heartbeat_due: float = _alias("_SyncObj__newAppendEntriesTime")
 
     @property
     def leader_id(self) -> int:
@@ -214,28 +222,8 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
             and self._SyncObj__raftCommitIndex >= commit
         )
 
-    @property
-    def commit_index(self) -> int:
-        return int(self._SyncObj__raftCommitIndex)
-
     def match_index(self, peer: int) -> int:
         return int(self._SyncObj__raftMatchIndex.get(self._nodes[peer], 0))
-
-    @property
-    def election_deadline(self) -> float:
-        return float(self._SyncObj__raftElectionDeadline)
-
-    @election_deadline.setter
-    def election_deadline(self, at: float) -> None:
-        self._SyncObj__raftElectionDeadline = at
-
-    @property
-    def heartbeat_due(self) -> float:
-        return float(self._SyncObj__newAppendEntriesTime)
-
-    @heartbeat_due.setter
-    def heartbeat_due(self, at: float) -> None:
-        self._SyncObj__newAppendEntriesTime = at
 
     def last_reply_at(self, peer: int) -> float:
         """When the peer last answered this leader."""
