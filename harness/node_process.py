@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 EXIT_PATIENCE = 30.0  # seconds that a process may take to end
 LOOK_AGAIN = 0.02  # seconds, where a system has no event for the end of a process
 
