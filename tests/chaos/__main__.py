@@ -34,7 +34,7 @@ from tests.chaos.faults import (
     listed,
     roll,
 )
-from tests.chaos.run import Result, run
+from tests.chaos.run import run
 from tests.chaos.workload import Load
 
 RUN_DIRECTORY = ROOT / "data" / "chaos"
@@ -245,7 +245,7 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
         if own:
             cluster.close()
     page, data = report.write(result, options.out)
-    _show(result, console)
+    report.show(result, console)
     console.print(f"report: {page} and {data}", highlight=False)
     return 0 if result.good else 1
 
@@ -299,22 +299,6 @@ def _cluster_for(kinds: list[type[Fault]]) -> LocalCluster:
         disks=any(kind.needs_disks for kind in kinds),
         namespaces=any(kind.needs_namespaces for kind in kinds),
     )
-
-
-def _show(result: Result, console: Console) -> None:
-    counts = result.history.counts()
-    console.print(
-        f"{len(result.events)} faults; {counts['yes']:,} writes acknowledged, "
-        f"{counts['no']:,} refused, {counts['unknown']:,} unknown; "
-        f"{len(result.history.reads):,} reads",
-        highlight=False,
-    )
-    for one in result.checks:
-        answer = report.ANSWERS[one.holds]
-        colour = {"yes": "green", "no": "bold red", "unknown": "yellow"}[answer]
-        console.print(f"  {one.name:26} [{colour}]{answer}[/] {one.found or ''}", highlight=False)
-        for text in one.examples[:3]:
-            console.print(f"      {text}", highlight=False, markup=False)
 
 
 def _names(text: str) -> list[str]:

@@ -16,10 +16,13 @@ MAX_EXAMPLES = 10
 
 @dataclass(slots=True)
 class Check:
-    """`holds` is None if nothing could be said."""
+    """`holds` says whether the claim does; None if nothing could be said.
+
+    The name is of what breaks it.
+    """
 
     name: str
-    says: str
+    claim: str
     found: int = 0
     examples: list[str] = field(default_factory=list)
     unknown: str = ""

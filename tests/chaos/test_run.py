@@ -84,6 +84,9 @@ def run(root: Path, out: Path, *words: str) -> dict[str, Any]:
     said = chaos("run", "--dir", str(root), "--minutes", "0.2", "--seed", "11",
                  "--out", str(out), *words)  # fmt: skip
     assert "seed 11" in said
+    assert "holds    every acknowledged record is in every replica\n" in said
+    assert "all checks hold: " in said
+    assert "BROKEN" not in said
     found: dict[str, Any] = json.loads((out / "report.json").read_text())
     assert found["good"] is True
     assert {one["holds"] for one in found["checks"].values()} == {"yes"}
