@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # How long what was killed may take to be gone, seconds.
-_END_PATIENCE = 5.0
+_END_TIMEOUT = 5.0
 _LOOK_AGAIN = 0.05
 _TAIL_CHARS = 2000
 
@@ -83,7 +83,7 @@ class Server:
         for pid in members:
             if pid != self.pid and _session_of(pid) == self.pid:
                 _kill(pid)
-        end = time.monotonic() + _END_PATIENCE
+        end = time.monotonic() + _END_TIMEOUT
         while len(self.pids()) > 1 and time.monotonic() < end:
             time.sleep(_LOOK_AGAIN)
 

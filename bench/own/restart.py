@@ -67,16 +67,16 @@ def restart(oncelog: Oncelog) -> Figures:
     return found
 
 
-def _until(action: Callable[[], None], patience: float) -> None:
+def _until(action: Callable[[], None], timeout: float) -> None:
     """The harness waits 20 s for replicas to be level; a large log may take longer."""
     from harness.node_process import HarnessError
 
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while True:
         try:
             action()
         except HarnessError as error:
             if time.monotonic() > end:
-                raise BenchError(f"not level after {patience:g} s: {error}") from None
+                raise BenchError(f"not level after {timeout:g} s: {error}") from None
         else:
             return
