@@ -30,7 +30,6 @@ from oncelog import OncelogError, Producer, RecordMetadata
 SETTINGS: dict[str, str | int] = {"preferred_leader_delay_ms": 3_600_000}
 SYNC_TIMEOUT = 120.0
 MISSED_MB = (0, 1, 8, 32)  # what a killed node misses, in turn
-MB = 1_000_000
 PULSE = 0.01  # seconds between the records whose acknowledgements are watched
 CUT = 5.0  # seconds that a node is cut off
 SETTLE = 4.0  # seconds after it is back in which a disruption is looked for
