@@ -20,6 +20,7 @@ from rich.console import Console
 
 from harness import network
 from harness.api import as_call
+from harness.arguments import number
 from harness.developer import DIRECTORY
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
@@ -321,15 +322,6 @@ def _sides(text: str) -> list[list[int]]:
     return sides
 
 
-def _at_least(low: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if int(text) < low:
-            raise argparse.ArgumentTypeError(f"{text} is less than {low}")
-        return int(text)
-
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/chaos", description="Faults, and their checks.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -370,8 +362,8 @@ def _parser() -> argparse.ArgumentParser:
     command("rolling-restart", rolling_restart)
     one = commands.add_parser("failover", help=(measure_failover.__doc__ or ""))
     one.set_defaults(action=measure_failover)
-    one.add_argument("--kills", type=_at_least(1), default=20, help="of leaders (default 20)")
-    one.add_argument("--rejoins", type=_at_least(1), default=3,
+    one.add_argument("--kills", type=number(int, 1), default=20, help="of leaders (default 20)")
+    one.add_argument("--rejoins", type=number(int, 1), default=3,
                      help="of a follower and of a leader each (default 3)")  # fmt: skip
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY / "failover.json")
     one = command("run", run_all, compose=False)
@@ -379,7 +371,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--faults", type=_names, default=[ALL], metavar="LIST",
                      help="of " + ", ".join(FAULTS) + "; none; all: what can be had")  # fmt: skip
     one.add_argument("--seed", type=int, help="default: a random one, which is printed")
-    one.add_argument("--partitions", type=_at_least(2), default=4,
+    one.add_argument("--partitions", type=number(int, 2), default=4,
                      help="the last one is for conditional appends (default 4)")  # fmt: skip
     one.add_argument("--rate", type=int, default=400, help="records/s of each of three workers")
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY, help="where the report goes")
