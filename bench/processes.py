@@ -13,14 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # How long what was killed may take to be gone, seconds.
-_END_PATIENCE = 5.0
+_END_TIMEOUT = 5.0
 _LOOK_AGAIN = 0.05
 _TAIL_CHARS = 2000
 
@@ -83,7 +82,7 @@ class Server:
         for pid in members:
             if pid != self.pid and _session_of(pid) == self.pid:
                 _kill(pid)
-        end = time.monotonic() + _END_PATIENCE
+        end = time.monotonic() + _END_TIMEOUT
         while len(self.pids()) > 1 and time.monotonic() < end:
             time.sleep(_LOOK_AGAIN)
 
@@ -234,10 +233,5 @@ class Stack:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()

@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,7 @@ class Run:
                         self._start(system, directory)
                     with time_limit(min(self.scale.system_s, self._left())):
                         for section in wanted:
-                            getattr(self, f"_{section}")(system)
+                            self.SHARED[section](self, system)
                             left.remove(section)
                 finally:
                     system.stop()
@@ -255,7 +255,7 @@ class Run:
             try:
                 self._left()
                 with self._oncelog() as system:
-                    getattr(self, f"_{section}")(system)
+                    self.OWN[section](self, system)
             except Exception as failure:  # noqa: BLE001  # the next section all the same
                 self.note(section, Oncelog.name, ALL_CASES, {}, error=str(failure))
 
@@ -295,6 +295,21 @@ class Run:
         self._with_values("restart", restart_case(size, "filled"), "mb_per_s", action, 500)
         again = functools.partial(restart.restart, system)
         self.attempt("restart", system.name, restart_case(size, "a node restarted"), again)
+
+    # The sections by their names in `plan`.
+    SHARED: Mapping[str, Callable[[Run, System], None]] = {
+        "produce": _produce,
+        "bytes": _bytes,
+        "latency": _latency,
+        "consume": _consume,
+    }
+    OWN: Mapping[str, Callable[[Run, Oncelog], None]] = {
+        "producers": _producers,
+        "idempotence": _idempotence,
+        "failover": _failover,
+        "partitions": _partitions,
+        "restart": _restart,
+    }
 
     def path(self) -> None:
         """On nodes of its own that note what passes."""

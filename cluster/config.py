@@ -98,7 +98,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("log_level", "level", "one of " + ", ".join(LOG_LEVELS)),
     _int("fetch_max_bytes", KIB, 64 * MIB, "payload bytes in a fetch response"),
     _int("tail_cache_bytes", 64 * KIB, 16 * 1024 * MIB,
-         "memory of each partition for its newest entries"),
+         "memory for the newest entries of all partitions, in equal shares, 256 KiB each at least"),
     _int("page_cache_bytes", 0, 1024 * 1024 * MIB,
          "bytes of its log that the node leaves in the system's page cache; 0: no limit"),
     _int("last_seen_capacity", 100, 100_000_000,

@@ -14,7 +14,6 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +30,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from harness.arguments import number
 from harness.audit import Audit, Ledger, audit_all
 from harness.demo_data import TOTAL, DataError, departures, row_number
+from harness.layout import DESCRIPTION
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
 from oncelog import DeliveryError, Producer, RecordMetadata
@@ -41,7 +42,7 @@ TOPIC = "departures"
 PARTITIONS = 6
 DEFAULT_KILLS = 5
 BATCH_BYTES = 64 * 1024
-FLUSH_PATIENCE = 120.0
+FLUSH_TIMEOUT = 120.0
 DIRECTORY = ROOT / "data" / "demo"
 
 
@@ -54,13 +55,13 @@ class Killer:
     _thread: threading.Thread | None = None
     _error: BaseException | None = None
 
-    def strike(self) -> None:
+    def kill_next(self) -> None:
         """Returns at once. Waits first for the node that was killed before to be back."""
-        self.settle()
+        self.wait()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Waits until all nodes serve. Raises HarnessError if one does not come back."""
         if self._thread is not None:
             self._thread.join()
@@ -99,7 +100,7 @@ class Outcome:
 def stream(cluster: LocalCluster, records: int, kills: int, idempotent: bool) -> Outcome:
     """Sends, kills, reads back."""
     ledger, killer, failed = Ledger.of(records), Killer(cluster), 0
-    strikes = {records * (number + 1) // (kills + 1) for number in range(kills)}
+    due = {records * (number + 1) // (kills + 1) for number in range(kills)}
     futures: list[Future[RecordMetadata]] = []
     columns = (
         TextColumn("{task.description}"),
@@ -117,15 +118,15 @@ def stream(cluster: LocalCluster, records: int, kills: int, idempotent: bool) ->
     ):
         bar = progress.add_task("departures", total=records, note="")
         for row, (key, value) in enumerate(departures(records)):
-            if row in strikes:
-                killer.strike()
+            if row in due:
+                killer.kill_next()
             futures.append(producer.send(TOPIC, value, key))
             if row % 500 == 0:
                 _show(progress, bar, producer, killer)
-        killer.settle()
+        killer.wait()
         for row, future in enumerate(futures):
             try:
-                metadata = future.result(FLUSH_PATIENCE)
+                metadata = future.result(FLUSH_TIMEOUT)
             except DeliveryError:
                 failed += 1
                 continue
@@ -181,17 +182,6 @@ def show(console: Console, outcome: Outcome, idempotent: bool) -> bool:
     return outcome.identical and outcome.failed == 0 and all(one.clean for one in audits)
 
 
-def count(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{value} is not in {low}..{high}")
-        return value
-
-    parse.__name__ = "number"
-    return parse
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="scripts/demo", description="Streams real departures while leaders are killed."
@@ -203,13 +193,13 @@ def main() -> int:
     option(
         "--records",
         f"how many of the departures to send (default all, {TOTAL:,})",
-        type=count(1, TOTAL),
+        type=number(int, 1, TOTAL),
         default=TOTAL,
     )
     option(
         "--kills",
         f"how often to kill a leader (default {DEFAULT_KILLS})",
-        type=count(0, 1000),
+        type=number(int, 0, 1000),
         default=DEFAULT_KILLS,
     )
     option(
@@ -257,7 +247,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 def fresh(directory: Path) -> None:
     """Removes what an earlier run left there, unless its nodes still run."""
-    if (directory / "cluster.json").exists():
+    if (directory / DESCRIPTION).exists():
         if LocalCluster.load(directory).running:
             where = directory.relative_to(ROOT)
             raise HarnessError(f"an earlier demo still runs: scripts/cluster stop --dir {where}")

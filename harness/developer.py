@@ -10,11 +10,12 @@ import argparse
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from harness.arguments import number
+from harness.layout import DESCRIPTION
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
 
@@ -26,7 +27,7 @@ MAX_NODES = 9
 def start(options: argparse.Namespace, console: Console) -> int:
     """Starts what does not run; an existing cluster keeps its nodes, ports and records."""
     directory: Path = options.dir
-    if (directory / "cluster.json").exists():
+    if (directory / DESCRIPTION).exists():
         cluster = LocalCluster.load(directory)
         if len(cluster.running) == len(cluster.nodes):
             raise HarnessError(f"the cluster in {directory} runs already: {cluster.bootstrap}")
@@ -89,16 +90,6 @@ def _short(path: Path) -> Path:
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
-def _number(low: int, high: int) -> Any:
-    def number(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{value} is not in {low}..{high}")
-        return value
-
-    return number
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="scripts/cluster", description="A cluster of local processes, for developers."
@@ -112,11 +103,11 @@ def main() -> int:
         )
         if name == "start":
             command.add_argument(
-                "--nodes", type=_number(1, MAX_NODES), default=3, help="how many (default 3)"
+                "--nodes", type=number(int, 1, MAX_NODES), default=3, help="how many (default 3)"
             )
             command.add_argument(
                 "--first-port",
-                type=_number(0, 65535 - MAX_NODES),
+                type=number(int, 0, 65535 - MAX_NODES),
                 default=FIRST_PORT,
                 help=f"node 1 listens here, the others follow; 0: any (default {FIRST_PORT})",
             )

@@ -11,7 +11,8 @@ import sys
 import time
 
 from examples.flights import data, job, run
-from harness.demo import TOPIC, Killer, count, fresh
+from harness.arguments import number
+from harness.demo import TOPIC, Killer, fresh
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
 from oncelog import OncelogError
@@ -32,10 +33,10 @@ class KilledLeaders(run.Faults):
         self._note()
         if self._due and sent >= self._due[0]:
             self._due.pop(0)
-            self._killer.strike()
+            self._killer.kill_next()
 
-    def settle(self) -> None:
-        self._killer.settle()
+    def wait(self) -> None:
+        self._killer.wait()
         self._note()
 
     def _note(self) -> None:
@@ -53,7 +54,7 @@ def main() -> int:
     run.add_options(parser, DIRECTORY)
     parser.add_argument(
         "--kills",
-        type=count(0, 1000),
+        type=number(int, 0, 1000),
         default=DEFAULT_KILLS,
         help=f"how often to kill a leader (default {DEFAULT_KILLS})",
     )

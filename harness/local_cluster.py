@@ -1,6 +1,6 @@
 """A cluster of real node processes on loopback, with a directory that describes it.
 
-    ROOT/cluster.json        how each node is started
+    ROOT/cluster.json        how each node is started (layout.py)
     ROOT/node1/              data directory
     ROOT/node1.log, .pid     output, and the process while it runs
 
@@ -13,30 +13,27 @@ what one sends to another can be lost. Both need root.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import permutations, product
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import grpc
 
-from harness import disk, network
+from harness import disk
 from harness.api import Api, Batch, Result, verdict
-from harness.node_process import HarnessError, NodeProcess, NodeSpec
-from harness.ports import LOOPBACK, above, free_ports
-from harness.proxy import Proxy, RouteSpec
+from harness.layout import DESCRIPTION, Layout
+from harness.node_process import HarnessError, NodeProcess
+from harness.proxy import Proxy
 from oncelog.v1 import cluster_pb2, log_pb2
 
-START_PATIENCE = 30.0  # seconds until a node serves
-LEADER_PATIENCE = 20.0
-ANSWER_PATIENCE = 1.0  # for one question to a node that may be paused
+START_TIMEOUT = 30.0  # seconds until a node serves
+LEADER_TIMEOUT = 20.0
+ANSWER_TIMEOUT = 1.0  # for one question to a node that may be paused
 WATCH_SLICE = 0.5  # seconds between looks whether the awaited process still lives
 LOOK_AGAIN = 0.02  # seconds; nodes have no call that waits for a leader
 # Faults are injected many times a minute: what takes its time in production is quicker here.
@@ -45,9 +42,6 @@ QUICK: dict[str, str | int] = {
     "heartbeat_ms": 50,
     "preferred_leader_delay_ms": 1000,
 }
-DESCRIPTION = "cluster.json"
-NODE_PORT = 7000  # in a namespace of its own every port is free
-METRICS_PORT = 7100
 
 
 class LocalCluster:
@@ -66,86 +60,39 @@ class LocalCluster:
         detached: bool = False,
         ports: list[int] | None = None,
         cluster_id: str = "oncelog",
+        layout: Layout | None = None,
     ) -> None:
         """`ports`: one for each node, instead of any free ones.
 
+        layout: that of a cluster which is there, instead of a new one by the other arguments.
         Raises HarnessError if this machine cannot have what is asked for.
         """
-        self.root = root.resolve()
-        if disks and disk.missing():
-            raise HarnessError(disk.missing())
-        if namespaces and network.missing():
-            raise HarnessError(network.missing())
-        self._settings = dict(QUICK if settings is None else settings)
-        self._cluster_id, self._detached = cluster_id, detached
-        ids = range(1, nodes + 1)
-        self._with_disks = disks
-        self.network = network.network_for(self.root, ids) if namespaces else None
-        self._listen = self._addresses(ids, ports or [], NODE_PORT)
-        self.metrics_addresses = self._addresses(ids, [], METRICS_PORT) if metrics else {}
-        self.routes: list[RouteSpec] = []
-        self._control_port = 0
-        if proxied:
-            (self._control_port,) = free_ports(1)
-            self.routes = self._routes(ids)
-        self._proxy_pid = 0
-        self._make(ids)
-
-    def _addresses(self, ids: Sequence[int], ports: list[int], usual: int) -> dict[int, str]:
-        """Where the nodes listen: on loopback, or each in its namespace."""
-        if self.network is not None:
-            return {
-                node: f"{self.network.address(node)}:{port}"
-                for node, port in zip(ids, ports or [usual] * len(ids), strict=True)
+        self._layout = layout or Layout.plan(
+            root.resolve(),
+            nodes,
+            QUICK if settings is None else settings,
+            cluster_id=cluster_id,
+            proxied=proxied,
+            metrics=metrics,
+            disks=disks,
+            namespaces=namespaces,
+            ports=ports,
+        )
+        self.root = self._layout.root
+        self.network = self._layout.network
+        self.metrics_addresses = self._layout.metrics
+        ids = self._layout.listen
+        self.addresses = {node: self._layout.client_address(node) for node in ids}
+        self.nodes = {n: NodeProcess(self._layout.spec(n), detached=detached) for n in ids}
+        self.disks: dict[int, disk.Disk] = {}
+        if self._layout.disks:
+            self.disks = {
+                n: disk.Disk(self.root / f"node{n}.disk", self.root / f"node{n}") for n in ids
             }
-        chosen = ports or free_ports(len(ids))
-        return {node: f"{LOOPBACK}:{port}" for node, port in zip(ids, chosen, strict=True)}
-
-    def _routes(self, ids: Sequence[int]) -> list[RouteSpec]:
-        pairs = [(a, b) for a in ids for b in ids if a != b]
-        ours = self.network.ours if self.network is not None else LOOPBACK
-        wanted = [(f"client-{node}", ours, node) for node in ids]
-        for a, b in pairs:
-            here = self.network.between(a, b) if self.network is not None else LOOPBACK
-            wanted.append((f"{a}-{b}", here, b))
-        routes = [
-            RouteSpec(name, f"{here}:{port}", self._listen[node])
-            for (name, here, node), port in zip(wanted, free_ports(len(wanted)), strict=True)
-        ]
-        # The nodes' streams of frames have ports of their own, and are cut together with the
-        # calls between the same two.
-        streams = [
-            RouteSpec(route.name, above(route.listen), above(route.target))
-            for route in routes
-            if not route.name.startswith("client-")
-        ]
-        return [*streams, *routes]  # of two with a name, the last one's address is told
-
-    def _make(self, ids: Iterable[int]) -> None:
-        via = {route.name: route.listen for route in self.routes}
-        self.addresses = {node: via.get(f"client-{node}", self._listen[node]) for node in ids}
-        self.nodes: dict[int, NodeProcess] = {}
-        for node in ids:
-            peers = {peer: via.get(f"{node}-{peer}", self._listen[peer]) for peer in self._listen}
-            spec = NodeSpec(
-                node_id=node,
-                listen=self._listen[node],
-                advertise=self.addresses[node],
-                nodes=peers,
-                data_dir=self.root / f"node{node}",
-                log_file=self.root / f"node{node}.log",
-                cluster_id=self._cluster_id,
-                metrics_listen=self.metrics_addresses.get(node, ""),
-                settings=self._settings,
-                within=() if self.network is None else tuple(self.network.command(node)),
-            )
-            self.nodes[node] = NodeProcess(spec, detached=self._detached)
-        self.disks = {
-            node: disk.Disk(self.root / f"node{node}.disk", process.spec.data_dir)
-            for node, process in self.nodes.items()
-            if self._with_disks
-        }
-        self.proxy = Proxy(self._control_port) if self.routes else None
+        self.proxy: Proxy | None = None
+        if self._layout.control_port:
+            port, log = self._layout.control_port, self.root / "proxy.log"
+            self.proxy = Proxy(port, self._layout.routes, log, detached=detached)
         self._apis: dict[int, Api] = {}
 
     # -- a cluster that another command started ---------------------------------------------
@@ -157,43 +104,14 @@ class LocalCluster:
             LocalCluster.load(root).close()
         shutil.rmtree(root, ignore_errors=True)
 
-    def save(self) -> None:
-        """Writes the description that `load` reads."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        text = {
-            "cluster_id": self._cluster_id,
-            "settings": self._settings,
-            "listen": self._listen,
-            "metrics": self.metrics_addresses,
-            "disks": self._with_disks,
-            "network": None if self.network is None else [self.network.name, self.network.base],
-            "control_port": self._control_port,
-            "proxy_pid": self._proxy_pid,
-            "routes": [[route.name, route.listen, route.target] for route in self.routes],
-        }
-        (self.root / DESCRIPTION).write_text(json.dumps(text, indent=2) + "\n")
-
     @classmethod
     def load(cls, root: Path) -> Self:
-        """The cluster that lies in `root`, its running nodes adopted. Raises HarnessError."""
-        try:
-            raw = json.loads((root / DESCRIPTION).read_text())
-        except FileNotFoundError:
-            raise HarnessError(f"there is no cluster in {root}: scripts/cluster start") from None
-        self = cls.__new__(cls)
-        self.root = root.resolve()
-        self._settings, self._cluster_id = raw["settings"], raw["cluster_id"]
-        self._detached = True
-        self._listen = {int(node): address for node, address in raw["listen"].items()}
-        self.metrics_addresses = {int(node): at for node, at in raw["metrics"].items()}
-        self._with_disks = raw.get("disks", False)
-        name, base = raw.get("network") or ("", "")
-        self.network = network.Network(name, base, self._listen) if name else None
-        self.routes = [RouteSpec(*route) for route in raw["routes"]]
-        self._control_port, self._proxy_pid = raw["control_port"], raw["proxy_pid"]
-        self._make(self._listen)
+        """The cluster that lies in `root` with its running processes. Raises HarnessError."""
+        self = cls(root, layout=Layout.load(root.resolve()), detached=True)
         for node in self.nodes.values():
-            node.adopt()
+            node.attach()
+        if self.proxy is not None:
+            self.proxy.attach()
         return self
 
     # -- life -----------------------------------------------------------------------------
@@ -206,12 +124,7 @@ class LocalCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def start(self) -> None:
@@ -225,11 +138,9 @@ class LocalCluster:
         for node in stopped:
             if node in self.disks:
                 self.disks[node].open()
-        if self.proxy is not None and not self._proxy_lives():
-            self.root.mkdir(parents=True, exist_ok=True)
-            log = self.root / "proxy.log"
-            self._proxy_pid = self.proxy.start(self.routes, log, detached=self._detached)
-        self.save()
+        self._layout.save()
+        if self.proxy is not None and not self.proxy.running:
+            self.proxy.start()
         self.start_nodes(stopped)
 
     def start_nodes(self, nodes: Iterable[int], *, wait: bool = True) -> None:
@@ -248,21 +159,10 @@ class LocalCluster:
         self.kill(node for node, process in self.nodes.items() if process.running)
         if self.proxy is not None:
             self.proxy.close()
-            if self._proxy_lives():
-                os.kill(self._proxy_pid, signal.SIGKILL)
         for one in self.disks.values():
             one.close()
         if self.network is not None:
             self.network.close()
-
-    def _proxy_lives(self) -> bool:
-        if not self._proxy_pid:
-            return False
-        try:
-            words = Path(f"/proc/{self._proxy_pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            return False
-        return b"harness.proxy" in words
 
     # -- faults -----------------------------------------------------------------------------
 
@@ -349,11 +249,11 @@ class LocalCluster:
             self._apis[node] = Api(self.addresses[node])
         return self._apis[node]
 
-    def wait_serving(self, nodes: Iterable[int], timeout: float = START_PATIENCE) -> None:
+    def wait_serving(self, nodes: Iterable[int], timeout: float = START_TIMEOUT) -> None:
         """Waits for the nodes' health service. Raises HarnessError if a process ends."""
         end = time.monotonic() + timeout
         for node in nodes:
-            with Api(self._listen[node]) as api:
+            with Api(self._layout.listen[node]) as api:
                 while not api.serving(WATCH_SLICE):
                     self.nodes[node].pid  # noqa: B018  # raises if it does not run
                     if time.monotonic() > end:
@@ -363,7 +263,7 @@ class LocalCluster:
         """Waits until all running nodes have heard from, and hold links to, each other."""
         running = self.running
         wanted = {node: self.addresses[node] for node in running}
-        end = time.monotonic() + START_PATIENCE
+        end = time.monotonic() + START_TIMEOUT
         while True:
             late = [node for node in running if not wanted.items() <= self._alive(node).items()]
             if not late:
@@ -391,7 +291,7 @@ class LocalCluster:
         self, topic: str, partition: int, not_in: Iterable[int] = ()
     ) -> tuple[int, int]:
         excluded = set(not_in)
-        end = time.monotonic() + LEADER_PATIENCE
+        end = time.monotonic() + LEADER_TIMEOUT
         while time.monotonic() < end:
             for node in set(self.running) - excluded:
                 found = self.high_watermark(node, topic, partition)
@@ -405,7 +305,7 @@ class LocalCluster:
         query = log_pb2.OffsetQuery(topic=topic, partition=partition, latest=True)
         request = log_pb2.ListOffsetsRequest(queries=[query])
         try:
-            answer = self.api(node).log.ListOffsets(request, timeout=ANSWER_PATIENCE)
+            answer = self.api(node).log.ListOffsets(request, timeout=ANSWER_TIMEOUT)
         except grpc.RpcError:
             return None
         result = answer.results[0]
@@ -417,17 +317,19 @@ class LocalCluster:
         stream: by ProduceStream, where no batch waits for its predecessor.
         """
         header = batch.header
-        end = time.monotonic() + LEADER_PATIENCE
+        end = time.monotonic() + LEADER_TIMEOUT
         while True:
             api = self.api(self.leader(header.topic, header.partition))
             (result,) = api.produce_stream(batch) if stream else api.produce(batch)
             if verdict(result) not in ("NOT_LEADER", "NOT_READY") or time.monotonic() > end:
                 return result
 
-    def wait_level(self, topic: str, nodes: Iterable[int] | None = None) -> None:
+    def wait_level(
+        self, topic: str, nodes: Iterable[int] | None = None, timeout: float = LEADER_TIMEOUT
+    ) -> None:
         """Waits until all running (or the given) replicas have all that their leaders have."""
         wanted = list(self.running if nodes is None else nodes)
-        end = time.monotonic() + LEADER_PATIENCE
+        end = time.monotonic() + timeout
         led: list[int] = []
         seen: dict[int, list[int]] = {}
         while time.monotonic() < end:
@@ -447,7 +349,7 @@ class LocalCluster:
             f"replicas of {topic} are not level: leaders {led}, replicas {seen}\n{self.logs()}"
         )
 
-    def wait_caught_up(self, node: int, timeout: float = START_PATIENCE) -> None:
+    def wait_caught_up(self, node: int, timeout: float = START_TIMEOUT) -> None:
         """Waits until the node has what leaders have by now, of all that it keeps a replica of."""
         end = time.monotonic() + timeout
         asked = next((other for other in self.running if other != node), node)

@@ -1,6 +1,6 @@
 """One node as a process: started, killed, paused and waited for by its pid.
 
-A `NodeSpec` is all that a start needs. A running node can be adopted by its pid, so that
+A `NodeSpec` is all that a start needs. A running node can be attached to by its pid, so that
 `scripts/cluster` and `scripts/chaos` find the nodes that an earlier command started.
 """
 
@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-EXIT_PATIENCE = 30.0  # seconds that a process may take to end
+ROOT = Path(__file__).resolve().parent.parent
+EXIT_TIMEOUT = 30.0  # seconds that a process may take to end
 LOOK_AGAIN = 0.02  # seconds, where a system has no event for the end of a process
 
 
@@ -91,7 +91,7 @@ class NodeProcess:
     def running(self) -> bool:
         return self._pid != 0 and not self._gone(0)
 
-    def adopt(self) -> None:
+    def attach(self) -> None:
         """Takes over the process that the pid file names, if it is a node."""
         try:
             pid = int(self.pid_file.read_text())
@@ -121,7 +121,7 @@ class NodeProcess:
         """Sends a signal to the running process. Raises HarnessError if it does not run."""
         os.kill(self.pid, number)
 
-    def wait(self, timeout: float = EXIT_PATIENCE) -> int | None:
+    def wait(self, timeout: float = EXIT_TIMEOUT) -> int | None:
         """Waits for the end; the exit code if this process started it. Raises HarnessError."""
         if not self._gone(timeout):
             text = f"node {self.spec.node_id} still runs after {timeout} s\n{self.log_tail()}"
@@ -158,12 +158,12 @@ class NodeProcess:
                 self.exit_code = self._child.wait(timeout)
             except subprocess.TimeoutExpired:
                 return False
-        elif not _wait_for_stranger(self._pid, timeout):
+        elif not _wait_for_pid(self._pid, timeout):
             return False
-        self._forget()
+        self._clear()
         return True
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         pid, self._pid, self._child = self._pid, 0, None
         try:
             noted = self.pid_file.read_text().strip()
@@ -179,31 +179,35 @@ def command_line() -> list[str]:
 
 def is_node(pid: int) -> bool:
     """Whether the process is a node: a pid file may be older than the machine's last start."""
+    return command_words(pid)[1:3] == [b"-m", b"cluster"]
+
+
+def command_words(pid: int) -> list[bytes]:
+    """What the process was started with; nothing if there is none."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         listed = subprocess.run(
             ["ps", "-o", "args=", "-p", str(pid)], capture_output=True, check=False
         )
-        words = listed.stdout.split()
-    return words[1:3] == [b"-m", b"cluster"]
+        return listed.stdout.split()
 
 
-def _wait_for_stranger(pid: int, timeout: float) -> bool:
+def _wait_for_pid(pid: int, timeout: float) -> bool:
     """Waits for the end of a process that is not our child."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
     except (AttributeError, OSError):
-        return _watch_stranger(pid, timeout)
+        return _poll_pid(pid, timeout)
     try:
         return bool(select.select([descriptor], [], [], timeout)[0])
     finally:
         os.close(descriptor)
 
 
-def _watch_stranger(pid: int, timeout: float) -> bool:
+def _poll_pid(pid: int, timeout: float) -> bool:
     """The same where the system has no descriptor for a process."""
     end = time.monotonic() + timeout
     while True:

@@ -21,22 +21,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.node_process import ROOT, HarnessError
+from harness.node_process import ROOT, HarnessError, command_words
 from harness.ports import LOOPBACK
 
 CHUNK = 256 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close sends a reset
-PATIENCE = 10.0
+CONTROL_TIMEOUT = 10.0
+PROGRAM = "harness.proxy"
 DIRECTIONS = {"up": ("up",), "down": ("down",), "both": ("up", "down")}
 
 
@@ -141,7 +144,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def _obey(routes: Mapping[str, Route], request: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(routes: Mapping[str, Route], request: Mapping[str, Any]) -> dict[str, Any]:
     route = routes[request["route"]]
     match request["op"]:
         case "reset":
@@ -176,7 +179,7 @@ async def _run(control_port: int, wanted: list[str]) -> None:
     async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             try:
-                answer = _obey(routes, json.loads(line))
+                answer = _answer(routes, json.loads(line))
             except (KeyError, ValueError) as error:
                 answer = {"error": repr(error)}
             writer.write(json.dumps(answer).encode() + b"\n")
@@ -201,35 +204,63 @@ class RouteSpec:
 
 
 class Proxy:
-    """The other side of the control port; `start` makes the process, else it is there."""
+    """The other side of the control port: the process, whoever started it, and its orders.
 
-    def __init__(self, control_port: int) -> None:
-        self._control_port = control_port
-        self._process: subprocess.Popen[bytes] | None = None
+    detached: it outlives this process. Its pid is kept beside its log.
+    """
 
-    def start(self, routes: list[RouteSpec], log_file: Path, *, detached: bool = False) -> int:
-        """Starts the process and waits until it listens; its pid. Raises HarnessError."""
-        words = [f"{route.name}={route.listen}={route.target}" for route in routes]
+    def __init__(
+        self,
+        control_port: int,
+        routes: Sequence[RouteSpec],
+        log_file: Path,
+        *,
+        detached: bool = False,
+    ) -> None:
+        self._control_port, self._routes = control_port, routes
+        self._log_file, self._detached = log_file, detached
+        self._pid = 0
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._pid != 0 and PROGRAM.encode() in command_words(self._pid)
+
+    def attach(self) -> None:
+        """Takes over the process that the pid file names."""
+        try:
+            self._pid = int(self._pid_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return
+
+    def start(self) -> None:
+        """Starts the process and waits until it listens. Raises HarnessError."""
+        words = [f"{route.name}={route.listen}={route.target}" for route in self._routes]
         # Not our own stderr: whoever waits for its end would wait for the proxy's, too.
-        with log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.proxy", str(self._control_port), *words],
+        with self._log_file.open("ab") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", PROGRAM, str(self._control_port), *words],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                start_new_session=detached,
+                start_new_session=self._detached,
             )
-        assert self._process.stdout is not None
-        if self._process.stdout.readline() != b"ready\n":
+        assert self._child.stdout is not None
+        if self._child.stdout.readline() != b"ready\n":
             raise HarnessError("the proxy did not start")
-        return self._process.pid
+        self._pid = self._child.pid
+        self._pid_file.write_text(f"{self._pid}\n")
+
+    @property
+    def _pid_file(self) -> Path:
+        return self._log_file.with_suffix(".pid")
 
     def ask(self, op: str, route: str, **more: str | int) -> dict[str, Any]:
         """Sends one request. Raises HarnessError if the proxy refuses or is gone."""
         request = json.dumps({"op": op, "route": route, **more}).encode() + b"\n"
         try:
-            with socket.create_connection((LOOPBACK, self._control_port), PATIENCE) as sock:
+            with socket.create_connection((LOOPBACK, self._control_port), CONTROL_TIMEOUT) as sock:
                 sock.sendall(request)
                 line = sock.makefile("rb").readline()
         except OSError as error:
@@ -240,12 +271,16 @@ class Proxy:
         return answer
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
+        """Ends the process, whoever started it."""
+        if self.running:
+            os.kill(self._pid, signal.SIGKILL)
+        self._pid = 0
+        self._pid_file.unlink(missing_ok=True)
+        if self._child is not None:
+            self._child.wait()
+            assert self._child.stdout is not None
+            self._child.stdout.close()
+            self._child = None
 
 
 if __name__ == "__main__":

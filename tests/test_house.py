@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "pyspark_oncelog": {"pyspark_oncelog", "oncelog"},
     # Commands and measurements around the harness, which starts real nodes as processes.
     "scripts": {"scripts", "oncelog", "harness", "tests"},
-    "bench": {"bench", "oncelog", "storage", "cluster", "harness", "tests"},
+    "bench": {"bench", "oncelog", "storage", "cluster", "harness"},
     "examples": {"examples", "oncelog"},
     "harness": {"harness", "examples", "oncelog"},
     "tests": OURS,
@@ -205,6 +205,8 @@ BAD: Snippets = [
     (import_direction, "pyspark_oncelog/__init__.py", "import storage"),
     (import_direction, "cluster/a.py", "from tests import conftest"),
     (import_direction, "scripts/demo", "from cluster.node import Node"),
+    (import_direction, "bench/own/a.py", "from tests.chaos.failover import kill_leader"),
+    (import_direction, "harness/a.py", "import tests.conftest"),
     (import_direction, "examples/a.py", "import storage"),
     (import_direction, "examples/a.py", "import cluster"),
     (pysyncobj_privates, "cluster/consensus/guard.py", "x = obj._SyncObj__raftLog"),

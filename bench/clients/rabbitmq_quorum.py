@@ -61,8 +61,8 @@ class Session:
         if not isinstance(reason, pika.exceptions.ChannelClosedByClient):
             self.finish(repr(reason))
 
-    def run(self, patience: float) -> None:
-        self.connection.ioloop.call_later(patience, lambda: self.finish("not done in time"))
+    def run(self, timeout: float) -> None:
+        self.connection.ioloop.call_later(timeout, lambda: self.finish("not done in time"))
         self.connection.ioloop.start()
         if self._failure:
             raise SystemExit(self._failure)
@@ -84,6 +84,7 @@ class Publisher:
         # was due, 0.0: nobody asks.
         self._open: dict[int, float] = {}
         self._stopped = False
+        self._figures: Figures = {}
         self._queues = queues(asked)
         self._session = Session(asked, self._begin)
         self.clock = Clock()
@@ -142,15 +143,15 @@ class Publisher:
             self._session.finish("a message was refused")
             return
         tag = method.delivery_tag
-        settled = [tag]
+        confirmed = [tag]
         if method.multiple:
-            settled = list(itertools.takewhile(lambda one: one <= tag, self._open))
+            confirmed = list(itertools.takewhile(lambda one: one <= tag, self._open))
         now = time.monotonic()
-        for one in settled:
+        for one in confirmed:
             due = self._open.pop(one)
             if due:
                 self.times.append((now - due) * 1e3)
-        self._confirmed += len(settled)
+        self._confirmed += len(confirmed)
         if not self._stopped:
             self.on_confirm()
         elif not self._open:
@@ -160,8 +161,11 @@ class Publisher:
 class Flood(Publisher):
     """As many as the window takes."""
 
-    def begin(self) -> None:
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked)
         self._waiting = False
+
+    def begin(self) -> None:
         self._pump()
 
     def on_confirm(self) -> None:
@@ -197,8 +201,11 @@ class Singly(Publisher):
 class Steady(Publisher):
     """As `oncelog bench latency --rate`: the latency of one message in each tick."""
 
-    def begin(self) -> None:
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked)
         self._ticks = self._sent = 0
+
+    def begin(self) -> None:
         self._tick()
 
     def on_confirm(self) -> None:
@@ -237,6 +244,7 @@ class Reader:
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._count = self._size = 0
+        self._figures: Figures = {}
         self._session = Session(asked, self._begin)
         self._clock = Clock()
 

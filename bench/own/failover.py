@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bench.figures import Figures
 from bench.systems.oncelog import Oncelog
+from harness.failover import kill_leader, percentile
 from oncelog import Producer
-from tests.chaos.failover import kill_leader, percentile
 
 
 def failover(oncelog: Oncelog, kills: int) -> tuple[Figures, list[float]]:

@@ -49,7 +49,7 @@ POINTS: dict[tuple[str, str], str] = {
     (CLIENT, "done"): "client: the caller has it",
 }
 WARM_UP = 200
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 Pass = tuple[int, str, str]  # nanoseconds, where, point
 
 
@@ -129,7 +129,7 @@ def measure(directory: Path, records: int) -> Figures:
 def path(directory: Path, records: int) -> Figures:
     """`measure` in a process of its own: the notes stay in the code that they were put into."""
     words = [sys.executable, "-m", "bench.own.path", "--json"]
-    return run_json([*words, "--records", str(records), "--directory", str(directory)], PATIENCE_S)
+    return run_json([*words, "--records", str(records), "--directory", str(directory)], TIMEOUT_S)
 
 
 def table(figures: Mapping[str, float]) -> str:

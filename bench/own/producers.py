@@ -8,7 +8,7 @@ import sys
 from bench.clients.common import command
 from bench.figures import Figures
 from bench.processes import ROOT, BenchError, run_json
-from bench.systems.face import CLIENT_PATIENCE
+from bench.systems.face import CLIENT_TIMEOUT
 from bench.systems.oncelog import Oncelog, settings_words
 
 SMALL = 100
@@ -38,7 +38,7 @@ def raw(oncelog: Oncelog, producers: int, seconds: float) -> Figures:
         "window": producers,
     }
     words = [sys.executable, *command("oncelog_raw", "produce", asked)]
-    return oncelog.measured(lambda: run_json(words, CLIENT_PATIENCE + 4 * seconds))
+    return oncelog.measured(lambda: run_json(words, CLIENT_TIMEOUT + 4 * seconds))
 
 
 def idempotence(oncelog: Oncelog, seconds: float, rounds: int) -> Figures:

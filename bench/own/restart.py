@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 
 from bench.figures import Figures
-from bench.processes import BenchError, resident_mb, usage
+from bench.processes import resident_mb, usage
 from bench.systems.oncelog import IN_FLIGHT, RECORD_IN_BATCH, Oncelog, settings_words
 
 SLICES = 10
@@ -61,22 +60,7 @@ def restart(oncelog: Oncelog) -> Figures:
     cluster.start_nodes([node], wait=False)
     cluster.wait_serving([node], LEVEL_S)
     found: Figures = {"serving_s": time.monotonic() - started}
-    _until(lambda: cluster.wait_level(TOPIC), LEVEL_S)
+    cluster.wait_level(TOPIC, timeout=LEVEL_S)
     found["level_s"] = time.monotonic() - started
     found["node_mb_after_restart"] = resident_mb(cluster.nodes[node].pid)
     return found
-
-
-def _until(action: Callable[[], None], patience: float) -> None:
-    """The harness waits 20 s for replicas to be level; a large log may take longer."""
-    from harness.node_process import HarnessError
-
-    end = time.monotonic() + patience
-    while True:
-        try:
-            action()
-        except HarnessError as error:
-            if time.monotonic() > end:
-                raise BenchError(f"not level after {patience:g} s: {error}") from None
-        else:
-            return

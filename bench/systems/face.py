@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figures
-from bench.processes import BenchError, run_json, usage
+from bench.processes import BenchError, Stack, run_json, usage
 
 # What a client may take beyond the time it was asked to send for, seconds: its own start,
 # connections, the drain of its buffers.
-CLIENT_PATIENCE = 30.0
+CLIENT_TIMEOUT = 30.0
 PYTHON = "python"
 
 
@@ -121,14 +121,85 @@ class System(ABC):
         figures["broker_cores"] = spent.cpu_s / seconds
         return figures
 
-    def run_client(self, module: str, workload: str, asked: Mapping[str, Any]) -> Figures:
-        """Runs `python -m bench.clients.MODULE`, see bench/clients/common.py."""
+
+class Peer(System):
+    """Another broker: three servers on a stack, clients that are programs of bench/clients.
+
+    `module` names the program, `addresses` are what it connects to.
+    """
+
+    module: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = Stack()
+        self.addresses: list[str] = []
+
+    def stop(self) -> None:
+        self.stack.stop()
+
+    def pids(self) -> list[int]:
+        return self.stack.pids()
+
+    def asked(self, load: Load, **more: Any) -> dict[str, Any]:
+        """What a client is asked for, with a new topic."""
+        return {
+            "addresses": self.addresses,
+            "topic": self.fresh(load.partitions),
+            "seconds": load.seconds,
+            "size": load.size,
+            "partitions": load.partitions,
+            "rate": load.rate,
+            **more,
+        }
+
+    def fill(self, load: Load, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Writes what is to be read by the same client; what the reader is then asked for."""
+        records = load.total_mb * 1_000_000 // load.size
+        filling = {**asked, "seconds": load.seconds * 4, "records": records}
+        filled = self.run_client("produce", filling)
+        return {**asked, "records": int(filled["records"])}
+
+    def run_client(self, workload: str, asked: Mapping[str, Any]) -> Figures:
+        """Runs the client program, see bench/clients/common.py."""
         from bench.clients.common import command
 
-        patience = CLIENT_PATIENCE + 4 * float(asked["seconds"])
+        timeout = CLIENT_TIMEOUT + 4 * float(asked["seconds"])
         return self.measured(
-            lambda: run_json([sys.executable, *command(module, workload, asked)], patience)
+            lambda: run_json([sys.executable, *command(self.module, workload, asked)], timeout)
         )
 
 
-__all__ = ["CLIENT_PATIENCE", "PYTHON", "Figures", "Load", "System", "Unavailable"]
+class MessagePeer(Peer):
+    """A peer without batches: at most `window` messages, and window_bytes, unacknowledged."""
+
+    window: int
+    window_bytes = 32_000_000
+
+    def asked(self, load: Load, **more: Any) -> dict[str, Any]:
+        window = max(4, min(self.window, self.window_bytes // load.size))
+        return super().asked(load, window=window, **more)
+
+    def produce(self, client: str, load: Load) -> Figures:
+        return self.run_client("produce", self.asked(load))
+
+    def produce_bytes(self, client: str, load: Load) -> Figures:
+        return self.produce(client, load)
+
+    def latency(self, client: str, load: Load) -> Figures:
+        return self.run_client("latency", self.asked(load))
+
+    def consume(self, client: str, load: Load) -> Figures:
+        return self.run_client("consume", self.fill(load, self.asked(load)))
+
+
+__all__ = [
+    "CLIENT_TIMEOUT",
+    "PYTHON",
+    "Figures",
+    "Load",
+    "MessagePeer",
+    "Peer",
+    "System",
+    "Unavailable",
+]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.fetch import java, maven
-from bench.processes import Server, Stack, run_text, wait_until
-from bench.systems.face import CLIENT_PATIENCE, PYTHON, Figures, Load, System
+from bench.processes import Server, run_text, wait_until
+from bench.systems.face import CLIENT_TIMEOUT, PYTHON, Figures, Load, Peer
 from bench.systems.kafka_tools import parse_consumer, parse_producer
 from harness.ports import LOOPBACK, free_ports
 
@@ -89,16 +89,16 @@ appender.console.layout.pattern=%d %p %m (%c)%n
 """
 
 
-class Kafka(System):
+class Kafka(Peer):
     """flush: every append is fsynced before it is acknowledged."""
+
+    module = "kafka"
 
     def __init__(self, *, flush: bool) -> None:
         super().__init__()
         self.durable = flush
         self.name = "Kafka, flush.messages=1" if flush else "Kafka"
-        self._stack = Stack()
-        self._addresses: list[str] = []
-        self._work = Path()
+        self._work = self._java = self._jars = Path()  # `prepare` finds the latter two
         # The perf tools want a number of records, not a time: what Python's client reached.
         self._rates: dict[tuple[int, int], float] = {}
 
@@ -118,7 +118,7 @@ class Kafka(System):
         ports = free_ports(6)
         pairs = list(zip(ports[:3], ports[3:], strict=True))
         voters = ",".join(f"{n}@{LOOPBACK}:{pair[1]}" for n, pair in enumerate(pairs, 1))
-        self._addresses = [f"{LOOPBACK}:{port}" for port, _ in pairs]
+        self.addresses = [f"{LOOPBACK}:{port}" for port, _ in pairs]
         for node, (port, control) in enumerate(pairs, 1):
             config = directory / f"server{node}.properties"
             config.write_text(
@@ -132,14 +132,14 @@ class Kafka(System):
         for node in (1, 2, 3):
             config = directory / f"server{node}.properties"
             command = self._command("kafka.Kafka", config, jvm=JVM)
-            self._stack.add(Server(f"kafka {node}", command, directory / f"server{node}.log"))
-        wait_until("Kafka cluster", self._three_serve, START_S, self._stack.servers)
+            self.stack.add(Server(f"kafka {node}", command, directory / f"server{node}.log"))
+        wait_until("Kafka cluster", self._three_serve, START_S, self.stack.servers)
 
     def _admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
 
         return AdminClient(
-            {"bootstrap.servers": ",".join(self._addresses), "log_level": 0},
+            {"bootstrap.servers": ",".join(self.addresses), "log_level": 0},
             logger=_SILENT,
         )
 
@@ -150,12 +150,6 @@ class Kafka(System):
             return len(self._admin().list_topics(timeout=2).brokers) == 3
         except KafkaException:
             return False
-
-    def stop(self) -> None:
-        self._stack.stop()
-
-    def pids(self) -> list[int]:
-        return self._stack.pids()
 
     def clients(self, section: str) -> tuple[str, ...]:
         """The Java tools have no mode for one record at a time."""
@@ -190,25 +184,13 @@ class Kafka(System):
             found = admin.list_topics(topic, timeout=5).topics[topic].partitions
             return len(found) == partitions and all(p.leader > 0 for p in found.values())
 
-        wait_until(f"leaders of {topic}", led, START_S, self._stack.servers)
-
-    def _asked(self, load: Load, settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        return {
-            "addresses": self._addresses,
-            "topic": self.fresh(load.partitions),
-            "seconds": load.seconds,
-            "size": load.size,
-            "partitions": load.partitions,
-            "rate": load.rate,
-            "settings": dict(settings),
-            **more,
-        }
+        wait_until(f"leaders of {topic}", led, START_S, self.stack.servers)
 
     def produce(self, client: str, load: Load) -> Figures:
         if client == JAVA:
             return self._java_produce(load, JAVA_THROUGHPUT)
         workload = "produce_batch" if client == BATCHED else "produce"
-        figures = self.run_client("kafka", workload, self._asked(load, THROUGHPUT))
+        figures = self.run_client(workload, self.asked(load, settings=THROUGHPUT))
         self._rates[load.size, load.partitions] = figures["records_per_s"]
         return figures
 
@@ -224,7 +206,7 @@ class Kafka(System):
         count = max(20, int(rate * load.seconds))
         command = self._command(
             "org.apache.kafka.tools.ProducerPerformance",
-            "--bootstrap-server", ",".join(self._addresses),
+            "--bootstrap-server", ",".join(self.addresses),
             "--topic", topic,
             "--num-records", count,
             "--warmup-records", count // 5,
@@ -232,35 +214,30 @@ class Kafka(System):
             "--throughput", -1,
             "--command-property", *(f"{name}={value}" for name, value in settings.items()),
         )  # fmt: skip
-        patience = CLIENT_PATIENCE + 6 * load.seconds
+        timeout = CLIENT_TIMEOUT + 6 * load.seconds
 
         def run() -> Figures:
-            return parse_producer(run_text(command, patience), load.size)
+            return parse_producer(run_text(command, timeout), load.size)
 
         return self.measured(run)
 
     def latency(self, client: str, load: Load) -> Figures:
         settings = THROUGHPUT if load.rate else SINGLY
-        return self.run_client("kafka", "latency", self._asked(load, settings))
+        return self.run_client("latency", self.asked(load, settings=settings))
 
     def consume(self, client: str, load: Load) -> Figures:
-        records = load.total_mb * 1_000_000 // load.size
-        asked = self._asked(load, THROUGHPUT, records=records)
-        # Filled by the same client; only the reading counts.
-        filled = self.run_client("kafka", "produce", {**asked, "seconds": load.seconds * 4})
-        records = int(filled["records"])
+        reading = self.fill(load, self.asked(load, settings=THROUGHPUT))
         if client != JAVA:
-            reading = {**asked, "records": records, "settings": {}}
-            return self.run_client("kafka", "consume", reading)
+            return self.run_client("consume", {**reading, "settings": {}})
         command = self._command(
             "org.apache.kafka.tools.ConsumerPerformance",
-            "--bootstrap-server", ",".join(self._addresses),
-            "--topic", asked["topic"],
-            "--num-records", records,
+            "--bootstrap-server", ",".join(self.addresses),
+            "--topic", reading["topic"],
+            "--num-records", reading["records"],
             "--timeout", 30_000,
         )  # fmt: skip
-        patience = CLIENT_PATIENCE + 6 * load.seconds
-        return self.measured(lambda: parse_consumer(run_text(command, patience)))
+        timeout = CLIENT_TIMEOUT + 6 * load.seconds
+        return self.measured(lambda: parse_consumer(run_text(command, timeout)))
 
 
 class _Silent:

@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.fetch import debian, go_program
-from bench.processes import BenchError, Server, Stack, run_text, wait_until
-from bench.systems.face import Figures, Load, System, Unavailable
+from bench.processes import BenchError, Server, run_text, wait_until
+from bench.systems.face import MessagePeer, Unavailable
 from harness.ports import LOOPBACK, free_ports
 
 MODULE, VERSION = "github.com/nats-io/nats-server/v2", "v2.15.2"
 START_S = 60.0
 MESSAGE_LIMIT = 8 * 1024 * 1024
-# Messages without an acknowledgement: the Python client's default, and at most these bytes.
-WINDOW, WINDOW_BYTES = 4000, 32_000_000
 
 SERVER = """\
 server_name: n{node}
@@ -45,16 +43,18 @@ cluster {{
 """
 
 
-class Nats(System):
+class Nats(MessagePeer):
     """sync: every write is fsynced before it is acknowledged."""
+
+    module = "nats"
+    window = 4000  # the Python client's default
 
     def __init__(self, *, sync: bool) -> None:
         super().__init__()
         self.durable = sync
         self.name = "NATS JetStream, sync_interval: always" if sync else "NATS JetStream"
-        self._stack = Stack()
-        self._addresses: list[str] = []
         self._monitors: list[str] = []
+        self._program, self._version = Path(), ""  # `prepare` finds them
 
     def prepare(self) -> None:
         try:
@@ -71,7 +71,7 @@ class Nats(System):
         directory.mkdir(parents=True, exist_ok=True)
         ports = free_ports(9)
         routes = ", ".join(f'"nats://{LOOPBACK}:{port}"' for port in ports[6:])
-        self._addresses = [f"{LOOPBACK}:{port}" for port in ports[:3]]
+        self.addresses = [f"{LOOPBACK}:{port}" for port in ports[:3]]
         self._monitors = [f"http://{LOOPBACK}:{port}/healthz" for port in ports[3:6]]
         for node in (1, 2, 3):
             config = directory / f"node{node}.conf"
@@ -83,8 +83,8 @@ class Nats(System):
                 )
             )  # fmt: skip
             log = directory / f"node{node}.log"
-            self._stack.add(Server(f"nats {node}", [str(self._program), "-c", str(config)], log))
-        wait_until("NATS cluster", self._three_serve, START_S, self._stack.servers)
+            self.stack.add(Server(f"nats {node}", [str(self._program), "-c", str(config)], log))
+        wait_until("NATS cluster", self._three_serve, START_S, self.stack.servers)
 
     def _three_serve(self) -> bool:
         try:
@@ -95,12 +95,6 @@ class Nats(System):
             return False
         return True
 
-    def stop(self) -> None:
-        self._stack.stop()
-
-    def pids(self) -> list[int]:
-        return self._stack.pids()
-
     def settings(self) -> Mapping[str, Any]:
         return {
             "version": self._version,
@@ -108,7 +102,7 @@ class Nats(System):
             "max_payload": MESSAGE_LIMIT,
             "streams": "file storage, 3 replicas, one for each partition",
             "client python": f"nats-py {importlib.metadata.version('nats-py')}",
-            "publish": f"publish_async with Nats-Msg-Id, {WINDOW} pending",
+            "publish": f"publish_async with Nats-Msg-Id, {self.window} pending",
             "consume": "pull consumer, no acknowledgements",
         }
 
@@ -123,7 +117,7 @@ class Nats(System):
         from nats.js.api import StorageType, StreamConfig
         from nats.js.errors import ServiceUnavailableError
 
-        client = await nats.connect([f"nats://{one}" for one in self._addresses])
+        client = await nats.connect([f"nats://{one}" for one in self.addresses])
         try:
             stream = client.jetstream(timeout=20)
             for number in range(partitions):
@@ -141,29 +135,3 @@ class Nats(System):
                         await asyncio.sleep(0.2)
         finally:
             await client.close()
-
-    def _asked(self, load: Load, **more: Any) -> dict[str, Any]:
-        return {
-            "addresses": self._addresses,
-            "topic": self.fresh(load.partitions),
-            "seconds": load.seconds,
-            "size": load.size,
-            "partitions": load.partitions,
-            "rate": load.rate,
-            "window": max(4, min(WINDOW, WINDOW_BYTES // load.size)),
-            **more,
-        }
-
-    def produce(self, client: str, load: Load) -> Figures:
-        return self.run_client("nats", "produce", self._asked(load))
-
-    def produce_bytes(self, client: str, load: Load) -> Figures:
-        return self.produce(client, load)
-
-    def latency(self, client: str, load: Load) -> Figures:
-        return self.run_client("nats", "latency", self._asked(load))
-
-    def consume(self, client: str, load: Load) -> Figures:
-        asked = self._asked(load, records=load.total_mb * 1_000_000 // load.size)
-        filled = self.run_client("nats", "produce", {**asked, "seconds": load.seconds * 4})
-        return self.run_client("nats", "consume", {**asked, "records": int(filled["records"])})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import BenchError, run_json
-from bench.systems.face import CLIENT_PATIENCE, Figures, Load, System
+from bench.systems.face import CLIENT_TIMEOUT, Figures, Load, System
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, TopicConfig
 
@@ -73,10 +73,10 @@ class Oncelog(System):
         command = [sys.executable, "-m", "oncelog.cli", "bench", what, topic, "--format", "json"]
         command += ["--bootstrap", bootstrap or self.running.bootstrap, "--seconds", str(seconds)]
         command += [str(option) for option in options]
-        patience = CLIENT_PATIENCE + 4 * seconds
+        timeout = CLIENT_TIMEOUT + 4 * seconds
         if bootstrap:
-            return run_json(command, patience)
-        return self.measured(lambda: run_json(command, patience))
+            return run_json(command, timeout)
+        return self.measured(lambda: run_json(command, timeout))
 
     def produce(self, client: str, load: Load) -> Figures:
         topic = self.fresh(load.partitions)

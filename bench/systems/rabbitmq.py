@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.fetch import debian
-from bench.processes import Server, Stack, run_text, wait_until
-from bench.systems.face import Figures, Load, System, Unavailable
+from bench.processes import Server, run_text, wait_until
+from bench.systems.face import MessagePeer, Unavailable
 from harness.ports import LOOPBACK, free_ports
 
 START_S = 120.0
 STREAM_FRAME = 8 * 1024 * 1024
-# Confirms that may be outstanding, and at most these bytes.
-WINDOW, WINDOW_BYTES = 10_000, 32_000_000
 ERLANG = re.compile(r"ROOTDIR=/usr/lib/erlang")
 
 CONFIG = """\
@@ -43,18 +41,20 @@ log.file.level = warning
 ADVANCED = "[{kernel, [{inet_dist_use_interface, {127, 0, 0, 1}}]}].\n"
 
 
-class RabbitMq(System):
+class RabbitMq(MessagePeer):
     """streams: RabbitMQ streams by rstream; else quorum queues by pika."""
+
+    window = 10_000  # confirms that may be outstanding
 
     def __init__(self, *, streams: bool) -> None:
         super().__init__()
         self._streams = streams
         self.durable = not streams
         self.name = "RabbitMQ streams" if streams else "RabbitMQ quorum queues"
-        self._stack = Stack()
-        self._amqp: list[str] = []
-        self._stream: list[str] = []
-        self._work = Path()
+        self.module = "rabbitmq_stream" if streams else "rabbitmq_quorum"
+        self._epmd = 0
+        self._work = self._erlang = self._home = Path()  # `prepare` finds the latter two
+        self._version = ""
 
     # -- life ---------------------------------------------------------------------------
 
@@ -75,8 +75,10 @@ class RabbitMq(System):
         self._work = directory
         ports = free_ports(10)
         self._epmd = ports[9]
-        self._amqp = [f"{LOOPBACK}:{port}" for port in ports[:3]]
-        self._stream = [f"{LOOPBACK}:{port}" for port in ports[3:6]]
+        amqp = [f"{LOOPBACK}:{port}" for port in ports[:3]]
+        self.addresses = amqp
+        if self._streams:
+            self.addresses = [f"{LOOPBACK}:{port}" for port in ports[3:6]]
         cookie = directory / ".erlang.cookie"
         cookie.write_text("ONCELOGBENCH")
         cookie.chmod(0o600)
@@ -84,13 +86,13 @@ class RabbitMq(System):
         (directory / "advanced.config").write_text(ADVANCED)
         (epmd,) = self._erlang.glob("erts-*/bin/epmd")
         command = [str(epmd), "-port", str(self._epmd), "-address", LOOPBACK]
-        self._stack.add(Server("epmd", command, directory / "epmd.log"))
+        self.stack.add(Server("epmd", command, directory / "epmd.log"))
         # One after the other: the first makes the cluster, the others join it.
         for node in (1, 2, 3):
             self._start_node(node, ports)
-            address = self._amqp[node - 1]
+            address = amqp[node - 1]
             up = functools.partial(_takes, address)
-            wait_until(f"RabbitMQ node at {address}", up, START_S, self._stack.servers)
+            wait_until(f"RabbitMQ node at {address}", up, START_S, self.stack.servers)
         self._control("await_online_nodes", "3")
 
     def _start_node(self, node: int, ports: list[int]) -> None:
@@ -118,7 +120,7 @@ class RabbitMq(System):
         }
         command = [self._home / "sbin/rabbitmq-server"]
         log = self._work / f"node{node}.log"
-        self._stack.add(Server(f"rabbitmq {node}", command, log, env=env))
+        self.stack.add(Server(f"rabbitmq {node}", command, log, env=env))
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -132,12 +134,6 @@ class RabbitMq(System):
     def _control(self, *words: str) -> str:
         command = [str(self._home / "sbin/rabbitmqctl"), "-n", "bench1@localhost", *words]
         return run_text(command, START_S, env=self._environment())
-
-    def stop(self) -> None:
-        self._stack.stop()
-
-    def pids(self) -> list[int]:
-        return self._stack.pids()
 
     def settings(self) -> Mapping[str, Any]:
         client = "rstream" if self._streams else "pika"
@@ -158,51 +154,16 @@ class RabbitMq(System):
             "version": self._version,
             "scheduler bind type": "u: three nodes share the machine",
             "client python": f"{client} {importlib.metadata.version(client)}",
-            "window": f"{WINDOW} unconfirmed messages",
+            "window": f"{self.window} unconfirmed messages",
             **own,
         }
 
     # -- workloads ----------------------------------------------------------------------
 
-    @property
-    def _module(self) -> str:
-        return "rabbitmq_stream" if self._streams else "rabbitmq_quorum"
-
     def create(self, topic: str, partitions: int) -> None:
         """By the client's own protocol, in its process."""
-        asked = {"addresses": self._addresses, "topic": topic, "partitions": partitions}
-        self.run_client(self._module, "create", {**asked, "seconds": 10})
-
-    @property
-    def _addresses(self) -> list[str]:
-        return self._stream if self._streams else self._amqp
-
-    def _asked(self, load: Load, **more: Any) -> dict[str, Any]:
-        return {
-            "addresses": self._addresses,
-            "topic": self.fresh(load.partitions),
-            "seconds": load.seconds,
-            "size": load.size,
-            "partitions": load.partitions,
-            "rate": load.rate,
-            "window": max(4, min(WINDOW, WINDOW_BYTES // load.size)),
-            **more,
-        }
-
-    def produce(self, client: str, load: Load) -> Figures:
-        return self.run_client(self._module, "produce", self._asked(load))
-
-    def produce_bytes(self, client: str, load: Load) -> Figures:
-        return self.produce(client, load)
-
-    def latency(self, client: str, load: Load) -> Figures:
-        return self.run_client(self._module, "latency", self._asked(load))
-
-    def consume(self, client: str, load: Load) -> Figures:
-        asked = self._asked(load, records=load.total_mb * 1_000_000 // load.size)
-        filled = self.run_client(self._module, "produce", {**asked, "seconds": load.seconds * 4})
-        reading = {**asked, "records": int(filled["records"])}
-        return self.run_client(self._module, "consume", reading)
+        asked = {"addresses": self.addresses, "topic": topic, "partitions": partitions}
+        self.run_client("create", {**asked, "seconds": 10})
 
 
 def _takes(address: str) -> bool:

@@ -38,7 +38,7 @@ class Faults:
     def at(self, sent: int) -> None:
         """So many flights are sent."""
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """All flights are sent: wait until the cluster is whole again."""
 
 
@@ -117,7 +117,7 @@ def _send(
     for moment in send.replay(producer, TOPIC, flights[FIRST:], seconds):
         moments.append(moment)
         faults.at(FIRST + moment.sent)
-    faults.settle()
+    faults.wait()
     send.end_of_stream(producer, TOPIC, PARTITIONS, flights)
     producer.flush()
     return moments

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from oncelog import Admin, Consumer, TopicPartition
-from oncelog.cli.options import with_admin
+from oncelog.cli.options import PARTITION, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
 
 
@@ -98,7 +98,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
 @group.command()
 @click.argument("name")
 @click.argument("topic")
-@click.option("--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True)
+@click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
 @click.option("--to", "where", required=True, help="start, end, or an offset.")
 @with_admin
 def seek(

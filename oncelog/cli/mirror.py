@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from oncelog.admin import Admin
-from oncelog.cli.options import Bootstrap, common
+from oncelog.cli.options import PARTITION, Bootstrap, common
 from oncelog.cli.output import print_json
 from oncelog.errors import FencedError, MissingExtraError
 from oncelog.mirror import Mirror, Progress, default_name
@@ -25,7 +25,7 @@ _MASTER = "local[*,4]"
 @click.argument("target")
 @click.option("--to", "target_bootstrap", type=Bootstrap(), help="Cluster of TARGET: the same.")
 @click.option("--name", help="Beginning of the producers' names, if the default must not be.")
-@click.option("--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True)
+@click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at what is the end now.")
 @click.option("--skip-deleted", is_flag=True, help="Go on behind what retention has deleted.")
 @click.option(

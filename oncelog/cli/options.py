@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from oncelog import Admin
-from oncelog.config import MAX_INT32, parse_bootstrap
+from oncelog.config import MAX_INT32, MAX_INT64, parse_bootstrap
 from oncelog.errors import ConfigError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:7001"
@@ -25,6 +25,25 @@ class Bootstrap(click.ParamType[Any]):
             return parse_bootstrap(value)
         except ConfigError as error:
             self.fail(error.message.removeprefix("bootstrap_servers: "), param, ctx)
+
+
+class Whole(click.ParamType[int]):
+    """A whole number that the protocol can carry; the node says which of them it takes."""
+
+    name = "integer"
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number = int(click.INT.convert(value, param, ctx))
+        if not -self._most <= number <= self._most:
+            self.fail(f"{number} is not in {-self._most}..{self._most}", param, ctx)
+        return number
+
+
+INT32, INT64 = Whole(MAX_INT32), Whole(MAX_INT64)
+PARTITION = click.IntRange(0, MAX_INT32)
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,7 +79,7 @@ def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
     @common
     @click.option(
         "--request-timeout-ms",
-        type=click.IntRange(min=1, max=MAX_INT32),
+        type=click.IntRange(1, MAX_INT32),
         default=10_000,
         show_default=True,
         help="How long to look for a node that answers.",

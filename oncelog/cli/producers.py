@@ -7,8 +7,9 @@ from dataclasses import asdict
 import click
 
 from oncelog import Admin, Resolution
-from oncelog.cli.options import with_admin
+from oncelog.cli.options import PARTITION, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.config import MAX_INT32, MAX_INT64
 
 
 @click.group()
@@ -51,8 +52,8 @@ def list_names(admin: Admin, as_json: bool) -> None:
 
 @producer.command()
 @click.argument("topic")
-@click.argument("partition", type=click.IntRange(min=0))
-@click.option("--producer-id", type=click.IntRange(min=1), help="Only this one.")
+@click.argument("partition", type=PARTITION)
+@click.option("--producer-id", type=click.IntRange(1, MAX_INT64), help="Only this one.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
 @with_admin
 def describe(
@@ -96,10 +97,10 @@ def fence(admin: Admin, name: str, as_json: bool) -> None:
 
 @producer.command()
 @click.argument("topic")
-@click.argument("partition", type=click.IntRange(min=0))
-@click.argument("producer_id", type=click.IntRange(min=1))
-@click.argument("epoch", type=click.IntRange(min=0))
-@click.argument("sequence", type=click.IntRange(min=0))
+@click.argument("partition", type=PARTITION)
+@click.argument("producer_id", type=click.IntRange(1, MAX_INT64))
+@click.argument("epoch", type=click.IntRange(0, MAX_INT32))
+@click.argument("sequence", type=click.IntRange(0, MAX_INT64))
 @with_admin
 def resolve(
     admin: Admin,

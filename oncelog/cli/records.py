@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from oncelog import Consumer, OncelogError, Producer, Record, RecordMetadata, TopicPartition
-from oncelog.cli.options import common
+from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
 
 
@@ -18,7 +18,7 @@ from oncelog.cli.output import print_json, text
 @click.argument("topic")
 @click.argument("values", nargs=-1)
 @click.option("--key-separator", "-k", help="Split each line into KEY and VALUE at the first.")
-@click.option("--partition", "-p", type=click.IntRange(min=0), help="Default: by key, or sticky.")
+@click.option("--partition", "-p", type=PARTITION, help="Default: by key, or sticky.")
 @click.option("--producer-name", help="A stable name; fences the producer that had it before.")
 @click.option("--no-idempotence", is_flag=True, help="Retries may then store records twice.")
 @click.option(
@@ -95,7 +95,7 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
 
 @click.command()
 @click.argument("topic")
-@click.option("--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True)
+@click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
 @click.option("--from", "start", default="end", show_default=True, help="start, end, or an offset.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at what is the end now.")
 @click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many.")

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from oncelog import Admin, ExpectedOffsets, TopicConfig, TopicInfo
-from oncelog.cli.options import with_admin
+from oncelog.cli.options import INT32, INT64, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.config import MAX_INT32
 
 
 @click.group()
@@ -20,9 +21,9 @@ def topic() -> None:
 def config_options(command: Any) -> Any:
     for option in reversed(
         (
-            click.option("--retention-ms", type=int, help="Drop older records; -1: never."),
-            click.option("--retention-bytes", type=int, help="Per partition; -1: no limit."),
-            click.option("--max-batch-bytes", type=int, help="Largest payload of a batch."),
+            click.option("--retention-ms", type=INT64, help="Drop older records; -1: never."),
+            click.option("--retention-bytes", type=INT64, help="Per partition; -1: no limit."),
+            click.option("--max-batch-bytes", type=INT32, help="Largest payload of a batch."),
             click.option(
                 "--expected-offsets",
                 type=click.Choice([choice.value for choice in ExpectedOffsets]),
@@ -46,10 +47,10 @@ def to_config(options: dict[str, Any]) -> TopicConfig:
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", "-p", type=int, default=0, help="Default: the cluster's.")
-@click.option("--replicas", "-r", type=int, default=0, help="Default: the cluster's.")
+@click.option("--partitions", "-p", type=INT32, default=0, help="Default: the cluster's.")
+@click.option("--replicas", "-r", type=INT32, default=0, help="Default: the cluster's.")
 @config_options
-@click.option("--timeout-ms", type=click.IntRange(min=1), default=30_000, show_default=True)
+@click.option("--timeout-ms", type=click.IntRange(1, MAX_INT32), default=30_000, show_default=True)
 @with_admin
 def create(
     admin: Admin,

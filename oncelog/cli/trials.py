@@ -24,7 +24,7 @@ from oncelog.errors import RequestTimeoutError, RetriableError
 from oncelog.types import PartitionInfo, TopicInfo, TopicPartition
 
 _LOOK_S = 0.02  # between two looks at what no call waits for
-_PATIENCE_S = 120.0  # for a node to be back, or for a leader
+_TIMEOUT_S = 120.0  # for a node to be back, or for a leader
 _TOPIC_SIZE = 100  # partitions of each topic that only lies there
 _FEW, _SOME = 6, 100
 
@@ -67,7 +67,7 @@ def failover(
     """
     waits: list[float] = []
     with Admin(bootstrap) as admin, load.producer(bootstrap, {"linger.ms": "0"}) as producer:
-        producer.send(topic, b"", partition=partition).result(_PATIENCE_S)
+        producer.send(topic, b"", partition=partition).result(_TIMEOUT_S)
         for _ in range(times):
             leader = _leader(admin, topic, partition)
             if power is None:
@@ -76,7 +76,7 @@ def failover(
             else:
                 power.end(leader)
                 begin = time.monotonic()
-            producer.send(topic, b"", partition=partition).result(_PATIENCE_S)
+            producer.send(topic, b"", partition=partition).result(_TIMEOUT_S)
             waits.append((time.monotonic() - begin) * 1e3)
             if power is not None:
                 power.begin(leader)
@@ -141,7 +141,7 @@ def _many(bootstrap: Sequence[str], count: int, replicas: int) -> Iterator[tuple
     run = os.urandom(4).hex()
     names = [f"bench-{run}-{number}" for number in range(len(sizes))]
     made: list[str] = []
-    with Admin(bootstrap, request_timeout_ms=int(_PATIENCE_S * 1000)) as admin:
+    with Admin(bootstrap, request_timeout_ms=int(_TIMEOUT_S * 1000)) as admin:
         try:
             for name, size in zip(names, sizes, strict=True):
                 admin.create_topic(name, partitions=size, replicas=replicas)
@@ -195,10 +195,10 @@ def _wait_level(bootstrap: Sequence[str], topic: str, partition: int, node: int,
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + _PATIENCE_S
+    end = time.monotonic() + _TIMEOUT_S
     while not condition():
         if time.monotonic() > end:
-            raise RequestTimeoutError(f"not so after {_PATIENCE_S:g} s: {what}")
+            raise RequestTimeoutError(f"not so after {_TIMEOUT_S:g} s: {what}")
         time.sleep(_LOOK_S)  # no event: nodes tell nobody that they are back
 
 

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from harness import network
 from harness.api import as_call
+from harness.arguments import number
 from harness.developer import DIRECTORY
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
@@ -34,7 +35,7 @@ from tests.chaos.faults import (
     listed,
     roll,
 )
-from tests.chaos.run import Result, run
+from tests.chaos.run import run
 from tests.chaos.workload import Load
 
 RUN_DIRECTORY = ROOT / "data" / "chaos"
@@ -245,7 +246,7 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
         if own:
             cluster.close()
     page, data = report.write(result, options.out)
-    _show(result, console)
+    report.show(result, console)
     console.print(f"report: {page} and {data}", highlight=False)
     return 0 if result.good else 1
 
@@ -301,22 +302,6 @@ def _cluster_for(kinds: list[type[Fault]]) -> LocalCluster:
     )
 
 
-def _show(result: Result, console: Console) -> None:
-    counts = result.history.counts()
-    console.print(
-        f"{len(result.events)} faults; {counts['yes']:,} writes acknowledged, "
-        f"{counts['no']:,} refused, {counts['unknown']:,} unknown; "
-        f"{len(result.history.reads):,} reads",
-        highlight=False,
-    )
-    for one in result.checks:
-        answer = report.ANSWERS[one.holds]
-        colour = {"yes": "green", "no": "bold red", "unknown": "yellow"}[answer]
-        console.print(f"  {one.name:26} [{colour}]{answer}[/] {one.found or ''}", highlight=False)
-        for text in one.examples[:3]:
-            console.print(f"      {text}", highlight=False, markup=False)
-
-
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     names = [] if names == ["none"] else names
@@ -335,15 +320,6 @@ def _sides(text: str) -> list[list[int]]:
     if len(sides) < 2 or len(set(nodes)) != len(nodes):
         raise argparse.ArgumentTypeError(f"{text!r} is not like 1/2,3, each node once at most")
     return sides
-
-
-def _at_least(low: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if int(text) < low:
-            raise argparse.ArgumentTypeError(f"{text} is less than {low}")
-        return int(text)
-
-    return number
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -386,8 +362,8 @@ def _parser() -> argparse.ArgumentParser:
     command("rolling-restart", rolling_restart)
     one = commands.add_parser("failover", help=(measure_failover.__doc__ or ""))
     one.set_defaults(action=measure_failover)
-    one.add_argument("--kills", type=_at_least(1), default=20, help="of leaders (default 20)")
-    one.add_argument("--rejoins", type=_at_least(1), default=3,
+    one.add_argument("--kills", type=number(int, 1), default=20, help="of leaders (default 20)")
+    one.add_argument("--rejoins", type=number(int, 1), default=3,
                      help="of a follower and of a leader each (default 3)")  # fmt: skip
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY / "failover.json")
     one = command("run", run_all, compose=False)
@@ -395,7 +371,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--faults", type=_names, default=[ALL], metavar="LIST",
                      help="of " + ", ".join(FAULTS) + "; none; all: what can be had")  # fmt: skip
     one.add_argument("--seed", type=int, help="default: a random one, which is printed")
-    one.add_argument("--partitions", type=_at_least(2), default=4,
+    one.add_argument("--partitions", type=number(int, 2), default=4,
                      help="the last one is for conditional appends (default 4)")  # fmt: skip
     one.add_argument("--rate", type=int, default=400, help="records/s of each of three workers")
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY, help="where the report goes")

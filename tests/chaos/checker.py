@@ -16,10 +16,13 @@ MAX_EXAMPLES = 10
 
 @dataclass(slots=True)
 class Check:
-    """`holds` is None if nothing could be said."""
+    """`holds` says whether the claim does; None if nothing could be said.
+
+    The name is of what breaks it.
+    """
 
     name: str
-    says: str
+    claim: str
     found: int = 0
     examples: list[str] = field(default_factory=list)
     unknown: str = ""
@@ -113,11 +116,11 @@ def _outcomes(
                 aborted.note(f"node {node}: {(worker, number)} was refused and is at {place}")
             if outcome != YES:
                 continue
-            told = (writes.partitions[number], writes.offsets[number])
+            acked = (writes.partitions[number], writes.offsets[number])
             if place is None:
-                lost.note(f"node {node}: {(worker, number)}, acknowledged at {told}")
-            elif told[1] != NO_OFFSET and place != told:
-                misplaced.note(f"node {node}: {(worker, number)} is at {place}, not at {told}")
+                lost.note(f"node {node}: {(worker, number)}, acknowledged at {acked}")
+            elif acked[1] != NO_OFFSET and place != acked:
+                misplaced.note(f"node {node}: {(worker, number)} is at {place}, not at {acked}")
 
 
 # -- replicas against each other ----------------------------------------------------------------

@@ -18,9 +18,9 @@ from oncelog.v1 import log_pb2
 
 NODES = (1, 2, 3)
 ADDRESSES = {node: f"localhost:{7000 + node}" for node in NODES}
-PATIENCE = 60.0  # seconds that a node or a leader may take
-COMMAND_PATIENCE = 120.0  # seconds for one docker command
-ANSWER_PATIENCE = 2.0  # seconds for one question to a node that may be gone
+TIMEOUT = 60.0  # seconds that a node or a leader may take
+COMMAND_TIMEOUT = 120.0  # seconds for one docker command
+ANSWER_TIMEOUT = 2.0  # seconds for one question to a node that may be gone
 LOOK_AGAIN = 0.1  # seconds; neither docker nor a node has a call that waits for these
 
 
@@ -47,7 +47,7 @@ class Compose:
 
     def run(self, *words: str) -> str:
         """A command of docker compose; what it printed. Raises HarnessError."""
-        return _docker([*self._base, *words])
+        return run_command([*self._base, *words])
 
     def container(self, node: int) -> str:
         """Raises HarnessError if the service does not exist."""
@@ -66,11 +66,13 @@ class Compose:
         words = ["docker", "ps", "--all", "--quiet", "--no-trunc",
                  "--filter", f"{label}project={self._project}",
                  "--filter", f"{label}service=node{node}"]  # fmt: skip
-        return _docker(words).strip()
+        return run_command(words).strip()
 
     def inspect(self, node: int) -> dict[str, Any]:
         """What docker knows of the node's container."""
-        found: dict[str, Any] = json.loads(_docker(["docker", "inspect", self.container(node)]))[0]
+        found: dict[str, Any] = json.loads(
+            run_command(["docker", "inspect", self.container(node)])
+        )[0]
         return found
 
     def wait_healthy(self, nodes: Iterable[int] = NODES) -> None:
@@ -84,7 +86,7 @@ class Compose:
                 return bool(state["Running"]) and state["Health"]["Status"] == "healthy"
 
             if not _wait(healthy):
-                raise HarnessError(f"node{node} is not healthy after {PATIENCE} s: {state}")
+                raise HarnessError(f"node{node} is not healthy after {TIMEOUT} s: {state}")
 
     # -- what is so ---------------------------------------------------------------------------
 
@@ -106,8 +108,8 @@ class Compose:
     def wait_serving(self, nodes: Iterable[int] = NODES) -> None:
         for node in nodes:
             with Api(ADDRESSES[node]) as api:
-                if not api.serving(PATIENCE):
-                    raise HarnessError(f"node{node} does not serve after {PATIENCE} s")
+                if not api.serving(TIMEOUT):
+                    raise HarnessError(f"node{node} does not serve after {TIMEOUT} s")
 
     def wait_level(self, topic: str, partitions: int) -> None:
         """Waits until all replicas have all that their leaders have."""
@@ -120,7 +122,7 @@ class Compose:
             for node, address in ADDRESSES.items():
                 with Api(address) as api:
                     try:
-                        parts = api.topic(topic, patience=ANSWER_PATIENCE).partitions
+                        parts = api.topic(topic, patience=ANSWER_TIMEOUT).partitions
                         marks[node] = [part.high_watermark for part in parts]
                         led.update(_led(api, topic, partitions))
                     except grpc.RpcError:
@@ -135,22 +137,22 @@ class Compose:
     # -- faults -------------------------------------------------------------------------------
 
     def kill(self, nodes: list[int]) -> None:
-        _docker(["docker", "kill", *(self.container(node) for node in nodes)])
+        run_command(["docker", "kill", *(self.container(node) for node in nodes)])
 
     def start_nodes(self, nodes: list[int]) -> None:
         """Starts the containers and waits until their nodes serve."""
-        _docker(["docker", "start", *(self.container(node) for node in nodes)])
+        run_command(["docker", "start", *(self.container(node) for node in nodes)])
         self.wait_serving(nodes)
 
     def pause(self, node: int) -> None:
-        _docker(["docker", "pause", self.container(node)])
+        run_command(["docker", "pause", self.container(node)])
 
     def resume(self, node: int) -> None:
-        _docker(["docker", "unpause", self.container(node)])
+        run_command(["docker", "unpause", self.container(node)])
 
     def stop(self, node: int) -> int:
         """SIGTERM; the exit code."""
-        _docker(["docker", "stop", "--time", "30", self.container(node)])
+        run_command(["docker", "stop", "--time", "30", self.container(node)])
         return int(self.inspect(node)["State"]["ExitCode"])
 
     @contextmanager
@@ -163,17 +165,17 @@ class Compose:
         ((network, settings),) = networks
         # Docker forgets the names by which the others know the node.
         names = [word for name in settings["Aliases"] for word in ("--alias", name)]
-        _docker(["docker", "network", "disconnect", network, container])
+        run_command(["docker", "network", "disconnect", network, container])
         try:
             yield
         finally:
-            _docker(["docker", "network", "connect", *names, network, container])
+            run_command(["docker", "network", "connect", *names, network, container])
 
 
 def _leads(node: int, topic: str, partition: int) -> bool:
     with Api(ADDRESSES[node]) as api:
         try:
-            info = api.topic(topic, patience=ANSWER_PATIENCE)
+            info = api.topic(topic, patience=ANSWER_TIMEOUT)
         except grpc.RpcError:
             return False
     if partition >= len(info.partitions):
@@ -188,7 +190,7 @@ def _led(api: Api, topic: str, partitions: int) -> Iterator[tuple[int, int]]:
         for partition in range(partitions)
     ]
     answer = api.log.ListOffsets(
-        log_pb2.ListOffsetsRequest(queries=queries), timeout=ANSWER_PATIENCE
+        log_pb2.ListOffsetsRequest(queries=queries), timeout=ANSWER_TIMEOUT
     )
     for result in answer.results:
         if not result.error:
@@ -196,7 +198,7 @@ def _led(api: Api, topic: str, partitions: int) -> Iterator[tuple[int, int]]:
 
 
 def _wait(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > end:
             return False
@@ -204,15 +206,17 @@ def _wait(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def _docker(words: list[str]) -> str:
+def run_command(words: list[str], timeout: float = COMMAND_TIMEOUT) -> str:
+    """What the command printed. Raises HarnessError with all of it if it fails."""
     try:
         done = subprocess.run(
-            words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=COMMAND_PATIENCE
+            words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout
         )
     except subprocess.TimeoutExpired:
-        raise HarnessError(f"{' '.join(words)}: no end after {COMMAND_PATIENCE} s") from None
+        raise HarnessError(f"{' '.join(words)}: no end after {timeout} s") from None
     if done.returncode:
-        raise HarnessError(f"{' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()}")
+        text = f"exit code {done.returncode}: {done.stdout}{done.stderr}".strip()
+        raise HarnessError(f"{' '.join(words)}: {text}")
     return done.stdout
 
 

@@ -27,15 +27,15 @@ from harness.api import Api, as_call
 from harness.audit import Audit, Ledger, audit_all
 from harness.node_process import ROOT, HarnessError
 from harness.replicas import compare
-from tests.chaos.compose import ADDRESSES, NODES, PATIENCE, Compose
+from tests.chaos.compose import ADDRESSES, NODES, TIMEOUT, Compose, run_command
 
 TOPIC = "docker-test"
 PARTITIONS = 3
 RATE = 600  # records/s: a load under which faults happen, no measurement
 BOOTSTRAP = ",".join(f"node{node}:{7000 + node}" for node in NODES)
 PROGRESS = 50  # records to be acknowledged in each partition before the next fault
-END_PATIENCE = 150.0  # seconds; the producer gives a record up after 120
-COMMAND_PATIENCE = 180.0
+END_TIMEOUT = 150.0  # seconds; the producer gives a record up after 120
+FAULT_TIMEOUT = 180.0  # of one call of scripts/chaos
 
 
 class Workload:
@@ -95,7 +95,7 @@ class Workload:
                     for partition in range(PARTITIONS)
                 )
 
-            if not self._news.wait_for(progressed, PATIENCE) or self._ended:
+            if not self._news.wait_for(progressed, TIMEOUT) or self._ended:
                 counts = dict(self._counts - begin)
                 raise HarnessError(f"the workload does not go on: {counts} ended={self._ended}")
 
@@ -104,9 +104,9 @@ class Workload:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            code = self._process.wait(END_PATIENCE)
+            code = self._process.wait(END_TIMEOUT)
         except subprocess.TimeoutExpired:
-            raise HarnessError(f"the workload does not end in {END_PATIENCE} s") from None
+            raise HarnessError(f"the workload does not end in {END_TIMEOUT} s") from None
         self._reader.join()
         ledger = Ledger.of(self.sent)
         for row, (partition, offset) in self._acknowledged.items():
@@ -119,12 +119,12 @@ class Workload:
     def close(self) -> None:
         """Removes the container if it is still there."""
         words = ["docker", "rm", "--force", "--volumes", self._name]
-        subprocess.run(words, capture_output=True, check=False, timeout=PATIENCE)
+        subprocess.run(words, capture_output=True, check=False, timeout=TIMEOUT)
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._process.wait(PATIENCE)
-        self._reader.join(PATIENCE)
+        self._process.wait(TIMEOUT)
+        self._reader.join(TIMEOUT)
 
 
 class Run:
@@ -207,7 +207,7 @@ class Run:
         for port, expected in ((7001, 0), (7999, 1)):
             done = subprocess.run(
                 [*probe, f"127.0.0.1:{port}"], capture_output=True, text=True, check=False,
-                timeout=PATIENCE,
+                timeout=TIMEOUT,
             )  # fmt: skip
             text = f"health of port {port}: exit code {done.returncode}: {done.stdout}{done.stderr}"
             _demand(done.returncode == expected, text)
@@ -233,7 +233,7 @@ class Run:
         at = ["--bootstrap", ",".join(ADDRESSES.values())]
         for who, text in (
             ("the container", self._oncelog(*words)),
-            ("this machine", _run([sys.executable, "-m", "oncelog.cli", *words, *at])),
+            ("this machine", run_command([sys.executable, "-m", "oncelog.cli", *words, *at])),
         ):
             rows = [_row_of(line.encode()) for line in text.splitlines()]
             _demand(sorted(rows) == list(range(records)), f"{who} read {len(rows)} records")
@@ -252,7 +252,7 @@ class Run:
 
     def _chaos(self, *words: str) -> str:
         script = str(ROOT / "scripts" / "chaos")
-        said = _run([script, *words, "--compose", "--project", self.project])
+        said = run_command([script, *words, "--compose", "--project", self.project], FAULT_TIMEOUT)
         print(said.strip())
         return said
 
@@ -266,19 +266,6 @@ class Run:
 
 def _row_of(value: bytes) -> int:
     return int(value.partition(b":")[0])
-
-
-def _run(words: list[str]) -> str:
-    try:
-        done = subprocess.run(
-            words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=COMMAND_PATIENCE
-        )
-    except subprocess.TimeoutExpired:
-        raise HarnessError(f"{' '.join(words)}: no end after {COMMAND_PATIENCE} s") from None
-    if done.returncode:
-        text = f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
-        raise HarnessError(f"{' '.join(words)}: {text}")
-    return done.stdout
 
 
 def _demand(condition: bool, text: str) -> None:

@@ -55,8 +55,8 @@ def main() -> int:
         while not stopped(TICK):
             while rows < (time.monotonic() - begun) * int(rate):
                 value = b"%d:%s" % (rows, b"x" * SIZE)
-                told = partial(reporter.delivered, rows)
-                producer.send(topic, value, partition=rows % count, on_delivery=told)
+                acked = partial(reporter.delivered, rows)
+                producer.send(topic, value, partition=rows % count, on_delivery=acked)
                 rows += 1
         producer.flush()
     say(f"sent {rows}")

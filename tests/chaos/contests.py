@@ -26,14 +26,14 @@ from tests.chaos.history import Contest, History, Writes, value_of
 RACE_PAUSE = 0.05  # seconds between a racer's attempts
 PEACE = 1.0  # seconds between takeovers
 EXCHANGES = 20  # records of each instance before it is clear that nobody is fenced
-ANSWER_PATIENCE = 90.0  # seconds for one record; then its outcome is unknown
+ANSWER_TIMEOUT = 90.0  # seconds for one record; then its outcome is unknown
 FIRST_INSTANCE = 1000  # workers from here on are instances of the name
 WENT_ON, FENCED, UNKNOWN = "went on", "fenced", "unknown"
 
 Note = Callable[[str], None]
 
 
-def told_no(error: BaseException) -> bool:
+def is_refusal(error: BaseException) -> bool:
     """Whether the client is sure that the record is not stored, and cannot be any more.
 
     So it is when a node answers FENCED, if that is the answer to the only attempt: the epoch
@@ -76,9 +76,9 @@ class Racer(threading.Thread):
         try:
             metadata = self._producer.send(
                 self._topic, value, partition=self._partition, expected_offset=expected
-            ).result(ANSWER_PATIENCE)
+            ).result(ANSWER_TIMEOUT)
         except OffsetMismatchError as error:
-            if told_no(error):
+            if is_refusal(error):
                 self._writes.refused(number)
             return error.next_offset
         except (DeliveryError, TimeoutError) as error:
@@ -118,9 +118,9 @@ class Instance:
         if future is None:
             return
         try:
-            metadata = future.result(ANSWER_PATIENCE)
+            metadata = future.result(ANSWER_TIMEOUT)
         except (OncelogError, TimeoutError) as error:
-            if told_no(error):
+            if is_refusal(error):
                 self._writes.refused(number)
             self._ended(error)
             if self.end != FENCED:

@@ -22,15 +22,14 @@ from typing import Any
 
 from rich.table import Table
 
+from harness.failover import ACKNOWLEDGE_TIMEOUT, kill_leader, percentile
 from harness.local_cluster import LocalCluster
 from oncelog import OncelogError, Producer, RecordMetadata
 
 # Leaders stay where elections put them: a planned move is no disruption by a fault.
 SETTINGS: dict[str, str | int] = {"preferred_leader_delay_ms": 3_600_000}
-ANSWER_PATIENCE = 60.0  # seconds for one record
-SYNC_PATIENCE = 120.0
+SYNC_TIMEOUT = 120.0
 MISSED_MB = (0, 1, 8, 32)  # what a killed node misses, in turn
-MB = 1_000_000
 PULSE = 0.01  # seconds between the records whose acknowledgements are watched
 CUT = 5.0  # seconds that a node is cut off
 SETTLE = 4.0  # seconds after it is back in which a disruption is looked for
@@ -79,26 +78,7 @@ class Figures:
         }
 
 
-def percentile(ordered: Sequence[float], percent: int) -> float:
-    """0 if there is nothing."""
-    if not ordered:
-        return 0.0
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
-
-
 # -- measurements -------------------------------------------------------------------------------
-
-
-def kill_leader(
-    cluster: LocalCluster, producer: Producer, topic: str, partition: int = 0
-) -> tuple[int, float]:
-    """Kills the leader and sends a record at once: the node, seconds to the acknowledgement."""
-    producer.send(topic, b"before", partition=partition).result(ANSWER_PATIENCE)
-    leader = cluster.leader(topic, partition)
-    cluster.kill([leader])
-    started = time.monotonic()
-    producer.send(topic, b"after", partition=partition).result(ANSWER_PATIENCE)
-    return leader, time.monotonic() - started
 
 
 def one_kill(cluster: LocalCluster, producer: Producer, topic: str, missed_mb: int) -> Kill:
@@ -109,12 +89,12 @@ def one_kill(cluster: LocalCluster, producer: Producer, topic: str, missed_mb: i
         for _ in range(missed_mb)
     ]
     for batch in batches:
-        batch.result(ANSWER_PATIENCE)
+        batch.result(ACKNOWLEDGE_TIMEOUT)
     started = time.monotonic()
     cluster.start_nodes([node], wait=False)
     cluster.wait_serving([node])
     serving_s = time.monotonic() - started
-    cluster.wait_caught_up(node, SYNC_PATIENCE)
+    cluster.wait_caught_up(node, SYNC_TIMEOUT)
     in_sync_s = time.monotonic() - started
     cluster.wait_joined()
     return Kill(node, acknowledged_s, missed_mb, serving_s, in_sync_s)
@@ -136,7 +116,7 @@ class Pulse(threading.Thread):
     def stop(self) -> None:
         self._stop_asked.set()
         self.join()
-        self._producer.flush(ANSWER_PATIENCE)
+        self._producer.flush(ACKNOWLEDGE_TIMEOUT)
 
     def _delivered(self, metadata: RecordMetadata | None, error: OncelogError | None) -> None:
         if metadata is not None:

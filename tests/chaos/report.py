@@ -1,4 +1,7 @@
-"""A chaos run as a page with a timeline, and as JSON. Neither needs anything but itself."""
+"""A chaos run in the terminal, as a page with a timeline, and as JSON.
+
+The page needs nothing but itself.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import json
 import statistics
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+
+from rich.console import Console
 
 from tests.chaos.checker import Check
 from tests.chaos.run import Result, silences
@@ -21,6 +26,8 @@ HIGHEST = 4
 NODE_COLOURS = ("#ccc", "#3b7dd8", "#e08a2e", "#4a9d5b", "#8e5bb5", "#c2525a")
 FAULT, ERROR = "#d9534f", "#b3202a"
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
+# In the terminal, before what a check claims: "lost: yes" would be read the wrong way round.
+VERDICTS = {True: ("holds", "green"), False: ("BROKEN", "bold red"), None: ("unknown", "yellow")}
 KINDS = {
     "plain": "in turn to all partitions but the last",
     "conditional": "races for each offset of the last one; who comes second is refused",
@@ -48,6 +55,36 @@ def write(result: Result, folder: Path) -> tuple[Path, Path]:
     page.write_text(_page(result), encoding="utf-8")
     data.write_text(json.dumps(summary(result), indent=2) + "\n", encoding="utf-8")
     return page, data
+
+
+def show(result: Result, console: Console) -> None:
+    """Each check in a line: whether what it claims holds, and what speaks against it."""
+    counts = result.history.counts()
+    console.print(
+        f"{len(result.events)} faults; {counts['yes']:,} writes acknowledged, "
+        f"{counts['no']:,} refused, {counts['unknown']:,} unknown; "
+        f"{len(result.history.reads):,} reads",
+        highlight=False,
+    )
+    for one in result.checks:
+        verdict, colour = VERDICTS[one.holds]
+        why = f"violations: {one.found:,}" if one.found else one.unknown
+        text = f"{one.claim}; {why}" if why else one.claim
+        console.print(f"  [{colour}]{verdict:8}[/] {text}", highlight=False)
+        for example in one.examples[:3]:
+            console.print(f"           {example}", highlight=False, markup=False)
+    console.print(verdict_of(result.checks), highlight=False, markup=False)
+
+
+def verdict_of(checks: Sequence[Check]) -> str:
+    """One sentence on all of them."""
+    held = [one for one in checks if one.holds]
+    broken = [one.name for one in checks if one.holds is False]
+    if len(held) == len(checks):
+        return f"all checks hold: {len(held)} of {len(checks)}"
+    if broken:
+        return f"NOT all checks hold: {', '.join(broken)}"
+    return f"{len(held)} of {len(checks)} checks hold, the others could not be made"
 
 
 def summary(result: Result) -> dict[str, object]:
@@ -112,15 +149,9 @@ def _page(result: Result) -> str:
 
 
 def _verdict(checks: Sequence[Check]) -> str:
-    held = [one for one in checks if one.holds]
-    broken = [one.name for one in checks if one.holds is False]
-    if len(held) == len(checks):
-        return f"<p class='verdict yes'>all checks hold: {len(held)} of {len(checks)}</p>"
-    if broken:
-        text = f"NOT all checks hold: {html.escape(', '.join(broken))}"
-        return f"<p class='verdict no'>{text}</p>"
-    text = f"{len(held)} of {len(checks)} checks hold, the others could not be made"
-    return f"<p class='verdict unknown'>{text}</p>"
+    answers = [one.holds for one in checks]
+    worst = ANSWERS[False if False in answers else None if None in answers else True]
+    return f"<p class='verdict {worst}'>{html.escape(verdict_of(checks))}</p>"
 
 
 def _writes(result: Result) -> Iterator[str]:
@@ -155,7 +186,7 @@ def _check(one: Check) -> str:
     rows = "".join(f"<br><code>{html.escape(text)}</code>" for text in one.examples)
     why = f": {html.escape(one.unknown)}" if one.unknown else ""
     return (
-        f"<tr><td>{one.name}<td>{html.escape(one.says)}{rows}"
+        f"<tr><td>{one.name}<td>{html.escape(one.claim)}{rows}"
         f"<td class={answer}>{answer}{why}<td class=number>{one.found:,}</tr>"
     )
 

@@ -78,9 +78,9 @@ def test_a_full_disk_is_refused_with_a_reason_and_the_others_go_on(cluster: Loca
         other = cluster.leader("orders", 0, not_in=[leader])
         # It can write nothing down, not even that its term is over, but it must say so:
         # those who read here would wait for what only the other one gets.
-        told = next(follows).partitions[0]
-        assert told.error == log_pb2.PARTITION_ERROR_NOT_LEADER, told
-        assert told.leader_id == other
+        answer = next(follows).partitions[0]
+        assert answer.error == log_pb2.PARTITION_ERROR_NOT_LEADER, answer
+        assert answer.leader_id == other
         assert cluster.high_watermark(leader, "orders", 0) is None
         assert verdict(cluster.produce(one)) == "APPENDED"
         demand_readable(cluster, leader)

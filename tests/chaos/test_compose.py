@@ -16,7 +16,7 @@ import pytest
 from harness.node_process import ROOT
 
 ASKED = "ONCELOG_DOCKER_TEST"
-PATIENCE = 240.0  # seconds, below pytest's own for one test
+TIMEOUT = 240.0  # seconds, below pytest's own for one test
 COULD_NOT_RUN = 77
 
 
@@ -57,9 +57,9 @@ def docker_test() -> tuple[int, str]:
         start_new_session=True,
     ) as process:
         try:
-            output, _ = process.communicate(timeout=PATIENCE)
+            output, _ = process.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGINT)
             output, _ = process.communicate()
-            output += f"\nno end after {PATIENCE} s"
+            output += f"\nno end after {TIMEOUT} s"
     return process.returncode, output

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.chaos import report
 from tests.chaos.checker import Check
@@ -29,9 +31,9 @@ def timeline() -> Timeline:
     return made
 
 
-def page(folder: Path, checks: list[Check]) -> str:
+def result_of(checks: list[Check]) -> Result:
     times = timeline()
-    result = Result(
+    return Result(
         seed=1,
         faults=["kill-leader", "pause"],
         seconds=12.0,
@@ -44,8 +46,37 @@ def page(folder: Path, checks: list[Check]) -> str:
         recovery=recoveries(EVENTS, times),
         left_out={"disk-full": "needs root"},
     )
-    written, _ = report.write(result, folder)
+
+
+def page(folder: Path, checks: list[Check]) -> str:
+    written, _ = report.write(result_of(checks), folder)
     return written.read_text()
+
+
+def shown(checks: list[Check]) -> list[str]:
+    """What the terminal shows of the checks, and what it ends with."""
+    console = Console(file=io.StringIO(), width=200)
+    with console.capture() as capture:
+        report.show(result_of(checks), console)
+    return capture.get().splitlines()[1:]
+
+
+def test_the_terminal_says_what_holds() -> None:
+    claims = [Check("lost", "all is there"), Check("duplicate", "nothing is there twice")]
+    assert shown(claims) == [
+        "  holds    all is there",
+        "  holds    nothing is there twice",
+        "all checks hold: 2 of 2",
+    ]
+    lost, twice = claims
+    lost.note("node 1: [0] & more")
+    twice.unknown = "not read: partition 0 of node 2"
+    assert shown(claims) == [
+        "  BROKEN   all is there; violations: 1",
+        "           node 1: [0] & more",
+        "  unknown  nothing is there twice; not read: partition 0 of node 2",
+        "NOT all checks hold: lost",
+    ]
 
 
 def test_a_silence_is_of_the_fault_that_it_began_with() -> None:

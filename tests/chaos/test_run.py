@@ -20,7 +20,7 @@ from harness.node_process import ROOT, HarnessError
 from tests.chaos.faults import FAULTS
 from tests.integration.waiting import eventually
 
-PATIENCE = 240.0
+TIMEOUT = 240.0
 # What needs disks and networks of the nodes' own, and why it cannot be had here.
 ROOTED = ("partition", "power-cut", "disk-full")
 MISSING = disk.missing() or network.missing()
@@ -33,7 +33,7 @@ def python(module: str, *words: str, code: int = 0) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr
@@ -84,6 +84,9 @@ def run(root: Path, out: Path, *words: str) -> dict[str, Any]:
     said = chaos("run", "--dir", str(root), "--minutes", "0.2", "--seed", "11",
                  "--out", str(out), *words)  # fmt: skip
     assert "seed 11" in said
+    assert "holds    every acknowledged record is in every replica\n" in said
+    assert "all checks hold: " in said
+    assert "BROKEN" not in said
     found: dict[str, Any] = json.loads((out / "report.json").read_text())
     assert found["good"] is True
     assert {one["holds"] for one in found["checks"].values()} == {"yes"}
@@ -154,7 +157,7 @@ def test_a_fault_that_is_ended_early_is_healed(root: Path, number: int, code: in
     try:
         eventually(lambda: is_stopped(node.pid), "the node stands still")
         process.send_signal(number)
-        assert process.wait(PATIENCE) == code
+        assert process.wait(TIMEOUT) == code
     finally:
         process.kill()
         process.wait()

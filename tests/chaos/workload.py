@@ -22,7 +22,7 @@ from oncelog import (
     ProducerFatalError,
     RecordMetadata,
 )
-from tests.chaos.contests import Racer, Takeovers, told_no
+from tests.chaos.contests import Racer, Takeovers, is_refusal
 from tests.chaos.history import History, Read, Writes, value_of
 
 TICK = 0.02  # seconds between a worker's bursts: its load is a rate, not what the cluster takes
@@ -137,7 +137,7 @@ class Writer(threading.Thread):
             self._timeline.acknowledge(metadata.partition)
         else:
             # What the client is sure of is judged like an acknowledgement.
-            if told_no(error):
+            if is_refusal(error):
                 self._writes.refused(number)
             kind = "timed out" if isinstance(error, DeliveryTimeoutError) else "failed"
             self._timeline.error(f"worker {self._worker}: {kind}: {error}")

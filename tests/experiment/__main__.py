@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harness.arguments import number
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
 from oncelog import OncelogError
@@ -75,17 +76,6 @@ def _on_fresh_cluster(
     return outcome
 
 
-def _number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:
-    def parse(text: str) -> int | float:
-        value = kind(text.replace("_", "").replace(",", ""))
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text} is not in {low:,}..{high:,}")
-        return value
-
-    parse.__name__ = "number"
-    return parse
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/duplicates-experiment",
@@ -98,31 +88,31 @@ def _parser() -> argparse.ArgumentParser:
     option(
         "--records",
         f"how many in each run (default {PUBLISHED_RECORDS:,})",
-        type=_number(int, 1, MAX_RECORDS),
+        type=number(int, 1, MAX_RECORDS),
         default=PUBLISHED_RECORDS,
     )
     option(
         "--seconds",
         "spread them over at least so long (default 60), so that few records meet kills, too",
-        type=_number(float, 1, 86_400),
+        type=number(float, 1, 86_400),
         default=60.0,
     )
     option(
         "--connections-every",
         "seconds between kills of all client connections (default 2)",
-        type=_number(float, 0.1, 3600),
+        type=number(float, 0.1, 3600),
         default=2.0,
     )
     option(
         "--brokers-every",
         "seconds between kills of a broker (default 20)",
-        type=_number(float, 1, 3600),
+        type=number(float, 1, 3600),
         default=20.0,
     )
     option(
         "--linger",
         "only this linger time in ms (default: 0 and 100)",
-        type=_number(int, 0, 10_000),
+        type=number(int, 0, 10_000),
         action="append",
     )
     option(
@@ -130,9 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         "hold back acknowledgements before each kill of connections: duplicates for sure",
         action="store_true",
     )
-    option(
-        "--seed", "draws the brokers to kill (default 1)", type=_number(int, 0, 2**31), default=1
-    )
+    option("--seed", "draws the brokers to kill (default 1)", type=number(int, 0, 2**31), default=1)
     option(
         "--out", f"folder of the results (default {OUT.relative_to(ROOT)})", type=Path, default=OUT
     )

@@ -20,7 +20,7 @@ PACK = struct.Struct(">q").pack  # what is sent: 8 bytes, big-endian
 WINDOW = 200_000  # records under way
 BURST = 1000  # records between looks at the clock
 PACE = 0.02  # seconds: a burst holds no more than the records due in that time
-SETTLE_PATIENCE = 180.0  # seconds, above the producer's own delivery timeout
+RESULT_TIMEOUT = 180.0  # seconds, above the producer's own delivery timeout
 EXAMPLES = 5
 
 
@@ -32,11 +32,11 @@ class Sent:
     seconds: float = 0.0
     errors: list[str] = field(default_factory=list)
 
-    def settle(self, first: int, futures: list[Future[RecordMetadata]]) -> None:
+    def collect(self, first: int, futures: list[Future[RecordMetadata]]) -> None:
         """Waits for the futures of `first` and those behind it."""
         acknowledged = self.acknowledged
         for number, future in enumerate(futures, first):
-            error = future.exception(SETTLE_PATIENCE)
+            error = future.exception(RESULT_TIMEOUT)
             if error is None:
                 acknowledged[number] = 1
             elif not isinstance(error, DeliveryError):
@@ -48,7 +48,7 @@ class Sent:
 def send_integers(
     producer: Producer, topic: str, records: int, rate: float, stop: threading.Event
 ) -> Sent:
-    """Sends 0..records-1, at most `rate` a second; returns when each is settled.
+    """Sends 0..records-1, at most `rate` a second; returns when each has its result.
 
     Raises what `send` raises and TimeoutError; InterruptedError if `stop` is set: a fault
     could not be injected as planned.
@@ -65,8 +65,8 @@ def send_integers(
         numbers = range(first, min(first + burst, records))
         waiting.append((first, [send(topic, pack(number)) for number in numbers]))
         while len(waiting) * burst > WINDOW:
-            sent.settle(*waiting.popleft())
+            sent.collect(*waiting.popleft())
     while waiting:
-        sent.settle(*waiting.popleft())
+        sent.collect(*waiting.popleft())
     sent.seconds = time.monotonic() - started
     return sent

@@ -22,8 +22,8 @@ from tests.experiment.plan import BROKER, CONNECTIONS, PARTITIONS, Kill
 
 HOLD = 1.0  # seconds that acknowledgements are held back at most
 LOOK_AGAIN = 0.01  # seconds; a node tells nobody that its high watermark rises
-ANSWER_PATIENCE = 0.5
-LEADER_PATIENCE = 60.0
+ANSWER_TIMEOUT = 0.5
+LEADER_TIMEOUT = 60.0
 
 
 class Beat(threading.Thread):
@@ -86,7 +86,7 @@ class Nodes:
         marks = [0] * PARTITIONS
         for api in self._apis.values():
             try:
-                info = api.topic(self._topic, patience=ANSWER_PATIENCE)
+                info = api.topic(self._topic, patience=ANSWER_TIMEOUT)
             except grpc.RpcError:
                 continue  # the one that is being killed
             for part in info.partitions:
@@ -97,11 +97,11 @@ class Nodes:
         """Waits until a running node leads the partition; that node. Raises HarnessError."""
         query = log_pb2.OffsetQuery(topic=self._topic, partition=partition, latest=True)
         request = log_pb2.ListOffsetsRequest(queries=[query])
-        end = time.monotonic() + LEADER_PATIENCE
+        end = time.monotonic() + LEADER_TIMEOUT
         while time.monotonic() < end:
             for node in self._cluster.running:
                 try:
-                    answer = self._apis[node].log.ListOffsets(request, timeout=ANSWER_PATIENCE)
+                    answer = self._apis[node].log.ListOffsets(request, timeout=ANSWER_TIMEOUT)
                 except grpc.RpcError:
                     continue
                 if not answer.results[0].error:

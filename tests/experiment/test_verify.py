@@ -19,7 +19,7 @@ RECORDS = 12
 Stored = list[tuple[int, list[int]]]  # batches: partition, integers
 
 
-def plainly(stored: Stored, told: bytearray) -> Found:
+def plainly(stored: Stored, acks: bytearray) -> Found:
     """The same count, written for reading."""
     found = Found()
     seen: set[int] = set()
@@ -35,26 +35,26 @@ def plainly(stored: Stored, told: bytearray) -> Found:
                 found.disordered += integer < highest[partition]
                 highest[partition] = max(highest[partition], integer)
                 seen.add(integer)
-    acknowledged = {number for number, byte in enumerate(told) if byte}
+    acknowledged = {number for number, byte in enumerate(acks) if byte}
     found.lost, found.unconfirmed = len(acknowledged - seen), len(seen - acknowledged)
     return found
 
 
-def tallied(stored: Stored, told: bytearray) -> Found:
+def tallied(stored: Stored, acks: bytearray) -> Found:
     tally = Tally(RECORDS)
     ends = {0: 0, 1: 0}
     for partition, integers in stored:
         tally.add(partition, ends[partition], np.array(integers, np.int64))
         ends[partition] += len(integers)
-    return tally.close(told)
+    return tally.close(acks)
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.lists(st.integers(-1, RECORDS), min_size=1))),
     st.binary(min_size=RECORDS, max_size=RECORDS).map(lambda raw: bytearray(b & 1 for b in raw)),
 )
-def test_the_same_as_record_by_record(stored: Stored, told: bytearray) -> None:
-    assert asdict(tallied(stored, told)) == asdict(plainly(stored, told))
+def test_the_same_as_record_by_record(stored: Stored, acks: bytearray) -> None:
+    assert asdict(tallied(stored, acks)) == asdict(plainly(stored, acks))
 
 
 def test_a_clean_log() -> None:

@@ -69,10 +69,10 @@ class Tally:
 
     def close(self, acknowledged: bytearray) -> Found:
         """Compares with a byte for each integer, 1 if it was acknowledged."""
-        told = np.frombuffer(acknowledged, np.bool_)
-        assert len(told) == len(self._seen), "one byte for each integer"
-        self.found.lost = int(np.count_nonzero(told & ~self._seen))
-        self.found.unconfirmed = int(np.count_nonzero(self._seen & ~told))
+        acks = np.frombuffer(acknowledged, np.bool_)
+        assert len(acks) == len(self._seen), "one byte for each integer"
+        self.found.lost = int(np.count_nonzero(acks & ~self._seen))
+        self.found.unconfirmed = int(np.count_nonzero(self._seen & ~acks))
         return self.found
 
 

@@ -123,7 +123,7 @@ def own(make_cluster: MakeCluster) -> Iterator[LocalCluster]:
     cluster.api(1).create_topic("orders", 1, 3)
     yield cluster
     for node in cluster.nodes.values():
-        node.adopt()  # what the commands of a trial started, so that it is ended with the rest
+        node.attach()  # what the commands of a trial started, so that it is ended with the rest
 
 
 def test_failover_by_kill_and_by_hand_over(

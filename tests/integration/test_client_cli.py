@@ -134,6 +134,41 @@ def test_topic_life(cli: Cli, topic: str) -> None:
     assert len(gone.err.splitlines()) == 1, "an error is one line"
 
 
+def test_alter_changes_each_setting_and_no_other(cli: Cli, topic: str) -> None:
+    assert cli("topic", "create", topic, "-p", "1").code == 0
+    wanted = cli("topic", "describe", topic, "--format", "json").json["config"]
+    for name, word, value in [
+        ("retention_ms", "5000", 5000),
+        ("retention_bytes", "-1", -1),
+        ("max_batch_bytes", "2048", 2048),
+        ("expected_offsets", "ignored", "ignored"),
+    ]:
+        wanted[name] = value
+        option = "--" + name.replace("_", "-")
+        done = cli("topic", "alter", topic, option, word, "--format", "json")
+        assert (done.code, done.err) == (0, "")
+        assert (done.json["name"], done.json["config"]) == (topic, wanted)
+    assert cli("topic", "alter", topic, "--retention-ms", "-1").out == f"altered topic {topic}\n"
+
+
+def test_alter_that_is_refused_names_field_and_limit(cli: Cli, topic: str) -> None:
+    assert cli("topic", "create", topic, "-p", "1").code == 0
+    before = cli("topic", "describe", topic, "--format", "json").json["config"]
+    for option, word, says in [
+        ("--retention-ms", "0", "retention_ms: 0 must be 1..3162240000000, or -1"),
+        ("--retention-bytes", "-7", "retention_bytes: -7 must be 1..4611686018427387904, or -1"),
+        ("--max-batch-bytes", "100", "max_batch_bytes: 100 must be 1024..67108864"),
+    ]:
+        # One bad setting keeps the good one beside it from being changed.
+        done = cli("topic", "alter", topic, "--expected-offsets", "required", option, word)
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith(f"oncelog: INVALID_REQUEST: {says}")
+    assert cli("topic", "describe", topic, "--format", "json").json["config"] == before
+    unknown = cli("topic", "alter", f"{topic}-not", "--retention-ms", "5000")
+    assert (unknown.code, unknown.out) == (1, "")
+    assert unknown.err.startswith("oncelog: UNKNOWN_TOPIC_OR_PARTITION: ")
+
+
 def test_wrong_usage(cli: Cli) -> None:
     for words, says in [
         (("topic", "create"), "Missing argument"),

@@ -13,9 +13,10 @@ from bench import goals, report
 from bench.fetch import _pom
 from bench.figures import percentiles
 from bench.machine import file_system
-from bench.plan import SECTIONS, bytes_case, names, produce_case
+from bench.plan import OWN, SECTIONS, SHARED, bytes_case, names, produce_case
 from bench.processes import BenchError, Server, run_json, run_text, session
 from bench.results import ALL_CASES, Results, Row
+from bench.run import Run
 from bench.systems.kafka_tools import parse_consumer, parse_producer
 from bench.timing import time_limit
 from oncelog.cli import load
@@ -274,6 +275,11 @@ def test_names_are_known_or_refused() -> None:
     assert names("produce,restart", SECTIONS) == ["produce", "restart"]
     with pytest.raises(argparse.ArgumentTypeError, match="'nothing' is none of client"):
         names("nothing", SECTIONS)
+
+
+def test_every_section_has_its_measurement() -> None:
+    assert tuple(Run.SHARED) == SHARED
+    assert tuple(Run.OWN) == OWN
 
 
 def test_cases_have_readable_names() -> None:

@@ -35,6 +35,24 @@ def test_every_command_has_help_bootstrap_and_format(
         assert option in out, option
 
 
+# Numbers that no message can carry: the option and the limit, not a trace.
+BEYOND = [
+    (f"{words} {number}", f"{number} is not in {limits}")
+    for words, number, limits in [
+        ("topic alter t --retention-ms", 2**63, f"{1 - 2**63}..{2**63 - 1}"),
+        ("topic alter t --retention-bytes", -(2**63), f"{1 - 2**63}..{2**63 - 1}"),
+        ("topic alter t --max-batch-bytes", 2**31, f"{1 - 2**31}..{2**31 - 1}"),
+        ("topic create t -p", 2**31, f"{1 - 2**31}..{2**31 - 1}"),
+        ("topic create t -r", 2**31, f"{1 - 2**31}..{2**31 - 1}"),
+        ("topic create t --timeout-ms", 2**31, f"the range 1<=x<={2**31 - 1}"),
+        ("topic produce t v -p", 2**31, f"the range 0<=x<={2**31 - 1}"),
+        ("producer describe t", 2**31, f"the range 0<=x<={2**31 - 1}"),
+        ("producer describe t 0 --producer-id", 2**63, f"the range 1<=x<={2**63 - 1}"),
+        ("producer resolve t 0 1 0", 2**63, f"the range 0<=x<={2**63 - 1}"),
+    ]
+]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -47,6 +65,10 @@ def test_every_command_has_help_bootstrap_and_format(
         ("cluster health --format xml", "'xml' is not one of"),
         ("cluster health -b host", "'host' is not host:port"),
         ("cluster health -b ,", "name at least one node"),
+        ("topic alter t", "name at least one setting to change"),
+        ("topic alter t --retention-ms soon", "'--retention-ms': 'soon' is not a valid integer"),
+        ("topic alter t --expected-offsets no", "'checked', 'ignored', 'required'"),
+        *BEYOND,
     ],
 )
 def test_usage_errors_are_one_line_and_exit_with_2(

@@ -1,0 +1,165 @@
+"""What a cluster on this machine is made of: addresses, routes, a network; kept in cluster.json.
+
+A layout is planned once and does not change while its cluster lives; `LocalCluster` starts
+what it says. Clients reach each node, and nodes each other, at the route between them if there
+is a proxy, else directly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+
+from harness import disk, network
+from harness.network import Network
+from harness.node_process import HarnessError, NodeSpec
+from harness.ports import LOOPBACK, above, free_ports
+from harness.proxy import RouteSpec
+
+DESCRIPTION = "cluster.json"
+NODE_PORT = 7000  # in a namespace of its own every port is free
+METRICS_PORT = 7100
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`listen` and `metrics`: addresses by node. disks: each node has one of its own."""
+
+    root: Path
+    cluster_id: str
+    settings: Mapping[str, str | int]
+    listen: Mapping[int, str]
+    metrics: Mapping[int, str]
+    disks: bool
+    network: Network | None
+    control_port: int  # of the proxy; 0: there is none
+    routes: Sequence[RouteSpec]
+
+    @classmethod
+    def plan(
+        cls,
+        root: Path,
+        nodes: int,
+        settings: Mapping[str, str | int],
+        *,
+        cluster_id: str,
+        proxied: bool,
+        metrics: bool,
+        disks: bool,
+        namespaces: bool,
+        ports: Sequence[int] | None,
+    ) -> Layout:
+        """Ports that are free now. Raises HarnessError if this machine cannot have it."""
+        if disks and disk.missing():
+            raise HarnessError(disk.missing())
+        if namespaces and network.missing():
+            raise HarnessError(network.missing())
+        ids = range(1, nodes + 1)
+        own = network.network_for(root, ids) if namespaces else None
+        listen = _addresses(ids, own, ports, NODE_PORT)
+        return cls(
+            root=root,
+            cluster_id=cluster_id,
+            settings=dict(settings),
+            listen=listen,
+            metrics=_addresses(ids, own, None, METRICS_PORT) if metrics else {},
+            disks=disks,
+            network=own,
+            control_port=free_ports(1)[0] if proxied else 0,
+            routes=_routes(listen, own) if proxied else [],
+        )
+
+    @classmethod
+    def load(cls, root: Path) -> Layout:
+        """Raises HarnessError if no cluster lies in `root`."""
+        try:
+            raw = json.loads((root / DESCRIPTION).read_text())
+        except FileNotFoundError:
+            raise HarnessError(f"there is no cluster in {root}: scripts/cluster start") from None
+        listen = {int(node): address for node, address in raw["listen"].items()}
+        own = None
+        if raw["network"] is not None:
+            name, base = raw["network"]
+            own = Network(name, base, listen)
+        return cls(
+            root=root,
+            cluster_id=raw["cluster_id"],
+            settings=raw["settings"],
+            listen=listen,
+            metrics={int(node): address for node, address in raw["metrics"].items()},
+            disks=raw["disks"],
+            network=own,
+            control_port=raw["control_port"],
+            routes=[RouteSpec(*route) for route in raw["routes"]],
+        )
+
+    def save(self) -> None:
+        """Writes what `load` reads."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        text = {
+            "cluster_id": self.cluster_id,
+            "settings": self.settings,
+            "listen": self.listen,
+            "metrics": self.metrics,
+            "disks": self.disks,
+            "network": None if self.network is None else [self.network.name, self.network.base],
+            "control_port": self.control_port,
+            "routes": [[route.name, route.listen, route.target] for route in self.routes],
+        }
+        (self.root / DESCRIPTION).write_text(json.dumps(text, indent=2) + "\n")
+
+    def client_address(self, node: int) -> str:
+        return self._route(f"client-{node}", node)
+
+    def spec(self, node: int) -> NodeSpec:
+        return NodeSpec(
+            node_id=node,
+            listen=self.listen[node],
+            advertise=self.client_address(node),
+            nodes={peer: self._route(f"{node}-{peer}", peer) for peer in self.listen},
+            data_dir=self.root / f"node{node}",
+            log_file=self.root / f"node{node}.log",
+            cluster_id=self.cluster_id,
+            metrics_listen=self.metrics.get(node, ""),
+            settings=self.settings,
+            within=() if self.network is None else tuple(self.network.command(node)),
+        )
+
+    def _route(self, name: str, node: int) -> str:
+        """Where that route to the node begins; the node's own address if there is none."""
+        # Of two with a name, the last one is for calls.
+        found = [route.listen for route in self.routes if route.name == name]
+        return found[-1] if found else self.listen[node]
+
+
+def _addresses(
+    ids: Sequence[int], own: Network | None, ports: Sequence[int] | None, usual: int
+) -> dict[int, str]:
+    """Where the nodes listen: on loopback, or each in its namespace."""
+    if own is not None:
+        chosen = ports or [usual] * len(ids)
+        return {n: f"{own.address(n)}:{port}" for n, port in zip(ids, chosen, strict=True)}
+    chosen = ports or free_ports(len(ids))
+    return {n: f"{LOOPBACK}:{port}" for n, port in zip(ids, chosen, strict=True)}
+
+
+def _routes(listen: Mapping[int, str], own: Network | None) -> list[RouteSpec]:
+    ours = LOOPBACK if own is None else own.ours
+    wanted = [(f"client-{node}", ours, node) for node in listen]
+    for a, b in permutations(listen, 2):
+        wanted.append((f"{a}-{b}", LOOPBACK if own is None else own.between(a, b), b))
+    routes = [
+        RouteSpec(name, f"{here}:{port}", listen[node])
+        for (name, here, node), port in zip(wanted, free_ports(len(wanted)), strict=True)
+    ]
+    # The nodes' streams of frames have ports of their own, and are cut together with the
+    # calls between the same two.
+    streams = [
+        RouteSpec(route.name, above(route.listen), above(route.target))
+        for route in routes
+        if not route.name.startswith("client-")
+    ]
+    return [*streams, *routes]
