@@ -89,20 +89,21 @@ class Group:
 
     @property
     def leader_id(self) -> int:
-        return 0 if self.failed else self.core.leader_id
+        return 0 if self.failed else self._raft.core.leader_id
 
     @property
     def term(self) -> int:
-        return self.core.term
+        return self._raft.core.term
 
     @property
     def commit_index(self) -> int:
         """Committed, as far as it is also durable here."""
-        return min(self.core.commit_index, self.journal.durable_index)
+        raft = self._raft
+        return min(raft.core.commit_index, raft.journal.durable_index)
 
     @property
     def applied_index(self) -> int:
-        return self.journal.applied_index
+        return self._raft.journal.applied_index
 
     @property
     def progress(self) -> Mapping[int, Progress]:
@@ -126,16 +127,18 @@ class Group:
         """When `tick` must be called at the latest, by this node's clock."""
         if self.failed is not None or self.is_quiescent:
             return float("inf")
-        return self.core.election_deadline if self._leading is None else self._leading.next_due
+        leading = self._leading
+        return self._raft.core.election_deadline if leading is None else leading.next_due
 
     @property
     def has_work(self) -> bool:
         """Whether `advance` would move something on without a message or a timeout."""
+        leading, core, journal = self._leading, self._raft.core, self._raft.journal
         return self.failed is None and (
-            (self._leading is not None and self._leading.has_work)
-            or self.journal.applied_index < self.commit_index
+            (leading is not None and leading.has_work)
+            or journal.applied_index < self.commit_index
             # A lone node's entries are committed by its next tick.
-            or (not self.config.peers and self.core.commit_index < self.journal.durable_index)
+            or (not self.config.peers and core.commit_index < journal.durable_index)
         )
 
     # -- what others want -----------------------------------------------------------
@@ -238,7 +241,7 @@ class Group:
             return
         try:
             self._campaign_if_due()
-            self.core.tick()
+            self._raft.core.tick()
             self._note_role()
             self._apply()
             self._lead()
@@ -252,7 +255,7 @@ class Group:
     # -- parts ------------------------------------------------------------------------
 
     def _receive(self, sender: int, message: Message) -> None:
-        now, core = self._env.clock(), self.core
+        now, core = self._env.clock(), self._raft.core
         guard, election = self._raft.guard, self._raft.election
         match message:
             case Append():
@@ -281,15 +284,15 @@ class Group:
         self._note_role()
 
     def _campaign_if_due(self) -> None:
-        now = self._env.clock()
-        if self._leading is not None or now < self.core.election_deadline:
+        now, core = self._env.clock(), self._raft.core
+        if self._leading is not None or now < core.election_deadline:
             return
         polls = self._raft.election.on_deadline(now)
         self.out += [(peer, poll) for poll in polls for peer in self.config.peers]
 
     def _note_role(self) -> None:
         """Collects what the core sent and notices that it began or ceased to lead."""
-        core = self.core
+        core = self._raft.core
         for peer, raw in core.take_sent():
             message = self._raft.guard.outbound(raw)
             if message is not None:
@@ -327,7 +330,7 @@ class Group:
 
     def _apply(self) -> None:
         """Runs what is committed and durable through the state machine, in order."""
-        journal = self.journal
+        journal = self._raft.journal
         stop = min(self.commit_index, journal.applied_index + MAX_APPLY_PER_ADVANCE)
         while journal.applied_index < stop:
             index = journal.applied_index + 1

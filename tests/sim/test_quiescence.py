@@ -207,3 +207,20 @@ def test_a_leader_that_stops_for_damage_while_at_rest_is_missed(
     spoken_for = [m for sender, _, m in heard.messages if sender == 1 and isinstance(m, Heartbeat)]
     assert all(GID not in beat.groups for beat in spoken_for)
     assert any(stage.group(other).is_ready for other in (2, 3))
+
+
+def test_a_quiescent_leader_is_deposed_by_a_message() -> None:
+    """It is unquiesced before it takes the message: its node must not speak for it afterwards."""
+    stage = resting()
+    stage.free = True
+    term = stage.group(1).term
+    stage.deliver(2, 1, Append(GID, term + 1, 0, 0, 0))
+    assert not stage.group(1).is_leader
+    assert not stage.group(1).is_quiescent
+    heard = Heard(stage)
+    stage.run(10.0)
+    rows = [dict(zip(beat.groups, beat.terms, strict=True)) for beat in heard.of(Heartbeat)]
+    terms = [row[GID] for row in rows if GID in row]
+    assert terms
+    assert min(terms) > term
+    stage.finish()
