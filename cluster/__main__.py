@@ -21,7 +21,7 @@ from cluster.node.allocator import keep_large_buffers
 from cluster.node.logging import configure_logging
 from storage.errors import StorageError
 
-HEALTH_PATIENCE = 3.0
+HEALTH_TIMEOUT = 3.0
 
 
 def main() -> int:
@@ -48,15 +48,12 @@ async def _run(config: NodeConfig) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = Node(config)
     try:
-        await node.start()
+        node = await Node.start(config)
     except (ClusterError, StorageError) as error:
         print(f"oncelog: {error}", file=sys.stderr)
-        await node.stop()
         return 1
     gc.freeze()  # what is made at start stays; do not look at it in every collection
-    assert node.failure is not None
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
     if node.failure.done():
@@ -71,7 +68,7 @@ async def _check_health(address: str) -> int:
     async with grpc.aio.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_PATIENCE)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_TIMEOUT)
         except grpc.aio.AioRpcError as error:
             print(f"oncelog: {address}: {error.details()}", file=sys.stderr)
             return 1

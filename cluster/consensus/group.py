@@ -68,6 +68,7 @@ class Group:
         self._up: set[int] = set()
         self._proposals = Proposals()
         self._transfer: tuple[int, float] | None = None
+        self._known_leader = (0, 0)  # and its term
         self._open()
 
     def _open(self) -> None:
@@ -336,6 +337,9 @@ class Group:
             message = self._guard.outbound(raw)
             if message is not None:
                 self.out.append((peer, message))
+        if self._known_leader != (self.leader_id, self.term):
+            self._known_leader = (self.leader_id, self.term)
+            self._env.leader_changed()
         role = (self.core.is_leader, self.core.term)
         if role == self._role:
             return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cluster.metrics import PartitionFigures
+from cluster.metrics import PartitionSample
 from cluster.partition.replica import Partition
 
 IN_STEP_ENTRIES = 64  # a follower this little behind counts as in step
 
 
-def figures(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[PartitionFigures]:
+def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[PartitionSample]:
     """Copies each replica's numbers. up: nodes that can be reached."""
     reachable = set(up)
     for partition in list(partitions):
@@ -18,7 +18,7 @@ def figures(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Part
         if group is None:
             continue
         lag = group.follower_lag()
-        yield PartitionFigures(
+        yield PartitionSample(
             topic=partition.topic,
             partition=partition.index,
             leads=group.is_leader,

@@ -67,6 +67,6 @@ class Server:
         """Health checks fail from now on; calls go on."""
         await self._health.enter_graceful_shutdown()
 
-    async def stop(self, grace: float) -> None:
-        """Takes no new calls; those under way get `grace` seconds."""
-        await self.grpc.stop(grace)
+    async def stop(self, timeout: float) -> None:
+        """Takes no new calls; those under way get `timeout` seconds."""
+        await self.grpc.stop(timeout)
