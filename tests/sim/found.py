@@ -24,7 +24,8 @@ def a_snapshot_before_its_checkpoint_is_written() -> None:
     stage.run(1.0)
     node = stage.node(1)
     node.compact()
-    stage.cluster.send_snapshot(node, GID, 3)
+    stage.group(1).snapshots_due.append(3)
+    node.running.maintenance.look()
     with pytest.raises(StorageError, match="not written yet"):
         stage.group(1).base_snapshot()
     stage.start(3)
