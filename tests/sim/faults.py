@@ -255,7 +255,8 @@ class Faults:
         if node is not None:
             self.cluster.trace("node %d: checkpoint and compaction", node.id)
             node.checkpoint()
-            node.compact()
+            if node.alive:  # the power may have failed in that
+                node.compact()
 
     # -- clients ----------------------------------------------------------------------------
 

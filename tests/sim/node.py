@@ -445,8 +445,8 @@ class Node:
 
     def _retain(self, incarnation: int) -> None:
         if incarnation == self.incarnation and not self._paused(self._retain):
-            self.compact()
             self._plan_retention()
+            self.compact()
 
     def compact(self) -> None:
         """One round of retention, as the leader and for this node's own logs."""
