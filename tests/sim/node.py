@@ -95,6 +95,8 @@ class Process:
         self.believed: dict[tuple[int, int, int], int] = {}
         self.open_calls: dict[int, Call] = {}
         self.linked_since: dict[int, float] = {}
+        self.leaders: dict[int, tuple[int, int]] = {}  # group -> (leader, term) after a round
+        self.leaders_notified = False
         replay = ReplayBudget(settings.checkpoint_node_bytes)
         self.driver = Driver(node.disk, self.clock, node.send, node.wake, replay)
         lease_ms = settings.lease_ms or LEASE_MS
@@ -120,8 +122,8 @@ class Process:
                 rng=cluster.rng,
                 metadata=facts,
                 linked=self.linked_since,
-                on_role=lambda gid: None,
-                leader_changed=lambda: None,
+                on_role=lambda gid: self._leader_changed(),
+                leader_changed=self._leader_changed,
             ),
             lambda gid: self._watched(node, gid),
         )
@@ -141,6 +143,9 @@ class Process:
             self.metadata.group = self.replicas.open_metadata(cluster.node_ids, self.metadata)
         else:
             self.state.load(cluster.topics)
+
+    def _leader_changed(self) -> None:
+        self.leaders_notified = True
 
     def _watched(self, node: Node, gid: int) -> Any:
         found = self.state.partition(gid)
@@ -349,6 +354,7 @@ class Node:
 
     def _look(self) -> None:
         """What a round may have brought."""
+        process = self.running
         for gid, machine in self.machines.items():
             group = machine.group
             assert group is not None
@@ -357,6 +363,11 @@ class Node:
             self.cluster.checker.stands(self.id, gid, group.term, group.journal.last_index)
             if group._replicator is not None:
                 self._look_at_followers(gid, group)
+            leader = (group.leader_id, group.term)
+            if leader != process.leaders.get(gid, leader) and not process.leaders_notified:
+                raise Violation(f"node {self.id}, group {gid}: nobody learns that {leader} leads")
+            process.leaders[gid] = leader
+        process.leaders_notified = False
 
     def _look_at_followers(self, gid: int, group: Group) -> None:
         """Each acknowledgement that was counted is compared with the follower's disk."""
