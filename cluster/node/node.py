@@ -191,6 +191,7 @@ class Node:
             stack.callback(metrics.start_http(config.metrics_listen))
         server = Server(config)
         server.bind(_service_names())
+        stack.push_async_callback(server.close)
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options)
         stack.callback(engine.close)
