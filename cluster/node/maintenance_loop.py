@@ -74,11 +74,11 @@ def start_maintenance(
     tasks.spawn(_reclaim(reclaim))
 
 
-async def _every(period: float, duty: Callable[[], None]) -> None:
+async def _every(period: float, work: Callable[[], None]) -> None:
     while True:
         await asyncio.sleep(period)
         try:
-            duty()
+            work()
         except StorageError as error:
             log.warning("a duty was not done this time: %s", error)
 

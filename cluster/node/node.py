@@ -28,7 +28,7 @@ from cluster.metadata.producer_ids import ProducerIdBlocks, max_block_age_s
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.driver_loop import DriverLoop
-from cluster.node.leadership import Leaders
+from cluster.node.leaders import Leaders
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
 from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenance
 from cluster.node.metadata_follower import MetadataFollower

@@ -222,7 +222,7 @@ class Faults:
             node.wall_skew_ms += int(self.rng.uniform(-20_000, 20_000) * self.rng.random() ** 2)
             self.cluster.trace("node %d: wall clock is off by %d ms", node.id, node.wall_skew_ms)
 
-    # -- what operators and duties do -------------------------------------------------------
+    # -- what operators and maintenance do ----------------------------------------------------
 
     def transfer(self) -> None:
         node = self._some_leader()

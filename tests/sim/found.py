@@ -73,7 +73,7 @@ def fenced_by_a_batch_that_expired() -> None:
     stage.elect(1)
     stage.produce(1)
     stage.run(2.5)  # idle for longer than its lease
-    stage.cluster._issued.clear()  # the metadata group has not told this leader yet
+    stage.cluster._issued.clear()  # this leader has not heard it from the metadata group yet
     stage.hold(lambda sender, receiver, message: True)
     stage.send(1, stage.batch(epoch=1))
     old = stage.send(1, stage.batch(epoch=0))

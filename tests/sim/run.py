@@ -145,7 +145,7 @@ class Clients:
         return mpb.MetadataCommand(delete_topic=mpb.DeleteTopic(name=name))
 
     def _follow_topics(self) -> None:
-        """Topics that came get a producer each, those that are gone lose theirs."""
+        """Topics that came get a producer each, those that are gone lose tsuccessors."""
         for gid, held in self.cluster.placement().items():
             if gid > self.newest_group:
                 self.newest_group = gid
@@ -161,10 +161,10 @@ class Clients:
         free = [p for p in self.producers if p.successor is None and not p.stopped]
         if free:
             old = free[self.rng.randrange(len(free))]
-            heir = old.succeed()
-            self.cluster.trace("producer %d: epoch %d takes over", heir.pid, heir.epoch)
-            self.producers.append(heir)
-            heir.tick()
+            successor = old.succeed()
+            self.cluster.trace("producer %d: epoch %d takes over", successor.pid, successor.epoch)
+            self.producers.append(successor)
+            successor.tick()
 
     def resolve(self) -> None:
         self.producers[self.rng.randrange(len(self.producers))].resolve()
