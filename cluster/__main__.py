@@ -53,15 +53,12 @@ async def _run(config: NodeConfig) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = Node(config)
     try:
-        await node.start()
+        node = await Node.start(config)
     except (ClusterError, StorageError) as error:
         print(f"oncelog: {error}", file=sys.stderr)
-        await node.stop()
         return 1
     gc.freeze()  # what is made at start stays; do not look at it in every collection
-    assert node.failure is not None
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
     if node.failure.done():

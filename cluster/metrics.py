@@ -27,7 +27,6 @@ from prometheus_client.registry import Collector
 
 from cluster.config import host_and_port, with_port
 from cluster.errors import ListenError
-from cluster.node.logging import fields
 from oncelog.v1.log_pb2 import Verdict
 from storage.errors import StorageError
 from storage.metrics import EngineStats
@@ -72,7 +71,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFigures:
+class PartitionSample:
     """One replica of this node at one moment. Counters run since the node started.
 
     `verdicts`: number of oncelog.v1.Verdict -> how often. `follower_lag`, of a
@@ -100,7 +99,7 @@ class PartitionFigures:
     follower_lag: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
-Source = Callable[[], Iterable[PartitionFigures]]
+Source = Callable[[], Iterable[PartitionSample]]
 StorageSource = Callable[[], EngineStats | None]
 
 
@@ -130,7 +129,7 @@ class Metrics:
             server, thread = start_http_server(port, host, self.registry)
         except OSError as error:
             raise ListenError(f"metrics_listen: {address} cannot be used: {error}") from error
-        logger.info("serving metrics", extra=fields(listen=with_port(address, server.server_port)))
+        logger.info("serving metrics listen=%s", with_port(address, server.server_port))
 
         def close() -> None:
             server.shutdown()
@@ -203,7 +202,7 @@ def _storage_families(stats: EngineStats) -> Iterator[Metric]:
     )
 
 
-def _partition_families(partitions: Sequence[PartitionFigures]) -> Iterator[Metric]:
+def _partition_families(partitions: Sequence[PartitionSample]) -> Iterator[Metric]:
     labels = ("topic", "partition")
     counters = (
         ("batches", "Batches appended and applied", "batches"),
@@ -241,7 +240,7 @@ def _partition_families(partitions: Sequence[PartitionFigures]) -> Iterator[Metr
     yield from _verdicts(partitions)
 
 
-def _lags(partitions: Sequence[PartitionFigures]) -> Iterator[Metric]:
+def _lags(partitions: Sequence[PartitionSample]) -> Iterator[Metric]:
     apply_lag = GaugeMetricFamily(
         "oncelog_replica_apply_lag_entries",
         "Committed entries that this replica has not applied",
@@ -260,7 +259,7 @@ def _lags(partitions: Sequence[PartitionFigures]) -> Iterator[Metric]:
     yield follower_lag
 
 
-def _verdicts(partitions: Sequence[PartitionFigures]) -> Iterator[Metric]:
+def _verdicts(partitions: Sequence[PartitionSample]) -> Iterator[Metric]:
     verdicts = CounterMetricFamily(
         "oncelog_verdicts",
         "What became of batches, by verdict",
@@ -280,7 +279,7 @@ def _verdicts(partitions: Sequence[PartitionFigures]) -> Iterator[Metric]:
     yield duplicates
 
 
-def _labels(one: PartitionFigures) -> list[str]:
+def _labels(one: PartitionSample) -> list[str]:
     return [one.topic, str(one.partition)]
 
 

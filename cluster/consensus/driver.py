@@ -193,28 +193,48 @@ class Driver:
         return group.journal.durable_index < group.journal.last_index
 
     def _advance(self) -> list[Group]:
+        """Moves on all groups that have messages, work or a timeout; returns them."""
+        touched = self._deliver()
+        with_work, self._with_work = self._with_work, set()
+        for gid in sorted(with_work):
+            if gid in self.groups:
+                touched[gid] = self.groups[gid]
+        self._take_due(touched)
+        for gid, group in touched.items():
+            if gid in self._heartbeats.quiescent:
+                self._heartbeats.unquiesce(gid)
+            group.advance()
+            if group.can_quiesce:
+                self._heartbeats.quiesce(group)
+            self._schedule(group)
+            if group.has_work:
+                self._with_work.add(gid)
+        return list(touched.values())
+
+    def _deliver(self) -> dict[int, Group]:
+        """Gives what came in to its groups; returns those that got something."""
         touched: dict[int, Group] = {}
         inbound, self._inbound = self._inbound, []
         for sender, message in inbound:
             if isinstance(message, Heartbeat):
-                self._heartbeat_replies.append(
-                    (sender, self._heartbeats.on_heartbeat(sender, message))
-                )
+                reply = self._heartbeats.on_heartbeat(sender, message)
+                self._heartbeat_replies.append((sender, reply))
                 continue
             if isinstance(message, HeartbeatReply):
                 self._heartbeats.on_reply(sender, message)
                 continue
             assert not isinstance(message, Leadership), "for the node, not for a group"
-            group = self.groups.get(message.group)
+            gid = message.group
+            group = self.groups.get(gid)
             if group is not None:
-                if message.group in self._heartbeats.quiescent:
-                    self._heartbeats.unquiesce(message.group)  # what comes may depose it
+                if gid in self._heartbeats.quiescent:
+                    self._heartbeats.unquiesce(gid)  # what comes may depose it
                 group.receive(sender, message)
-                touched[message.group] = group
-        with_work, self._with_work = self._with_work, set()
-        for gid in sorted(with_work):
-            if gid in self.groups:
-                touched[gid] = self.groups[gid]
+                touched[gid] = group
+        return touched
+
+    def _take_due(self, touched: dict[int, Group]) -> None:
+        """Adds the groups whose timeout has come."""
         now = self._clock()
         while self._due and self._due[0][0] <= now:
             _, gid = heapq.heappop(self._due)
@@ -226,16 +246,6 @@ class Driver:
                 touched[gid] = group
             else:
                 self._schedule(group)
-        for gid, group in touched.items():
-            if gid in self._heartbeats.quiescent:
-                self._heartbeats.unquiesce(gid)
-            group.advance()
-            if group.can_quiesce:
-                self._heartbeats.quiesce(group)
-            self._schedule(group)
-            if group.has_work:
-                self._with_work.add(gid)
-        return list(touched.values())
 
     def _coalesced(self) -> list[tuple[int, Message]]:
         """Heartbeats of the quiescent groups, and answers to those of others."""

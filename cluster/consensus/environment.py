@@ -41,10 +41,14 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a group takes from its node. The simulator passes its own."""
+    """What a group takes from its node. The simulator passes its own.
+
+    leader_changed: called when the group knows of another leader or term than before.
+    """
 
     clock: Clock
     rng: random.Random
     batch: Callable[[], WriteBatch]
     tail_bytes: Callable[[], int]
     replay: ReplayBudget
+    leader_changed: Callable[[], None]

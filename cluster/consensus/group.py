@@ -67,6 +67,7 @@ class Group:
         self._raft = open_raft(config, store, checkpoints, machine, env)
         self._leading: LeaderTerm | None = None
         self._seen_term = self.core.term
+        self._known_leader = (0, 0)  # and its term
 
     # -- what others ask ----------------------------------------------------------
 
@@ -297,6 +298,10 @@ class Group:
             message = self._raft.guard.outbound(raw)
             if message is not None:
                 self.out.append((peer, message))
+        known = (core.leader_id, core.term)
+        if self._known_leader != known:
+            self._known_leader = known
+            self._env.leader_changed()
         led, leads, term = self._leading is not None, core.is_leader, core.term
         if term == self._seen_term and leads == led:
             return

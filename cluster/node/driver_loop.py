@@ -18,7 +18,7 @@ FULL_DISK_WAIT = 0.5  # seconds between attempts to write when the disk is full
 READ_FIRST = 0.02  # seconds for messages that came while this node stood still
 
 
-class Runner:
+class DriverLoop:
     """The loop around `Driver`'s three phases.
 
     A timeout says that a peer was silent, but a node that stood still itself (stopped,
@@ -29,7 +29,7 @@ class Runner:
     `slack` together.
 
     standstill, slack: seconds.
-    on_sync(seconds): told how long each fsync took.
+    on_sync(seconds): called with how long each fsync took.
     on_failure(error): the node must end: an fsync failed.
     """
 
@@ -43,14 +43,14 @@ class Runner:
     ) -> None:
         self._clock, self._standstill, self._slack = clock, standstill, slack
         self._on_sync, self._on_failure = on_sync, on_failure
-        self._news = asyncio.Event()
+        self._work = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="fsync")
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._between: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
 
     def wake(self) -> None:
-        self._news.set()
+        self._work.set()
 
     def start(self, driver: Driver) -> None:
         self._task = asyncio.create_task(self._run(driver), name="driver")
@@ -58,7 +58,7 @@ class Runner:
     async def stop(self) -> None:
         """Ends after the round under way."""
         self._stopping = True
-        self._news.set()
+        self._work.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         self._pool.shutdown()
@@ -67,7 +67,7 @@ class Runner:
         """Runs `action` on the event loop while no round and no fsync is under way."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._between.append((action, future))
-        self._news.set()
+        self._work.set()
         return await future
 
     def _run_between(self) -> None:
@@ -84,7 +84,7 @@ class Runner:
                 await self._wait(loop, driver)
                 if self._clock() - driver.timeout_due > self._standstill:
                     await asyncio.sleep(READ_FIRST)
-                self._news.clear()
+                self._work.clear()
                 self._run_between()
                 if driver.begin():
                     started = self._clock()
@@ -102,13 +102,13 @@ class Runner:
 
     async def _wait(self, loop: asyncio.AbstractEventLoop, driver: Driver) -> None:
         if driver.storage_full:
-            await asyncio.sleep(FULL_DISK_WAIT)  # nothing tells when there is space again
+            await asyncio.sleep(FULL_DISK_WAIT)  # no event: there is space again
             return
         delay = driver.next_due() - self._clock()
-        if delay <= 0 or self._news.is_set():
+        if delay <= 0 or self._work.is_set():
             return
         delay += self._slack
-        timer = loop.call_later(delay, self._news.set) if delay < 3600 else None
-        await self._news.wait()
+        timer = loop.call_later(delay, self._work.set) if delay < 3600 else None
+        await self._work.wait()
         if timer is not None:
             timer.cancel()

@@ -2,9 +2,8 @@
 
     2026-03-01T12:00:00.123Z INFO cluster.consensus.group became leader partition=topic-0 term=3
 
-Fields are given as a mapping, `logger.info("became leader", extra=fields(...))`,
-or once for all lines about the same thing with `about(logger, partition=..., group=...)`.
-A line break in a message, a field or a traceback is written as `\\n`, so that one
+Fields are part of the message, `log.info("became leader partition=%s term=%d", ...)`.
+A line break in a message or a traceback is written as `\\n`, so that one
 event stays one line.
 """
 
@@ -12,41 +11,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TextIO
 
-_FIELDS = "oncelog_fields"
 # Libraries that have much to say at info.
 _QUIET = ("asyncio", "pysyncobj", "grpc")
-
-
-def fields(**values: object) -> dict[str, object]:
-    """For `extra=`: the fields of one line, in this order."""
-    return {_FIELDS: values}
-
-
-class About(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose lines all carry the same fields, and others per line as keywords.
-
-    `about(logger, group=5).info("became leader", extra=fields(term=3))`
-    """
-
-    def __init__(self, logger: logging.Logger, values: Mapping[str, object]) -> None:
-        super().__init__(logger, {})
-        self._values = dict(values)
-
-    def process(
-        self, msg: object, kwargs: MutableMapping[str, Any]
-    ) -> tuple[object, MutableMapping[str, Any]]:
-        own = (kwargs.get("extra") or {}).get(_FIELDS, {})
-        kwargs["extra"] = {_FIELDS: {**self._values, **own}}
-        return msg, kwargs
-
-
-def about(logger: logging.Logger, **values: object) -> About:
-    """A logger for one subject, such as a partition."""
-    return About(logger, values)
 
 
 class LineFormatter(logging.Formatter):
@@ -56,8 +25,6 @@ class LineFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created, UTC)
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z"
         parts = [stamp, record.levelname, record.name, _one_line(record.getMessage())]
-        values: Mapping[str, object] = getattr(record, _FIELDS, {})
-        parts += [f"{name}={_value(value)}" for name, value in values.items()]
         if record.exc_info:
             parts.append(f"traceback={_value(self.formatException(record.exc_info))}")
         return " ".join(parts)

@@ -1,8 +1,8 @@
 """This node's part in the metadata group: propose, forward, wait until applied.
 
-services --MetadataCommand--> Controller --> own group, or the leader's node
-                                   |
-MetadataMachine.apply (metadata_machine.py) --> on_applied
+services --MetadataCommand--> MetadataProposer --> own group, or the leader's node
+                                        |
+MetadataMachine.apply (metadata/machine.py) --> on_applied
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEEP_ENTRIES = 1000  # metadata entries kept for followers that are a little behind
 RETRY_WAIT = 0.05  # seconds; a leader is being elected
 # Commands that may be repeated when their outcome is unknown.
 REPEATABLE = ("register_node", "allocate_producer_ids", "lease_name", None)
 
 
-class Controller:
+class MetadataProposer:
     """Proposals to the metadata group from wherever this node stands."""
 
     def __init__(
@@ -135,10 +134,3 @@ class Controller:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._applied_waiters.append((index, future))
         await future
-
-    def compact(self) -> None:
-        """Keeps the metadata log short."""
-        group = self.group
-        if group.applied_index - group.journal.base_index > 2 * KEEP_ENTRIES:
-            group.checkpoint()
-            group.compact(group.applied_index - KEEP_ENTRIES)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cluster.metrics import PartitionFigures
+from cluster.metrics import PartitionSample
 from cluster.partition.replica import Partition
 
 UNDER_REPLICATED_LAG = 64  # entries; a follower further behind does not count as a replica
 
 
-def figures(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[PartitionFigures]:
+def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[PartitionSample]:
     """Copies each replica's numbers. up: nodes that can be reached."""
     reachable = set(up)
     for partition in list(partitions):
         group, stored = partition.group, partition.machine.stored
         lag = group.follower_lag()
-        yield PartitionFigures(
+        yield PartitionSample(
             topic=partition.topic,
             partition=partition.index,
             leads=group.is_leader,

@@ -1,26 +1,26 @@
 """Opens, keeps and closes this node's replicas: one group each, over one driver.
 
-    metadata events (topic created, deleted, altered) --> Replicas --> Driver.groups
+    metadata (topic created, deleted, altered) --> Replicas --> Driver.groups
 
-It is the only place that builds a Partition with its stores and its Group.
+It is the only place that builds a Partition with its stores and its Group. The
+simulator runs it with a clock, a store and a partition class of its own.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
-from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.group import Group
-from cluster.metadata.state import MetadataState
-from cluster.metadata.topics import TopicSettings
+from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.partition.replica import Partition, Policy
-from cluster.partition.types import NodeView
+from cluster.partition.types import Names, NodeView
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
 from storage.kv import KeyValue
@@ -30,138 +30,83 @@ from storage.raft_log import RaftLogStore
 log = logging.getLogger(__name__)
 
 METADATA_GROUP = 0
-MIN_TAIL_BYTES = 256 * 1024
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """A node's settings for its replicas. Timeouts in seconds.
+
+    tail_cache_bytes: of all replicas together; each has `min_tail_bytes` at least.
+    """
+
+    node_id: int
+    election_timeout: float
+    heartbeat: float
+    checkpoint_bytes: int
+    checkpoint_entries: int
+    tail_cache_bytes: int
+    min_tail_bytes: int
+    max_batch_bytes: int
+    last_seen_capacity: int
 
 
-@dataclass(slots=True)
-class Shared:
-    """What all replicas of a node use."""
+class Metadata(Names, Protocol):
+    """What replicas and maintenance need of the metadata. `MetadataState` is one."""
 
-    config: NodeConfig
+    @property
+    def lease_lifetime_ms(self) -> int: ...
+    def topic(self, name: str) -> TopicState | None: ...
+    def topics(self) -> list[TopicState]: ...
+    def partition(self, group_id: int) -> tuple[TopicState, int, PartitionState] | None: ...
+    def expired_below(self, now_ms: int, lifetime_ms: int) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaContext:
+    """What all replicas of a node use.
+
+    linked:         the peers whose link is up.
+    on_role(gid):   a replica began or ceased to lead, or to be ready.
+    leader_changed: a replica knows of another leader than before.
+    """
+
     kv: KeyValue
     driver: Driver
     clock: Callable[[], float]
     now_ms: Callable[[], int]
     rng: random.Random
-    metadata: MetadataState
+    metadata: Metadata
+    linked: Collection[int]
     on_role: Callable[[int], None]
+    leader_changed: Callable[[], None]
 
 
 class Replicas:
-    """This node's partitions, by group id and by (topic, partition)."""
+    """This node's partitions, by group id and by (topic, partition).
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    partition_class: what a group's partition is made with; the simulator watches its own.
+    """
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        context: ReplicaContext,
+        partition_class: Callable[[int], type[Partition]] = lambda gid: Partition,
+    ) -> None:
+        self._settings, self._context = settings, context
+        self._partition_class = partition_class
         self.by_group: dict[int, Partition] = {}
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.broken: dict[int, Exception] = {}
 
-    def new_group(
-        self, gid: int, peers: tuple[int, ...], machine: StateMachine, name: str
-    ) -> Group:
-        """Opens a group's stores and hands it to the driver."""
-        shared, config = self._shared, self._shared.config
-        group = Group(
-            GroupConfig(
-                group=gid,
-                node_id=config.node_id,
-                peers=peers,
-                election_timeout=config.election_timeout_ms / 1000,
-                heartbeat=config.heartbeat_ms / 1000,
-                checkpoint_bytes=config.checkpoint_bytes,
-                checkpoint_entries=config.checkpoint_entries,
-                name=name,
-                notify_commits=gid == METADATA_GROUP,
-            ),
-            RaftLogStore(shared.kv, gid),
-            CheckpointStore(shared.kv, gid),
-            machine,
-            Environment(
-                clock=shared.clock,
-                rng=shared.rng,
-                batch=lambda: shared.driver.batch,
-                tail_bytes=self._tail_bytes,
-                replay=shared.driver.replay,
-            ),
-        )
-        shared.driver.add(group)
-        return group
-
-    def _tail_bytes(self) -> int:
-        share = self._shared.config.tail_cache_bytes // max(1, len(self.by_group))
-        return max(MIN_TAIL_BYTES, share)
-
-    def open(self, gid: int, topic: str, index: int, replicas: tuple[int, ...]) -> Partition:
-        assert gid not in self.by_group and gid != METADATA_GROUP
-        shared, config = self._shared, self._shared.config
-        topic_record = shared.metadata.topic(topic)
-        assert topic_record is not None
-        peers = tuple(node for node in replicas if node != config.node_id)
-        partition = Partition(
-            topic,
-            index,
-            OffsetIndex(shared.kv, gid),
-            self.policy(topic_record.settings),
-            NodeView(
-                now_ms=shared.now_ms,
-                touch=lambda: shared.driver.touch(gid),
-                storage_full=lambda: shared.driver.storage_full,
-            ),
-            lambda machine: self.new_group(gid, peers, machine, f"{topic}-{index}"),
-            on_role=lambda: shared.on_role(gid),
-            capacity=config.last_seen_capacity,
-        )
-        self.by_group[gid] = partition
-        self.by_name[topic, index] = partition
-        return partition
-
-    def policy(self, settings: TopicSettings) -> Policy:
-        """What a topic's settings mean on this node."""
-        shared, config = self._shared, self._shared.config
-
-        def expired_below() -> int:
-            metadata = shared.metadata
-            return metadata.expired_below(shared.now_ms(), metadata.lease_lifetime_ms)
-
-        return Policy(
-            max_batch_bytes=min(settings.max_batch_bytes, config.max_batch_bytes),
-            expected_offsets=settings.expected_offsets,
-            retention_ms=settings.retention_ms,
-            retention_bytes=settings.retention_bytes,
-            lease_lifetime_ms=shared.metadata.lease_lifetime_ms,
-            expired_below=expired_below,
-            names=shared.metadata,
-        )
-
-    def alter(self, topic: str, settings: TopicSettings) -> None:
-        for (name, _), partition in self.by_name.items():
-            if name == topic:
-                partition.alter(self.policy(settings))
-
-    def follow_terms(self) -> None:
-        """The lease lifetime has changed."""
-        for partition in self.by_group.values():
-            partition.policy.lease_lifetime_ms = self._shared.metadata.lease_lifetime_ms
-
-    def delete(self, gid: int) -> None:
-        """Closes a deleted topic's replica and drops all that it stored."""
-        partition = self.by_group.pop(gid)
-        del self.by_name[partition.topic, partition.index]
-        group = self._shared.driver.remove(gid)
-        group.close("the topic was deleted")
-        partition.close()
-        RaftLogStore(self._shared.kv, gid).destroy(self._shared.driver.batch)
+    # -- what the metadata wants ----------------------------------------------------
 
     def reconcile(self) -> None:
         """Opens and closes replicas so that they are what the metadata says."""
-        node = self._shared.config.node_id
+        node = self._settings.node_id
         wanted = {
-            record.group_id: (topic.name, index, tuple(record.replicas))
-            for topic in self._shared.metadata.topics()
+            record.group_id: (topic, index)
+            for topic in self._context.metadata.topics()
             for index, record in enumerate(topic.partitions)
             if node in record.replicas
         }
@@ -169,16 +114,118 @@ class Replicas:
             gone = self.by_group[gid]
             log.info("partition deleted partition=%s-%d", gone.topic, gone.index)
             self.delete(gid)
-        for gid, (topic_name, index, replicas) in wanted.items():
-            if gid not in self.by_group and gid not in self.broken:
-                try:
-                    partition = self.open(gid, topic_name, index, replicas)
-                except (StorageError, ValueError, AssertionError) as error:
-                    # What is stored of it is damaged. The other replicas go on.
-                    name = f"{topic_name}-{index}"
-                    log.critical("replica not opened partition=%s group=%d: %s", name, gid, error)
-                    self.broken[gid] = error
-                    continue
-                fresh = partition.group.term == 0
-                if fresh and replicas[0] == node:
-                    partition.group.campaign()
+        for gid, (topic, index) in wanted.items():
+            if gid in self.by_group or gid in self.broken:
+                continue
+            try:
+                group = self.open(topic, index)
+            except StorageError as error:
+                # What is stored of it is damaged. The other replicas go on.
+                name = f"{topic.name}-{index}"
+                log.critical("replica not opened partition=%s group=%d: %s", name, gid, error)
+                self.broken[gid] = error
+                continue
+            is_new = group.term == 0
+            if is_new and topic.partitions[index].replicas[0] == node:
+                group.campaign()
+
+    def apply_settings(self) -> None:
+        """Topics were altered, or the lease lifetime has changed."""
+        for partition in self.by_group.values():
+            topic = self._context.metadata.topic(partition.topic)
+            if topic is not None:
+                partition.alter(self._policy(topic.settings))
+
+    def open(self, topic: TopicState, index: int) -> Group:
+        """Opens this node's replica of a partition. Raises StorageError if it is damaged."""
+        record, context = topic.partitions[index], self._context
+        gid = record.group_id
+        assert gid not in self.by_group and gid != METADATA_GROUP
+        partition = self._partition_class(gid)(
+            topic.name,
+            index,
+            OffsetIndex(context.kv, gid),
+            self._policy(topic.settings),
+            NodeView(
+                now_ms=context.now_ms,
+                touch=lambda: context.driver.touch(gid),
+                storage_full=lambda: context.driver.storage_full,
+            ),
+            lambda machine: self._group(gid, record.replicas, machine, f"{topic.name}-{index}"),
+            on_role=lambda: context.on_role(gid),
+            capacity=self._settings.last_seen_capacity,
+        )
+        self._add(partition.group)
+        self.by_group[gid] = partition
+        self.by_name[topic.name, index] = partition
+        return partition.group
+
+    def delete(self, gid: int) -> None:
+        """Closes a deleted topic's replica and drops all that it stored."""
+        partition = self.by_group.pop(gid)
+        del self.by_name[partition.topic, partition.index]
+        driver = self._context.driver
+        group = driver.remove(gid)
+        group.close("the topic was deleted")
+        partition.close()
+        RaftLogStore(self._context.kv, gid).destroy(driver.batch)
+
+    def open_metadata(self, members: Collection[int], machine: StateMachine) -> Group:
+        """Opens the metadata group."""
+        group = self._group(METADATA_GROUP, members, machine, "metadata")
+        self._add(group)
+        return group
+
+    # -- parts ------------------------------------------------------------------------
+
+    def _group(self, gid: int, members: Collection[int], machine: StateMachine, name: str) -> Group:
+        """Opens a group's stores."""
+        settings, context = self._settings, self._context
+        return Group(
+            GroupConfig(
+                group=gid,
+                node_id=settings.node_id,
+                peers=tuple(node for node in members if node != settings.node_id),
+                election_timeout=settings.election_timeout,
+                heartbeat=settings.heartbeat,
+                checkpoint_bytes=settings.checkpoint_bytes,
+                checkpoint_entries=settings.checkpoint_entries,
+                name=name,
+                notify_commits=gid == METADATA_GROUP,
+            ),
+            RaftLogStore(context.kv, gid),
+            CheckpointStore(context.kv, gid),
+            machine,
+            Environment(
+                clock=context.clock,
+                rng=context.rng,
+                batch=partial(getattr, context.driver, "batch"),
+                tail_bytes=self._tail_bytes,
+                replay=context.driver.replay,
+                leader_changed=context.leader_changed,
+            ),
+        )
+
+    def _add(self, group: Group) -> None:
+        """Hands a group to the driver."""
+        for peer in group.config.peers:
+            if peer in self._context.linked:
+                group.set_link(peer, True)
+        self._context.driver.add(group)
+
+    def _tail_bytes(self) -> int:
+        share = self._settings.tail_cache_bytes // max(1, len(self.by_group))
+        return max(self._settings.min_tail_bytes, share)
+
+    def _policy(self, settings: TopicSettings) -> Policy:
+        """What a topic's settings mean on this node."""
+        metadata, now_ms = self._context.metadata, self._context.now_ms
+        return Policy(
+            max_batch_bytes=min(settings.max_batch_bytes, self._settings.max_batch_bytes),
+            expected_offsets=settings.expected_offsets,
+            retention_ms=settings.retention_ms,
+            retention_bytes=settings.retention_bytes,
+            lease_lifetime_ms=metadata.lease_lifetime_ms,
+            expired_below=lambda: metadata.expired_below(now_ms(), metadata.lease_lifetime_ms),
+            names=metadata,
+        )

@@ -29,6 +29,7 @@ class Server:
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
+        self._started = False
         # An answer of several batches may be longer than the largest batch.
         largest = config.max_message_bytes + config.fetch_max_bytes
         self.grpc = grpc.aio.server(
@@ -58,6 +59,7 @@ class Server:
         """Answers calls, as not serving yet."""
         await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
         await self.grpc.start()
+        self._started = True
 
     async def serving(self) -> None:
         """This node is part of the cluster: health checks may pass."""
@@ -67,6 +69,12 @@ class Server:
         """Health checks fail from now on; calls go on."""
         await self._health.enter_graceful_shutdown()
 
-    async def stop(self, grace: float) -> None:
-        """Takes no new calls; those under way get `grace` seconds."""
-        await self.grpc.stop(grace)
+    async def stop(self, timeout: float) -> None:
+        """Takes no new calls; those under way get `timeout` seconds."""
+        await self.grpc.stop(timeout)
+
+    async def close(self) -> None:
+        """Gives the port back, also of a server that was never started."""
+        if not self._started:
+            await self.grpc.start()  # gRPC lets go of a port only when a server that ran stops
+        await self.grpc.stop(0)

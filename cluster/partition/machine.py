@@ -15,6 +15,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+from google.protobuf.message import DecodeError
+
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.entries import (
@@ -150,8 +152,11 @@ class PartitionMachine:
             raise CorruptionError(f"not a partition's state of version {_VERSION}: {state[:6]!r}")
         next_offset, log_start, clock_ms, stored_bytes, names_index = numbers
         end = _STATE.size + map_bytes
-        last_seen = LastSeen.load(state[_STATE.size : end], capacity=self._capacity)
-        group_offsets = OffsetsTable.load(state[end:])
+        try:
+            last_seen = LastSeen.load(state[_STATE.size : end], capacity=self._capacity)
+            group_offsets = OffsetsTable.load(state[end:])
+        except (ValueError, DecodeError) as error:
+            raise CorruptionError(f"a partition's state: {error}") from error
         self.clock_ms, self.group_offsets = clock_ms, group_offsets
         self.stored.restore(next_offset, log_start, stored_bytes)
         self.producers.restore(last_seen, names_index)

@@ -59,7 +59,9 @@ class Checker:
     """Watches one run. Every method raises Violation."""
 
     def __init__(self, groups: Iterable[int], majority: int, *, expiry: bool) -> None:
-        self.majority = majority
+        self.majority, self.expiry = majority, expiry
+        self.majorities: dict[int, int] = {}  # of groups that not all nodes hold
+        self.deleted: set[int] = set()  # of these nothing is promised any more
         self.logs: dict[int, dict[int, Entry]] = {gid: {} for gid in groups}
         self.models = {gid: Model(f"group {gid}", expiry=expiry) for gid in self.logs if gid}
         self.metadata = MetadataModel()
@@ -73,13 +75,26 @@ class Checker:
 
     # -- replicas ---------------------------------------------------------------------
 
+    def opens(self, gid: int, majority: int) -> None:
+        """A node opens its replica of a partition."""
+        self.majorities[gid] = majority
+        if gid not in self.logs:
+            self.logs[gid] = {}
+            self.models[gid] = Model(f"group {gid}", expiry=self.expiry)
+
+    def _majority(self, gid: int) -> int:
+        return self.majorities.get(gid, self.majority)
+
     def leads(self, node: int, gid: int, term: int, last_index: int) -> None:
         """One leader a term, elected by a majority, and it has all that is committed."""
+        if gid in self.deleted:
+            return
         other = self.leaders.setdefault((gid, term), node)
         if other != node:
             raise Violation(f"group {gid}: nodes {other} and {node} both lead in term {term}")
         votes = sum(self.votes.get((gid, term, voter)) == node for voter in self.disks)
-        if votes < self.majority:
+        # A lone replica asks nobody for a vote.
+        if votes < self._majority(gid) and self._majority(gid) > 1:
             raise Violation(f"group {gid}: node {node} leads in term {term} with {votes} votes")
         log = self.logs[gid]
         newest = next((i for i in reversed(log) if 0 < log[i].seen_in < term), 0)
@@ -99,6 +114,8 @@ class Checker:
 
     def _votes(self, node: int, candidate: int, message: Vote | VoteReply) -> None:
         gid, term = message.group, message.term
+        if gid in self.deleted:
+            return
         other = self.votes.setdefault((gid, term, node), candidate)
         if other != candidate:
             raise Violation(
@@ -110,6 +127,8 @@ class Checker:
 
     def _promises(self, node: int, reply: AppendReply) -> None:
         gid, index = reply.group, reply.next_index - 1
+        if gid in self.deleted:
+            return
         if not self._is_durable(node, gid, index):
             raise Violation(f"group {gid}: node {node} acknowledges {index} before its fsync")
         term, known = self.promised.get((node, gid), (0, 0))
@@ -126,6 +145,8 @@ class Checker:
 
     def stands(self, node: int, gid: int, term: int, last_index: int) -> None:
         """A replica after a step: what it acknowledged in this term is still there."""
+        if gid in self.deleted:
+            return
         promised = self.promised.get((node, gid))
         if promised is not None and promised[0] == term and last_index < promised[1]:
             raise Violation(
@@ -135,6 +156,8 @@ class Checker:
 
     def believes(self, leader: int, follower: int, gid: int, index: int, data: bytes) -> None:
         """A leader counts a follower of its term as holding the entry at `index`."""
+        if gid in self.deleted:
+            return
         if not self._is_durable(follower, gid, index, data):
             raise Violation(
                 f"group {gid}: leader {leader} believes that node {follower} holds {index}"
@@ -145,6 +168,8 @@ class Checker:
         answer: Any,
     ) -> None:  # fmt: skip
         """A replica in term `now_in`, whose newest entry was `after`, applied that at `index`."""
+        if gid in self.deleted:
+            return
         log = self.logs[gid]
         if index <= after:
             raise Violation(f"node {node} applies {gid}/{index} after {after}")
@@ -160,7 +185,7 @@ class Checker:
             if gid:
                 self.models[gid].apply(index, data, answer)
             else:
-                self.metadata.apply(index, data, answer)
+                self.deleted |= self.metadata.apply(index, data, answer)
             return
         if known.term != term or known.data != data:
             raise Violation(f"node {node} applies another entry at {gid}/{index}")
@@ -177,11 +202,13 @@ class Checker:
     def _check_durable(self, node: int, gid: int, index: int, data: bytes) -> None:
         """What is applied anywhere is on stable storage on a majority."""
         copies = sum(self._is_durable(holder, gid, index, data) for holder in self.disks)
-        if copies < self.majority:
+        if copies < self._majority(gid):
             raise Violation(f"node {node} applies {gid}/{index}, durable on {copies} nodes only")
 
     def state(self, node: int, gid: int, index: int, dump: bytes) -> None:
         """A replica's state after the entry at `index`."""
+        if gid in self.deleted:
+            return
         log = self.logs[gid]
         while index > 0 and log.get(index, _NOTHING).data == NOOP:
             index -= 1
@@ -192,6 +219,8 @@ class Checker:
 
     def answered(self, gid: int, batch: Any, *, was_head: bool, answer: Any) -> None:
         """`batch` got `answer`; `was_head`: all before it were stored when it was sent."""
+        if gid in self.deleted:
+            return
         verdict, model = answer.verdict, self.models[gid]
         kind = int(verdict.kind)
         pid, epoch, what = batch.pid, batch.epoch, f"group {gid}: {batch}"
@@ -218,6 +247,8 @@ class Checker:
 
     def opened(self, gid: int, pid: int, epoch: int, answer: Any) -> None:
         """An open was answered."""
+        if gid in self.deleted:
+            return
         verdict, known = answer.verdict, self.models[gid].producers.get(pid)
         kind, what = int(verdict.kind), f"group {gid}: open of {pid}/{epoch}"
         if kind == APPENDED and (known is None or known.epoch < epoch):
@@ -254,6 +285,8 @@ class Checker:
 
     def resolved(self, gid: int, pid: int, epoch: int, sequence: int, answer: Any) -> None:
         """A leader that knows itself to lead said whether a batch's last sequence is stored."""
+        if gid in self.deleted:
+            return
         model = self.models[gid]
         producer = model.producers.get(pid)
         stored = None
@@ -272,6 +305,8 @@ class Checker:
 
     def read(self, gid: int, offset: int, batches: Iterable[tuple[int, bytes]]) -> None:
         """A reader asked for `offset` and got these batches, in order."""
+        if gid in self.deleted:
+            return
         model = self.models[gid]
         for position, (base, data) in enumerate(batches):
             stored = model.batches.get(base)

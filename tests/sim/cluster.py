@@ -1,6 +1,6 @@
 """A simulated cluster: nodes, network, clients' calls, snapshot transfers, the checks at the end.
 
-snapshots_due --> transfer --> install, flush, reopen --> snapshot_sent
+Maintenance.look --> transfer --> install, flush, reopen --> done
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from typing import Any
 from cluster.consensus.message import Snapshot
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
+from cluster.metadata.state import MetadataState
+from cluster.node.maintenance import TransferDone
+from cluster.node.replicas import METADATA_GROUP
 from cluster.partition.replica import Answer, AppendRequest, OffsetOutOfRangeError
-from storage.errors import StorageError
+from cluster.v1 import metadata_pb2 as mpb
+from oncelog.v1.cluster_pb2 import TopicConfig
 from storage.kv import Family
 from tests.sim.checker import Checker, Violation
 from tests.sim.clock import EPOCH_MS, Scheduler
 from tests.sim.network import Network
-from tests.sim.node import Node, Settings
-from tests.sim.watched import METADATA_GROUP
+from tests.sim.node import LEASE_MS, Node, Settings
 
 
 class Cluster:
@@ -32,7 +35,7 @@ class Cluster:
         self.node_ids = list(range(1, settings.nodes + 1))
         self.groups = list(range(16, 16 + settings.groups))
         everything = [*self.groups, METADATA_GROUP] if settings.metadata else self.groups
-        self.all_groups = everything
+        self.topics = _topics(settings, self.node_ids).dump()
         self.checker = Checker(everything, settings.nodes // 2 + 1, expiry=settings.lease_ms > 0)
         self.checker.families = (Family.ENTRIES, Family.STATE)
         self.network = Network(
@@ -43,7 +46,7 @@ class Cluster:
             deliver=lambda receiver, sender, messages: self.nodes[receiver].receive(
                 sender, messages
             ),
-            on_link=lambda node, peer, up: self.nodes[node].driver.set_link(peer, up),
+            on_link=lambda node, peer, up: self.nodes[node].link_changed(peer, up),
             reachable=lambda node: self.nodes[node].alive,
         )
         self.nodes = {node_id: Node(self, node_id) for node_id in self.node_ids}
@@ -77,7 +80,9 @@ class Cluster:
         leading = [
             (group.term, node.id)
             for node in self.live()
-            if (group := node.machines[gid].group) is not None and group.is_ready
+            if (machine := node.machines.get(gid)) is not None
+            and (group := machine.group) is not None
+            and group.is_ready
         ]
         return self.nodes[max(leading)[1]] if leading else None
 
@@ -158,7 +163,9 @@ class Cluster:
         node = self.nodes[node_id]
         if not node.alive or self.scheduler.now < node.paused_until:
             return
-        partition = node.partitions[gid]
+        partition = node.partitions.get(gid)
+        if partition is None:
+            return
         group = partition.group
         assert group is not None
         if not group.is_ready:
@@ -173,18 +180,31 @@ class Cluster:
         group.confirm(done)
         node.driver.touch(gid)
 
-    def command(self, command: Any, told: Callable[[Any], None]) -> None:
-        """Proposes a metadata command at the leader, if there is one; `told` gets the result."""
+    def placement(self) -> dict[int, list[int]]:
+        """The nodes that hold each group, as the newest copy of the metadata says."""
+        if not self.settings.metadata:
+            return dict.fromkeys(self.groups, self.node_ids)
+        found = {METADATA_GROUP: self.node_ids}
+        newest = max((node.running.state for node in self.live()),
+                     key=lambda state: state.applied_index, default=None)  # fmt: skip
+        for topic in newest.topics() if newest is not None else ():
+            found |= {one.group_id: list(one.replicas) for one in topic.partitions}
+        return found
+
+    def command(self, command: Any, done_with: Callable[[Any], None]) -> None:
+        """Proposes a metadata command at the leader, if there is one; `done_with` its result."""
         leader = self.leader(METADATA_GROUP)
         if leader is None or self.scheduler.now < leader.paused_until:
             return
         group = leader.machines[METADATA_GROUP].group
         assert group is not None
         command.stamp_ms = leader.now_ms()
+        # Nodes' settings differ a little, so that the lifetime in force changes with leaders.
+        command.lease_lifetime_ms = self.settings.lease_ms or LEASE_MS - leader.id
 
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, Abandoned):
-                told(outcome.result)
+                done_with(outcome.result)
 
         group.propose(bytes((METADATA,)) + command.SerializeToString(), done)
         leader.driver.touch(METADATA_GROUP)
@@ -203,41 +223,23 @@ class Cluster:
 
     # -- snapshots ------------------------------------------------------------------------
 
-    def send_snapshot(self, sender: Node, gid: int, peer: int) -> None:
-        """Like `Node._send_snapshot`: one transfer at a time to each peer, then the outcome."""
-        if (gid, peer) in sender.sending:
-            return
-        sender.sending.add((gid, peer))
-        delay = 0.5 * self.rng.random()
-        self.scheduler.after(delay, self._begin_transfer, sender, sender.incarnation, gid, peer)
-
-    def _begin_transfer(self, sender: Node, incarnation: int, gid: int, peer: int) -> None:
-        if sender.incarnation != incarnation:
-            return
-        group = sender.machines[gid].group
-        assert group is not None
-        index, ended = group.journal.base_index, False
+    def transfer(self, sender: Node, peer: int, snapshot: Snapshot, done: TransferDone) -> None:
+        """Carries a snapshot to a peer; late, twice or not at all."""
+        incarnation, ended = sender.incarnation, False
 
         def end(installed: bool) -> None:
             nonlocal ended
-            if ended or sender.incarnation != incarnation:
-                return
-            ended = True
-            sender.sending.discard((gid, peer))
-            group.snapshot_sent(peer, index, installed)
-            sender.driver.touch(gid)
+            if not ended and sender.incarnation == incarnation:
+                ended = True
+                done(installed, "")
 
         def reply(installed: bool) -> None:
             if self._passes(peer, sender.id):
                 self.scheduler.after(self.network.quality.delay, end, installed)
 
-        try:
-            snapshot = group.base_snapshot()
-        except StorageError:
-            end(False)
-            return
         receiver = self.nodes[peer]
-        self.trace("node %d sends snapshot %d/%d to node %d", sender.id, gid, index, peer)
+        what = (sender.id, snapshot.group, snapshot.index, peer)
+        self.trace("node %d sends snapshot %d/%d to node %d", *what)
         if receiver.alive and self._passes(sender.id, peer):
             delay = 0.3 * self.rng.random()
             self.scheduler.after(delay, self._arrive_snapshot, receiver, receiver.incarnation,
@@ -274,13 +276,17 @@ class Cluster:
                 node.start()
 
     def converged(self) -> bool:
-        """Whether all replicas have applied the same, everything."""
-        for gid in self.all_groups:
+        """Whether all replicas have applied the same, everything, and no others are left."""
+        if any(not node.alive for node in self.nodes.values()):
+            return False
+        placement = self.placement()
+        for node in self.nodes.values():
+            if set(node.machines) != {gid for gid, held in placement.items() if node.id in held}:
+                return False
+        for gid, held in placement.items():
             marks = set()
-            for node in self.nodes.values():
-                if not node.alive:
-                    return False
-                group = node.machines[gid].group
+            for node_id in held:
+                group = self.nodes[node_id].machines[gid].group
                 assert group is not None
                 marks.add((group.applied_index, group.journal.last_index))
             if len(marks) > 1 or any(applied != last for applied, last in marks):
@@ -292,14 +298,19 @@ class Cluster:
         return self.converged() and not any(node.open_calls for node in self.nodes.values())
 
     def leaders_known(self) -> bool:
-        return all(self.leader(gid) is not None for gid in self.all_groups)
+        placement = self.placement()
+        return set(self.groups) <= set(placement) and all(map(self.leader, placement))
 
     def check_end(self) -> None:
         """After healing and rest: replicas are equal, and hold what the model says."""
-        for gid in self.groups:
-            model = self.checker.models[gid]
-            for node in self.nodes.values():
-                self._check_replica(node, gid, model)
+        placement = self.placement()
+        if self.settings.metadata:
+            wanted = {METADATA_GROUP: self.node_ids, **self.checker.metadata.placement()}
+            if placement != wanted:
+                raise Violation(f"the replicas are {placement}, the topics' are {wanted}")
+        for gid, held in placement.items():
+            for node_id in held if gid != METADATA_GROUP else ():
+                self._check_replica(self.nodes[node_id], gid, self.checker.models[gid])
         for node in self.nodes.values():
             if node.open_calls:
                 call = next(iter(node.open_calls.values()))
@@ -328,3 +339,36 @@ class Cluster:
             offset = found[-1][0] + int.from_bytes(found[-1][1][4:8], "little")
         if found != list(model.payloads()):
             raise Violation(f"{where}: what is read is not what was stored")
+
+
+def _topics(settings: Settings, nodes: list[int]) -> MetadataState:
+    """A state in which the groups of `settings` are topics of one partition, on all nodes."""
+    state = MetadataState()
+    commands = [register_node(node) for node in nodes]
+    commands += [create_topic(f"t{16 + i}", [nodes], settings) for i in range(settings.groups)]
+    for index, command in enumerate(commands, 1):
+        result = mpb.MetadataResult.FromString(state.apply(index, command.SerializeToString()))
+        assert not result.error, result
+    return state
+
+
+def register_node(node: int) -> mpb.MetadataCommand:
+    return mpb.MetadataCommand(
+        register_node=mpb.RegisterNode(node_id=node, address=f"node{node}:1", directory_id=node)
+    )
+
+
+def create_topic(name: str, placements: list[list[int]], settings: Settings) -> mpb.MetadataCommand:
+    return mpb.MetadataCommand(
+        create_topic=mpb.CreateTopic(
+            name=name,
+            placements=[mpb.Placement(replicas=replicas) for replicas in placements],
+            config=topic_config(settings.retention_bytes),
+        )
+    )
+
+
+def topic_config(retention_bytes: int) -> TopicConfig:
+    """-1: all is kept; 0: as little as can be set."""
+    kept = max(1, retention_bytes) if retention_bytes >= 0 else -1
+    return TopicConfig(retention_ms=-1, retention_bytes=kept)

@@ -222,7 +222,7 @@ class Faults:
             node.wall_skew_ms += int(self.rng.uniform(-20_000, 20_000) * self.rng.random() ** 2)
             self.cluster.trace("node %d: wall clock is off by %d ms", node.id, node.wall_skew_ms)
 
-    # -- what operators and duties do -------------------------------------------------------
+    # -- what operators and maintenance do ----------------------------------------------------
 
     def transfer(self) -> None:
         node = self._some_leader()
@@ -230,8 +230,8 @@ class Faults:
             return
         for gid, machine in node.machines.items():
             group = machine.group
-            if group is not None and group.is_leader:
-                others = [peer for peer in self.cluster.node_ids if peer != node.id]
+            if group is not None and group.is_leader and group.config.peers:
+                others = group.config.peers
                 target = others[self.rng.randrange(len(others))]
                 self.cluster.trace("node %d: transfer of %d to node %d", node.id, gid, target)
                 group.transfer(target)
@@ -255,7 +255,8 @@ class Faults:
         if node is not None:
             self.cluster.trace("node %d: checkpoint and compaction", node.id)
             node.checkpoint()
-            node.compact()
+            if node.alive:  # the power may have failed in that
+                node.compact()
 
     # -- clients ----------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ def a_snapshot_before_its_checkpoint_is_written() -> None:
     stage.run(1.0)
     node = stage.node(1)
     node.compact()
-    stage.cluster.send_snapshot(node, GID, 3)
+    stage.group(1).snapshots_due.append(3)
+    node.running.maintenance.look()
     with pytest.raises(StorageError, match="not written yet"):
         stage.group(1).base_snapshot()
     stage.start(3)
@@ -72,7 +73,7 @@ def fenced_by_a_batch_that_expired() -> None:
     stage.elect(1)
     stage.produce(1)
     stage.run(2.5)  # idle for longer than its lease
-    stage.cluster._issued.clear()  # the metadata group has not told this leader yet
+    stage.cluster._issued.clear()  # this leader has not heard it from the metadata group yet
     stage.hold(lambda sender, receiver, message: True)
     stage.send(1, stage.batch(epoch=1))
     old = stage.send(1, stage.batch(epoch=0))

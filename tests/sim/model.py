@@ -142,17 +142,20 @@ class Model:
 
 
 class MetadataModel:
-    """Of the metadata group: no producer id twice, and a name's epochs rise."""
+    """Of the metadata group: no producer id twice, a name's epochs rise; which topics there are."""
 
     def __init__(self) -> None:
         self.issued_below = 1
         self.names: dict[str, tuple[int, int]] = {}
+        self.topics: dict[str, dict[int, list[int]]] = {}  # group -> the nodes that hold it
+        self._next_group = 16
 
-    def apply(self, index: int, data: bytes, answer: bytes) -> None:
+    def apply(self, index: int, data: bytes, answer: bytes) -> set[int]:
+        """Returns the groups that this command deleted."""
         command = mpb.MetadataCommand.FromString(data[1:])
         result = mpb.MetadataResult.FromString(answer)
         if result.error:
-            return
+            return set()
         if command.HasField("allocate_producer_ids"):
             self._issue(index, result.first_producer_id, command.allocate_producer_ids.count)
         elif command.HasField("lease_name"):
@@ -163,6 +166,18 @@ class MetadataModel:
             if result.epoch <= epoch:
                 raise Violation(f"metadata {index}: {name} got epoch {result.epoch} after {epoch}")
             self.names[name] = (result.producer_id, result.epoch)
+        elif command.HasField("create_topic"):
+            placements = command.create_topic.placements
+            groups = {self._next_group + i: list(p.replicas) for i, p in enumerate(placements)}
+            self._next_group += len(placements)
+            self.topics[command.create_topic.name] = groups
+        elif command.HasField("delete_topic"):
+            return set(self.topics.pop(command.delete_topic.name))
+        return set()
+
+    def placement(self) -> dict[int, list[int]]:
+        """The nodes that hold each group's replicas."""
+        return {gid: nodes for groups in self.topics.values() for gid, nodes in groups.items()}
 
     def _issue(self, index: int, first: int, count: int) -> None:
         if first < self.issued_below:

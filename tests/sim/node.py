@@ -1,7 +1,8 @@
-"""A simulated node: the real driver, groups and partitions over a disk of ours.
+"""A simulated node: the node's own driver, replicas and maintenance over a disk of ours.
 
     Network --messages--> Node.receive --> Driver.begin .. fsync takes a while .. finish
     clients --batches--> Node.call --> Partition.append --> answers
+    scheduler --now and then--> Maintenance.look, Maintenance.retain
 
 A node does what `cluster.node.node` and `cluster.node.driver_loop` do around the driver, in
 virtual time: one round after the other, installs between rounds, a failed fsync
@@ -12,32 +13,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.driver import Driver
-from cluster.consensus.environment import Environment, GroupConfig
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.partition.replica import Answer, AppendRequest, Policy
-from cluster.partition.types import NodeView
-from storage.checkpoints import CheckpointStore
+from cluster.dedup.verdict import Kind, Verdict
+from cluster.metadata.state import MetadataState
+from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
+from cluster.node.metadata_follower import MetadataFollower
+from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
+from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
-from storage.offset_index import OffsetIndex
-from storage.raft_log import RaftLogStore
 from tests.sim.checker import Violation
 from tests.sim.clock import EPOCH_MS, NEVER
 from tests.sim.disk import Disk, PowerLoss
-from tests.sim.watched import METADATA_GROUP, Machine, Names, WatchedMetadata, WatchedPartition
+from tests.sim.watched import Facts, Machine, Names, WatchedMetadata, WatchedPartition
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
 
-KEEP_METADATA = 5  # entries; the node keeps many more
+METADATA_ENTRIES = 5  # kept; the node keeps many more
+LEASE_MS = 10**12  # where nothing expires
+LOOK_PERIOD = 0.5
 ROUND = 0.001  # seconds from a wake-up to the round that it causes
 FULL_DISK_WAIT = 0.25
 TICK = 0.0001  # a timer never comes early
 CONNECTION_REFUSED = 0.02
+NOT_HERE = Answer(Verdict(Kind.NOT_LEADER))
 
 
 @dataclass(slots=True)
@@ -54,9 +59,10 @@ class Settings:
     tail_bytes: int = 4096
     retention_bytes: int = -1
     retention_check: float = 0.0  # 0: never
+    preferred_leader_delay: float = NEVER
     lease_ms: int = 0  # 0: nothing expires
     sync_time: float = 0.002
-    metadata: bool = False  # whether there is a metadata group, too
+    metadata: bool = False  # whether topics come from a metadata group
 
 
 class Call:
@@ -76,13 +82,100 @@ class Call:
         self.node.cluster.answer(self.reply, answer)
 
 
+class Process:
+    """What a node holds in memory: it begins with a start and ends with a crash."""
+
+    def __init__(self, node: Node) -> None:
+        cluster, settings = node.cluster, node.cluster.settings
+        scheduler, rate = cluster.scheduler, node.rate
+        self.clock = lambda: scheduler.now * rate
+        self.syncing = self.step_planned = False
+        self.timer_at = NEVER
+        self.between: list[Callable[[], None]] = []
+        self.believed: dict[tuple[int, int, int], int] = {}
+        self.open_calls: dict[int, Call] = {}
+        self.linked_since: dict[int, float] = {}
+        self.leaders: dict[int, tuple[int, int]] = {}  # group -> (leader, term) after a round
+        self.leaders_notified = False
+        replay = ReplayBudget(settings.checkpoint_node_bytes)
+        self.driver = Driver(node.disk, self.clock, node.send, node.wake, replay)
+        lease_ms = settings.lease_ms or LEASE_MS
+        self.state = MetadataState(lease_lifetime_ms=lease_ms, name_expiry_ms=lease_ms)
+        facts = Facts(node, self.state)
+        self.replicas = Replicas(
+            ReplicaSettings(
+                node_id=node.id,
+                election_timeout=settings.election_timeout,
+                heartbeat=settings.heartbeat,
+                checkpoint_bytes=1 << 26,
+                checkpoint_entries=settings.checkpoint_entries,
+                tail_cache_bytes=0,
+                min_tail_bytes=settings.tail_bytes,
+                max_batch_bytes=1 << 26,
+                last_seen_capacity=1_000_000,
+            ),
+            ReplicaContext(
+                kv=node.disk,
+                driver=self.driver,
+                clock=self.clock,
+                now_ms=node.now_ms,
+                rng=cluster.rng,
+                metadata=facts,
+                linked=self.linked_since,
+                on_role=lambda gid: self._leader_changed(),
+                leader_changed=self._leader_changed,
+            ),
+            lambda gid: self._watched(node, gid),
+        )
+        self.follower = MetadataFollower(self.state, self.replicas, lambda lifetime_ms: None)
+        self.maintenance = Maintenance(
+            MaintenanceSettings(node.id, settings.preferred_leader_delay, METADATA_ENTRIES),
+            self.driver,
+            self.replicas,
+            facts,
+            self.clock,
+            self.linked_since,
+            node.transfer,
+        )
+        self.metadata: WatchedMetadata | None = None
+        if settings.metadata:
+            self.metadata = WatchedMetadata(node, self.state)
+            self.metadata.group = self.replicas.open_metadata(cluster.node_ids, self.metadata)
+        else:
+            self.state.load(cluster.topics)
+
+    def _leader_changed(self) -> None:
+        self.leaders_notified = True
+
+    def _watched(self, node: Node, gid: int) -> Any:
+        found = self.state.partition(gid)
+        assert found is not None
+        node.cluster.checker.opens(gid, len(found[2].replicas) // 2 + 1)
+        return partial(WatchedPartition, node, gid)
+
+    def follow(self) -> None:
+        """Opens and closes replicas. No disk is damaged here, so all of them must open."""
+        self.follower.follow()
+        for gid, error in self.replicas.broken.items():
+            raise Violation(f"group {gid} does not open") from error
+
+    @property
+    def partitions(self) -> dict[int, Partition]:
+        return self.replicas.by_group
+
+    def machines(self) -> dict[int, Machine]:
+        if self.metadata is None:
+            return dict(self.partitions)
+        return {METADATA_GROUP: self.metadata, **self.partitions}
+
+
 class Node:
-    """One process and its disk."""
+    """One disk, and the process over it while it lives."""
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster, self.id = cluster, node_id
         self.disk = Disk()
-        self.alive = False
+        self.process: Process | None = None
         self.incarnation = 0
         self.unsynced_survives = False  # all of it, in a crash; else how much is drawn
         self.rate = 1.0  # of its monotonic clock
@@ -90,114 +183,88 @@ class Node:
         self.sync_time = cluster.settings.sync_time
         self.paused_until = 0.0
         self.names = Names(cluster, 1.5 * cluster.rng.random())
-        self.partitions: dict[int, WatchedPartition] = {}
-        self.machines: dict[int, Machine] = {}  # the partitions, and the metadata
-        self.open_calls: dict[int, Call] = {}
-        self.driver: Driver = None  # type: ignore[assignment]  # set by start
 
     # -- process ------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None
+
+    @property
+    def running(self) -> Process:
+        assert self.process is not None, f"node {self.id} is dead"
+        return self.process
+
+    @property
+    def driver(self) -> Driver:
+        return self.running.driver
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return self.running.clock
+
+    @property
+    def partitions(self) -> dict[int, Partition]:
+        return {} if self.process is None else self.process.partitions
+
+    @property
+    def machines(self) -> dict[int, Machine]:
+        """The partitions, and the metadata."""
+        return {} if self.process is None else self.process.machines()
+
+    @property
+    def open_calls(self) -> dict[int, Call]:
+        return {} if self.process is None else self.process.open_calls
 
     def start(self) -> None:
         """Opens the node from its disk."""
         assert not self.alive
-        self.alive = True
         self.incarnation += 1
-        self._syncing = self._step_planned = False
-        self._timer_at = NEVER
-        self._between: list[Callable[[], None]] = []
-        self.sending: set[tuple[int, int]] = set()
-        self._believed: dict[tuple[int, int, int], int] = {}
-        scheduler, rate = self.cluster.scheduler, self.rate
-        self.clock = lambda: scheduler.now * rate
-        replay = ReplayBudget(self.cluster.settings.checkpoint_node_bytes)
-        self.driver = Driver(self.disk, self.clock, self._send, self._wake, replay)
-        self.partitions = {gid: self._open(gid) for gid in self.cluster.groups}
-        self.machines = dict(self.partitions)
-        if self.cluster.settings.metadata:
-            metadata = self.machines[METADATA_GROUP] = WatchedMetadata(self)
-            metadata.group = self._new_group(METADATA_GROUP, metadata)
+        self.process = Process(self)
+        self.process.follow()
+        self.wake()
         self.cluster.network.node_up(self.id)
-        self.duties()
-
-    def _open(self, gid: int) -> WatchedPartition:
-        cluster, driver = self.cluster, self.driver
-        settings = cluster.settings
-        policy = Policy(
-            retention_ms=-1,
-            retention_bytes=settings.retention_bytes,
-            lease_lifetime_ms=settings.lease_ms or 10**12,
-            expired_below=lambda: cluster.expired_below(self),
-            names=self.names,
-        )
-        return WatchedPartition(
-            self,
-            gid,
-            f"t{gid}",
-            0,
-            OffsetIndex(self.disk, gid),
-            policy,
-            NodeView(self.now_ms, lambda: driver.touch(gid), lambda: driver.storage_full),
-            lambda machine: self._new_group(gid, machine),
-        )
-
-    def _new_group(self, gid: int, machine: Any) -> Group:
-        cluster, driver = self.cluster, self.driver
-        settings = cluster.settings
-        group = Group(
-            GroupConfig(
-                group=gid,
-                node_id=self.id,
-                peers=tuple(peer for peer in cluster.node_ids if peer != self.id),
-                election_timeout=settings.election_timeout,
-                heartbeat=settings.heartbeat,
-                checkpoint_entries=settings.checkpoint_entries,
-                name=f"t{gid}",
-            ),
-            RaftLogStore(self.disk, gid),
-            CheckpointStore(self.disk, gid),
-            machine,
-            Environment(
-                clock=self.clock,
-                rng=cluster.rng,
-                batch=lambda: driver.batch,
-                tail_bytes=lambda: settings.tail_bytes,
-                replay=driver.replay,
-            ),
-        )
-        driver.add(group)
-        return group
+        self._plan_look()
+        self._plan_retention()
 
     def now_ms(self) -> int:
         return EPOCH_MS + int(self.cluster.scheduler.now * 1000) + self.wall_skew_ms
 
     def crash(self, why: str) -> None:
         """The process is gone, and with it what the disk had not synced."""
-        assert self.alive
+        calls = self.running.open_calls
         cluster = self.cluster
         unsynced = self.disk.unsynced
         keep = unsynced if self.unsynced_survives else cluster.rng.randint(0, unsynced)
         cluster.trace("node %d dies: %s; %d of %d unsynced writes survive", self.id, why, keep,
                       self.disk.unsynced)  # fmt: skip
-        self.alive = False
+        self.process = None
         self.incarnation += 1
         cluster.crashes += 1
         self.disk.crash(keep)
-        calls, self.open_calls = self.open_calls, {}
         for call in calls.values():
             cluster.answer(call.reply, None)
-        self.partitions, self.machines = {}, {}
         cluster.network.node_down(self.id)
 
     # -- the driver's rounds --------------------------------------------------------------
 
-    def _send(self, peer: int, messages: list[Any]) -> None:
+    def send(self, peer: int, messages: list[Any]) -> None:
         for message in messages:
             self.cluster.checker.sends(self.id, peer, message)
         self.cluster.network.send(self.id, peer, messages)
 
-    def _wake(self) -> None:
-        if not self._step_planned and not self._syncing:
-            self._step_planned = True
+    def link_changed(self, peer: int, up: bool) -> None:
+        process = self.running
+        if up:
+            process.linked_since[peer] = process.clock()
+        else:
+            process.linked_since.pop(peer, None)
+        process.driver.set_link(peer, up)
+
+    def wake(self) -> None:
+        process = self.process
+        if process is not None and not process.step_planned and not process.syncing:
+            process.step_planned = True
             self.cluster.scheduler.after(ROUND, self._step, self.incarnation)
 
     def _paused(self, again: Callable[[int], None]) -> bool:
@@ -210,13 +277,14 @@ class Node:
     def _step(self, incarnation: int) -> None:
         if incarnation != self.incarnation or self._paused(self._step):
             return
-        self._step_planned = False
-        if self._syncing:
+        process = self.running
+        process.step_planned = False
+        if process.syncing:
             return
         try:
-            while self._between:
-                self._between.pop(0)()
-            must_sync = self.driver.begin()
+            while process.between:
+                process.between.pop(0)()
+            must_sync = process.driver.begin()
         except PowerLoss:
             self.crash("power lost in a write")
             return
@@ -225,7 +293,7 @@ class Node:
             return
         self._look()
         if must_sync:
-            self._syncing = True
+            process.syncing = True
             cluster = self.cluster
             delay = self.sync_time * (0.5 + cluster.rng.random())
             cluster.scheduler.after(delay, self._synced, self.incarnation)
@@ -243,7 +311,7 @@ class Node:
         except StorageError as error:
             self._ended(error)
             return
-        self._syncing = False
+        self.running.syncing = False
         self.driver.finish()
         self._plan()
 
@@ -264,50 +332,67 @@ class Node:
             self._plan_timer(scheduler.now + FULL_DISK_WAIT)
             return
         due = self.driver.next_due()
-        if due <= self.clock() or self._between:
-            self._wake()
+        if due <= self.clock() or self.running.between:
+            self.wake()
         elif due < NEVER:
             self._plan_timer(due / self.rate + TICK)
 
     def _plan_timer(self, at: float) -> None:
-        if at < self._timer_at:
-            self._timer_at = at
+        process = self.running
+        if at < process.timer_at:
+            process.timer_at = at
             self.cluster.scheduler.at(at, self._on_timer, self.incarnation)
 
     def _on_timer(self, incarnation: int) -> None:
-        if incarnation == self.incarnation and self.cluster.scheduler.now >= self._timer_at:
-            self._timer_at = NEVER
-            if not self._step_planned:
+        if incarnation != self.incarnation:
+            return
+        process = self.running
+        if self.cluster.scheduler.now >= process.timer_at:
+            process.timer_at = NEVER
+            if not process.step_planned:
                 self._step(incarnation)
 
     def _look(self) -> None:
         """What a round may have brought."""
+        process = self.running
         for gid, machine in self.machines.items():
             group = machine.group
             assert group is not None
-            if group.failed is not None:
+            if group.failed is not None and gid not in self.cluster.checker.deleted:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed
             self.cluster.checker.stands(self.id, gid, group.term, group.journal.last_index)
-            if group.progress:
-                self._look_at_followers(gid, group)
-            if group.snapshots_due:
-                while group.snapshots_due:
-                    self.cluster.send_snapshot(self, gid, group.snapshots_due.pop())
+            self._look_at_followers(gid, group)
+            leader = (group.leader_id, group.term)
+            if leader != process.leaders.get(gid, leader) and not process.leaders_notified:
+                raise Violation(f"node {self.id}, group {gid}: nobody learns that {leader} leads")
+            process.leaders[gid] = leader
+        process.leaders_notified = False
 
     def _look_at_followers(self, gid: int, group: Group) -> None:
         """Each acknowledgement that was counted is compared with the follower's disk."""
+        believed = self.running.believed
         for peer, progress in group.progress.items():
             key, match = (gid, group.term, peer), progress.match
-            if match == self._believed.get(key, 0) or match <= group.journal.base_index:
+            if match == believed.get(key, 0) or match <= group.journal.base_index:
                 continue
-            self._believed[key] = match
-            follower = self.cluster.nodes[peer]
-            if follower.alive:
-                theirs = follower.machines[gid].group
+            believed[key] = match
+            follower = self.cluster.nodes[peer].machines.get(gid)
+            if follower is not None:
+                theirs = follower.group
                 assert theirs is not None
                 if theirs.term == group.term:
                     data = group.journal.entry(match)
                     self.cluster.checker.believes(self.id, peer, gid, match, data)
+
+    # -- metadata -------------------------------------------------------------------------
+
+    def metadata_applied(self) -> None:
+        """Groups are opened and closed after this round: apply runs inside it."""
+        self.cluster.scheduler.after(0.0, self._follow, self.incarnation)
+
+    def _follow(self, incarnation: int) -> None:
+        if incarnation == self.incarnation and not self._paused(self._follow):
+            self.running.follow()
 
     # -- what comes in --------------------------------------------------------------------
 
@@ -329,7 +414,11 @@ class Node:
             if not self.names.is_issued(request.meta.producer_id):
                 self.names.follow(all_of_it=True)  # the service asks the metadata leader
             call = Call(self, f"group {gid}: {request.meta}", reply)
-            self.partitions[gid].append(request, call.answer)
+            partition = self.partitions.get(gid)
+            if partition is None:
+                call.answer(NOT_HERE)
+            else:
+                partition.append(request, call.answer)
 
     def open(self, gid: int, pid: int, epoch: int, reply: Any) -> None:
         """A client opens a producer in a partition."""
@@ -341,32 +430,37 @@ class Node:
         else:
             self.names.follow(all_of_it=True)
             call = Call(self, f"group {gid}: open of {pid}/{epoch}", reply)
-            self.partitions[gid].open_producer(pid, epoch, call.answer)
+            partition = self.partitions.get(gid)
+            if partition is None:
+                call.answer(NOT_HERE)
+            else:
+                partition.open_producer(pid, epoch, call.answer)
 
-    def duties(self) -> None:
-        """Retention, as often as the settings say."""
+    # -- maintenance ----------------------------------------------------------------------
+
+    def _plan_look(self) -> None:
+        self.cluster.scheduler.after(LOOK_PERIOD, self._maintain_leaders, self.incarnation)
+
+    def _maintain_leaders(self, incarnation: int) -> None:
+        if incarnation == self.incarnation and not self._paused(self._maintain_leaders):
+            self.running.maintenance.look()
+            self._plan_look()
+
+    def _plan_retention(self) -> None:
         period = self.cluster.settings.retention_check
         if period:
             delay = period * (0.5 + self.cluster.rng.random())
             self.cluster.scheduler.after(delay, self._retain, self.incarnation)
 
     def _retain(self, incarnation: int) -> None:
-        if incarnation != self.incarnation or self._paused(self._retain):
-            return
-        self.compact()
-        self.duties()
+        if incarnation == self.incarnation and not self._paused(self._retain):
+            self._plan_retention()
+            self.compact()
 
     def compact(self) -> None:
-        """One round of retention, as the leader and for this node's own log."""
+        """One round of retention, as the leader and for this node's own logs."""
         try:
-            for partition in self.partitions.values():
-                assert partition.group is not None
-                partition.retain()
-                partition.compact()
-            metadata = self.machines.get(METADATA_GROUP)
-            if metadata is not None and metadata.group is not None:
-                metadata.group.checkpoint()
-                metadata.group.compact(metadata.group.applied_index - KEEP_METADATA)
+            self.running.maintenance.retain()
         except PowerLoss:
             self.crash("power lost in a compaction")
 
@@ -380,15 +474,17 @@ class Node:
 
     # -- snapshots --------------------------------------------------------------------------
 
+    def transfer(self, peer: int, snapshot: Snapshot, done: TransferDone) -> None:
+        self.cluster.transfer(self, peer, snapshot, done)
+
     def install(self, sender: int, snapshot: Snapshot, reply: Callable[[bool], None]) -> None:
         """Takes a leader's snapshot between two rounds."""
 
         def now() -> None:
-            if self.driver.storage_full:
+            group = self.driver.groups.get(snapshot.group)
+            if group is None or self.driver.storage_full:
                 reply(False)
                 return
-            group = self.machines[snapshot.group].group
-            assert group is not None
             journal = group.journal
             taken = self.driver.install(sender, snapshot)
             if group.journal is not journal:
@@ -398,5 +494,5 @@ class Node:
             reply(taken)
 
         if self.alive:
-            self._between.append(now)
-            self._wake()
+            self.running.between.append(now)
+            self.wake()

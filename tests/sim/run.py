@@ -16,12 +16,13 @@ from cluster.consensus import group, replication
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.client import Anonymous, Producer, Style
-from tests.sim.cluster import Cluster
+from tests.sim.clock import NEVER
+from tests.sim.cluster import Cluster, create_topic, register_node, topic_config
 from tests.sim.faults import Faults
 from tests.sim.node import Settings
 
 DURATION = 30.0
-PATIENCE = 40.0  # seconds of rest after the end in which all must converge
+REST = 40.0  # seconds of rest after the end in which all must converge
 # Of all groups of a node, before they save early: about 20 entries (each counts 16 KiB more).
 SMALL_REPLAY_BYTES = 20 * 17 * 1024
 
@@ -50,6 +51,11 @@ class Clients:
         self.cluster, self.rng = cluster, cluster.rng
         self.producers: list[Producer] = []
         self.anonymous: list[Anonymous] = []
+        self.newest_group = max(cluster.groups)
+        self.closed = False
+        settings, nodes = cluster.settings, cluster.node_ids
+        self.bootstrap = [register_node(node) for node in nodes]
+        self.bootstrap += [create_topic(f"t{gid}", [nodes], settings) for gid in cluster.groups]
         for gid in cluster.groups:
             for _ in range(self.rng.randint(1, 2)):
                 self._add_producer(gid)
@@ -102,35 +108,70 @@ class Clients:
         self.cluster.scheduler.after(1.0 + self.rng.random(), self._read)
 
     def _command(self) -> None:
-        """A metadata command: a block of producer ids, a name, a topic."""
-        rng, draw = self.rng, self.rng.random()
-        if draw < 0.5:
-            ids = mpb.AllocateProducerIds(node_id=1, count=rng.randint(1, 100))
-            command = mpb.MetadataCommand(allocate_producer_ids=ids)
-        elif draw < 0.8:
-            lease = mpb.LeaseName(name=f"n{rng.randint(1, 3)}", nonce=rng.getrandbits(60) + 1)
-            command = mpb.MetadataCommand(lease_name=lease)
+        """A metadata command: first those that make the cluster, then any."""
+        if self.closed:
+            return
+        if self.bootstrap:
+            command = self.bootstrap[0]
+            self.cluster.command(command, lambda result: self._bootstrapped(command, result))
         else:
-            placement = mpb.Placement(replicas=[1])
-            topic = mpb.CreateTopic(name=f"t{rng.randint(1, 9)}", placements=[placement])
-            command = mpb.MetadataCommand(create_topic=topic)
-        self.cluster.command(command, lambda result: None)
-        self.cluster.scheduler.after(0.5 + rng.random(), self._command)
+            self.cluster.command(self._any_command(), lambda result: None)
+        self._follow_topics()
+        self.cluster.scheduler.after(0.5 + self.rng.random(), self._command)
+
+    def _bootstrapped(self, command: mpb.MetadataCommand, result: bytes) -> None:
+        """One after the other, so that the first topics get the first groups."""
+        done = mpb.MetadataResult.FromString(result).error in ("", "TOPIC_ALREADY_EXISTS")
+        if done and self.bootstrap and self.bootstrap[0] is command:
+            self.bootstrap = self.bootstrap[1:]
+
+    def _any_command(self) -> mpb.MetadataCommand:
+        """A block of producer ids, a name, a topic that comes, changes or goes."""
+        rng, nodes, draw = self.rng, self.cluster.node_ids, self.rng.random()
+        if draw < 0.2:
+            ids = mpb.AllocateProducerIds(node_id=1, count=rng.randint(1, 100))
+            return mpb.MetadataCommand(allocate_producer_ids=ids)
+        if draw < 0.4:
+            lease = mpb.LeaseName(name=f"n{rng.randint(1, 3)}", nonce=rng.getrandbits(60) + 1)
+            return mpb.MetadataCommand(lease_name=lease)
+        name = f"x{rng.randint(1, 3)}"
+        if draw < 0.7:
+            replicas = rng.randint(1, len(nodes))
+            placements = [rng.sample(nodes, replicas) for _ in range(rng.randint(1, 2))]
+            return create_topic(name, placements, self.cluster.settings)
+        if draw < 0.85:
+            config = topic_config(rng.choice((0, 600, 2000)))
+            return mpb.MetadataCommand(alter_topic=mpb.AlterTopic(name=name, config=config))
+        return mpb.MetadataCommand(delete_topic=mpb.DeleteTopic(name=name))
+
+    def _follow_topics(self) -> None:
+        """Topics that came get a producer each, those that are gone lose tsuccessors."""
+        for gid, held in self.cluster.placement().items():
+            if gid > self.newest_group:
+                self.newest_group = gid
+                self.cluster.checker.opens(gid, len(held) // 2 + 1)
+                self._add_producer(gid)
+                self.producers[-1].tick()
+        for producer in self.producers:
+            if producer.gid in self.cluster.checker.deleted:
+                producer.stopped = producer.stopped or "its topic was deleted"
 
     def take_over(self) -> None:
         """A successor of some producer; the old one does not know."""
         free = [p for p in self.producers if p.successor is None and not p.stopped]
         if free:
             old = free[self.rng.randrange(len(free))]
-            heir = old.succeed()
-            self.cluster.trace("producer %d: epoch %d takes over", heir.pid, heir.epoch)
-            self.producers.append(heir)
-            heir.tick()
+            successor = old.succeed()
+            self.cluster.trace("producer %d: epoch %d takes over", successor.pid, successor.epoch)
+            self.producers.append(successor)
+            successor.tick()
 
     def resolve(self) -> None:
         self.producers[self.rng.randrange(len(self.producers))].resolve()
 
     def close(self) -> None:
+        self.closed = True
+        self._follow_topics()
         for producer in self.producers:
             producer.closing = True
         for anonymous in self.anonymous:
@@ -157,6 +198,7 @@ def settings_of(rng: random.Random) -> Settings:
         lease_ms=rng.choice((4000, 10_000)) if rng.random() < 0.15 else 0,
         sync_time=rng.choice((0.001, 0.002, 0.01)),
         metadata=rng.random() < 0.12,
+        preferred_leader_delay=rng.choice((NEVER, 1.0, 5.0)),
     )
 
 
@@ -224,7 +266,7 @@ def _drive(cluster: Cluster, duration: float) -> Faults:
     scheduler.run_until(duration)
     clients.close()
     end = duration
-    while end < duration + PATIENCE and not (cluster.at_rest() and not clients.unfinished()):
+    while end < duration + REST and not (cluster.at_rest() and not clients.unfinished()):
         end += 0.5
         scheduler.run_until(end)
     check_progress(cluster, clients, before)
@@ -239,6 +281,8 @@ def check_progress(cluster: Cluster, clients: Clients, before: dict[int, int]) -
     for producer in clients.unfinished():
         raise Violation(f"{producer.window[0]} is never stored")
     for gid, offset in before.items():
+        if gid in cluster.checker.deleted:
+            continue
         active = [p for p in clients.producers if p.gid == gid and not p.stopped]
         if active and cluster.checker.models[gid].next_offset == offset:
             raise Violation(f"group {gid} makes no progress after healing")

@@ -81,9 +81,9 @@ class Stage:
             if not group.core.is_leader:
                 group.core.election_deadline = node.clock() + 1e6
 
-    def elect(self, node_id: int, patience: float = 12.0) -> None:
+    def elect(self, node_id: int, timeout: float = 12.0) -> None:
         """`node_id` stands until it leads; nobody else does."""
-        end = self.cluster.scheduler.now + patience
+        end = self.cluster.scheduler.now + timeout
         while not self.group(node_id).core.is_leader:
             if self.cluster.scheduler.now > end:
                 raise Violation(f"node {node_id} is not elected")

@@ -8,6 +8,8 @@ from cluster.consensus.group import Group
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import PartitionState, TopicState
+from cluster.node.replicas import METADATA_GROUP
 from cluster.partition.replica import Partition
 from storage.kv import WriteBatch
 from tests.sim.checker import DUMP_EVERY
@@ -15,8 +17,6 @@ from tests.sim.checker import DUMP_EVERY
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
     from tests.sim.node import Node
-
-METADATA_GROUP = 0
 
 
 class WatchedPartition(Partition):
@@ -57,8 +57,8 @@ class WatchedPartition(Partition):
 class WatchedMetadata(MetadataMachine):
     """The metadata group's state machine, telling the checker as partitions do."""
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(MetadataState(), lambda index: None)
+    def __init__(self, node: Node, state: MetadataState) -> None:
+        super().__init__(state, lambda index: node.metadata_applied())
         self._node, self.watched_index = node, 0
         self._checker = node.cluster.checker
         self.group: Group | None = None
@@ -70,12 +70,10 @@ class WatchedMetadata(MetadataMachine):
         now_in, node = self.group.core.term, self._node.id
         self._checker.applies(node, METADATA_GROUP, after, now_in, index, term, data, result)
         self._checker.state(node, METADATA_GROUP, index, super().dump())
-        self.state.take_events()
         return result
 
     def restore(self, state: bytes | None, index: int) -> None:
         super().restore(state, index)
-        self.state.take_events()
         self.watched_index = index if state is not None else 0
         if state is not None:
             self._checker.state(self._node.id, METADATA_GROUP, index, super().dump())
@@ -87,7 +85,7 @@ class WatchedMetadata(MetadataMachine):
         super().on_role(leader=leader, ready=ready, term=term)
 
 
-Machine = WatchedPartition | WatchedMetadata
+Machine = Partition | WatchedMetadata
 
 
 class Names:
@@ -116,3 +114,36 @@ class Names:
     def holder(self, producer_id: int) -> NameState | None:
         self.follow()
         return self._held.get(producer_id)
+
+
+class Facts:
+    """What a node knows of the cluster: topics from the real state, producers from `Names`."""
+
+    def __init__(self, node: Node, state: MetadataState) -> None:
+        self._node, self._names, self._state = node, node.names, state
+
+    @property
+    def lease_lifetime_ms(self) -> int:
+        return self._state.lease_lifetime_ms
+
+    def topic(self, name: str) -> TopicState | None:
+        return self._state.topic(name)
+
+    def topics(self) -> list[TopicState]:
+        return self._state.topics()
+
+    def partition(self, group_id: int) -> tuple[TopicState, int, PartitionState] | None:
+        return self._state.partition(group_id)
+
+    @property
+    def applied_index(self) -> int:
+        return self._names.applied_index
+
+    def is_issued(self, producer_id: int) -> bool:
+        return self._names.is_issued(producer_id)
+
+    def holder(self, producer_id: int) -> NameState | None:
+        return self._names.holder(producer_id)
+
+    def expired_below(self, now_ms: int, lifetime_ms: int) -> int:
+        return self._node.cluster.expired_below(self._node)

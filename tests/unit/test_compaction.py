@@ -91,7 +91,12 @@ def test_a_checkpoint_beyond_the_log_is_corruption_and_not_our_mistake():
     stored.put(parts.batch, 9, 1, state.dump())
     parts.sync()
     env = Environment(
-        lambda: 0.0, random.Random(1), lambda: parts.batch, lambda: 0, ReplayBudget(1 << 40)
+        lambda: 0.0,
+        random.Random(1),
+        lambda: parts.batch,
+        lambda: 0,
+        ReplayBudget(1 << 40),
+        lambda: None,
     )
     machine = MetadataMachine(state, lambda index: None)
     log, config = RaftLogStore(parts.disk, GROUP), GroupConfig(GROUP, 1, (2, 3))

@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.errors import ListenError
-from cluster.metrics import Histogram, Metrics, PartitionFigures, resident_bytes
+from cluster.metrics import Histogram, Metrics, PartitionSample, resident_bytes
 from storage.engine import Engine
 from storage.kv import Family
 
@@ -52,12 +52,12 @@ def test_a_histogram_counts_up_to_and_with_its_bounds():
 def test_partitions_are_labelled():
     metrics = Metrics()
     metrics.source = lambda: [
-        PartitionFigures(
+        PartitionSample(
             "a", 0, leads=True, under_replicated=True, term=3, commit_index=17, applied_index=15,
             high_watermark=100, batches=9, records=90, bytes=900,
             verdicts={1: 9, 2: 4, 99: 1}, follower_lag={2: 0, 3: 7},
         ),
-        PartitionFigures("a", 1, failed=True, applied_index=5),
+        PartitionSample("a", 1, failed=True, applied_index=5),
     ]  # fmt: skip
     found = samples(metrics)
     first, second = (("partition", "0"), ("topic", "a")), (("partition", "1"), ("topic", "a"))

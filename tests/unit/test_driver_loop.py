@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from cluster.node.driver_loop import Runner
+from cluster.node.driver_loop import DriverLoop
 
 STOOD_STILL = 0.3
 HOPS = 5  # between the thread that receives and the driver, as with gRPC
@@ -40,16 +40,16 @@ async def first_look(standstill: float) -> list[str]:
     watched = Driver()
     driver: Any = watched
     failures: list[BaseException] = []
-    runner = Runner(time.monotonic, standstill, 0.0, lambda seconds: None, failures.append)
+    driver_loop = DriverLoop(time.monotonic, standstill, 0.0, lambda seconds: None, failures.append)
     loop = asyncio.get_running_loop()
-    runner.start(driver)
+    driver_loop.start(driver)
     await asyncio.sleep(0)
 
     async def arrive() -> None:
         for _ in range(HOPS):
             await asyncio.sleep(0)
         watched.inbound.append("a peer's answer")
-        runner.wake()
+        driver_loop.wake()
 
     def network() -> None:
         asyncio.run_coroutine_threadsafe(arrive(), loop)
@@ -59,7 +59,7 @@ async def first_look(standstill: float) -> list[str]:
     thread.join()
     time.sleep(STOOD_STILL)  # noqa: ASYNC251  # the whole loop stands still
     await watched.looked.wait()
-    await runner.stop()
+    await driver_loop.stop()
     assert not failures
     return watched.seen[0]
 
@@ -86,11 +86,11 @@ class ManyTimeouts(Driver):
 async def test_timeouts_close_to_each_other_are_looked_at_together() -> None:
     driver = ManyTimeouts(200, 0.001)
     watched: Any = driver
-    runner = Runner(time.monotonic, 10.0, 0.05, lambda seconds: None, lambda error: None)
-    runner.start(watched)
+    driver_loop = DriverLoop(time.monotonic, 10.0, 0.05, lambda seconds: None, lambda error: None)
+    driver_loop.start(watched)
     await driver.looked.wait()
-    await runner.stop()
-    assert 1 <= len(driver.seen) <= 8  # 5 for 0.2 s, and the runner's last
+    await driver_loop.stop()
+    assert 1 <= len(driver.seen) <= 8  # 5 for 0.2 s, and the loop's last
 
 
 async def test_after_a_standstill_what_has_come_is_read_before_a_timeout_counts() -> None:

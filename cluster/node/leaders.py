@@ -1,0 +1,72 @@
+"""Who leads which group, as far as this node knows, and waiting for a change of that.
+
+own replicas (Group.leader_id) --+
+peers that began to lead ---------+--> Leaders.leader_of, wait_until
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from cluster.consensus.message import Leadership
+
+
+class KnowsLeader(Protocol):
+    """What this node's own replica knows. `Group` is one."""
+
+    @property
+    def leader_id(self) -> int: ...
+    @property
+    def term(self) -> int: ...
+
+
+class Leaders:
+    """The leaders that this node knows of. groups: its own replicas, by group id."""
+
+    def __init__(self, groups: Mapping[int, KnowsLeader]) -> None:
+        self._groups = groups
+        self._announced: dict[int, tuple[int, int]] = {}  # group -> (term, leader)
+        self._changed = asyncio.Event()
+
+    def leader_of(self, group_id: int) -> tuple[int, int]:
+        """(node id or 0, term).
+
+        What a new leader announced counts before what this node's own replica knows: one that
+        has stopped, or cannot write because the disk is full, goes on leading an old term.
+        """
+        group = self._groups.get(group_id)
+        term, leader = self._announced.get(group_id, (0, 0))
+        if group is not None and term <= group.term:
+            return group.leader_id, group.term
+        return leader, term
+
+    def announced(self, message: Leadership) -> bool:
+        """A peer says that it leads. Returns False if that is older than what is known."""
+        if message.term < self._announced.get(message.group, (0, 0))[0]:
+            return False
+        self._announced[message.group] = (message.term, message.leader)
+        self.notify()
+        return True
+
+    def notify(self) -> None:
+        """Something has changed that somebody may wait for."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def wait_until(self, holds: Callable[[], bool], timeout: float) -> bool:
+        """Looks again at each change; whether it holds before the timeout (seconds)."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not holds():
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def wait_for_leaders(self, group_ids: Collection[int], timeout: float) -> bool:
+        """Whether each group has a leader that this node knows of, before the timeout."""
+        return await self.wait_until(
+            lambda: all(self.leader_of(gid)[0] for gid in group_ids), timeout
+        )

@@ -1,0 +1,39 @@
+"""Does on this node what the metadata says: opens and closes replicas, passes settings on.
+
+MetadataMachine.apply --after the round--> MetadataFollower.follow --> Replicas, producer ids
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered
+from cluster.node.replicas import Replicas
+
+
+class MetadataFollower:
+    """Follows one node's copy of the metadata.
+
+    on_lease_lifetime(ms): leases have become shorter.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataState,
+        replicas: Replicas,
+        on_lease_lifetime: Callable[[int], None],
+    ) -> None:
+        self._metadata, self._replicas = metadata, replicas
+        self._on_lease_lifetime = on_lease_lifetime
+
+    def follow(self) -> None:
+        """Brings the node to what is applied by now. Not inside a round of the driver."""
+        events = self._metadata.take_events()
+        if not events:
+            return
+        self._replicas.reconcile()
+        terms_changed = any(isinstance(event, TermsChanged) for event in events)
+        if terms_changed or any(isinstance(event, TopicAltered) for event in events):
+            self._replicas.apply_settings()
+        if terms_changed:
+            self._on_lease_lifetime(self._metadata.lease_lifetime_ms)
