@@ -17,6 +17,7 @@ offset and no index entry.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -361,7 +362,7 @@ class Partition(ProducerContract):
     def log_start_offset(self) -> int:
         return self.log_start
 
-    def read(self, offset: int, max_bytes: int) -> list[ReadBatch]:
+    def read(self, offset: int, max_bytes: int, max_batches: int = sys.maxsize) -> list[ReadBatch]:
         """Stored batches from the one that holds `offset` on; at least one if there is one.
 
         Raises OffsetOutOfRangeError, storage.CorruptionError.
@@ -380,7 +381,7 @@ class Partition(ProducerContract):
                     return out
                 if place.raft_index <= journal.base_index:
                     raise OffsetOutOfRangeError(offset, place.last_offset + 1, self.next_offset)
-                if out and size + place.payload_bytes > max_bytes:
+                if out and (size + place.payload_bytes > max_bytes or len(out) >= max_batches):
                     return out
                 data = journal.entry(place.raft_index, partial(is_intact, place))
                 out.append(ReadBatch(place.base_offset, data))
