@@ -17,6 +17,8 @@ import pytest
 
 from cluster.dedup.in_flight import Kind
 from cluster.services.admission import MAX_RECORDS
+from cluster.services.outcomes import one_answer
+from cluster.v1 import metadata_pb2 as meta
 from oncelog.wire.batch import MAX_PAYLOAD_BYTES, encode_payload
 from tests.unit.log_rig import GROUP, PAYLOAD, LogNode, header
 from tests.unit.test_protocol_page import table
@@ -217,3 +219,108 @@ def test_no_payload_holds_more_records_than_the_limit():
     size = {n: len(encode_payload([b""] * n, [0] * n)) for n in (1000, 3000)}
     assert (size[3000] - size[1000]) / 2000 == 12
     assert size[1000] + (MAX_RECORDS + 2 - 1000) * 12 > MAX_PAYLOAD_BYTES
+
+
+# -- the second table: what the partition knows of the producer ---------------------------------
+
+PID = 1  # issued, like the next hundred
+Batch = tuple[dict[str, Any], bytes]
+
+
+def sent(base: int, payload: bytes = PAYLOAD, **fields: Any) -> Batch:
+    return {"producer_id": PID, "base_sequence": base, **fields}, payload
+
+
+def other(base: int, **fields: Any) -> Batch:
+    return sent(base, encode_payload([b"other"], [1]), **fields)
+
+
+def expire(node: LogNode) -> None:
+    node.part.policy.expired_below = lambda: 1 << 30
+
+
+def lease_name(node: LogNode) -> None:
+    node.apply(meta.MetadataCommand(lease_name=meta.LeaseName(name="n", nonce=1)))
+    expire(node)
+
+
+def open_second_epoch(node: LogNode) -> None:
+    node.part.open_producer(PID, 1, lambda answer: None)
+
+
+CHAIN = [sent(base) for base in range(7)]  # 0 and 1 are below the recent five
+SECOND_EPOCH = [sent(0, epoch=1)]
+NAMED = 101  # the id that the first name gets here
+# For each row, in the page's order: what was stored before, what was done then, the batch.
+PARTITION_ROWS: list[tuple[list[Batch], Callable[[LogNode], None] | None, Batch, Kind]] = [
+    ([], None, sent(0), Kind.APPENDED),
+    ([], None, sent(3), Kind.UNKNOWN_PRODUCER),
+    (CHAIN, expire, sent(7), Kind.PRODUCER_EXPIRED),
+    ([], lease_name, sent(0, producer_id=NAMED), Kind.PRODUCER_EXPIRED),
+    (SECOND_EPOCH, None, sent(1), Kind.FENCED),
+    (CHAIN, None, sent(0, epoch=1), Kind.APPENDED),
+    (CHAIN, None, sent(7, epoch=1), Kind.OUT_OF_ORDER),
+    (CHAIN, open_second_epoch, sent(7, epoch=1), Kind.APPENDED),
+    (CHAIN, open_second_epoch, sent(6, epoch=1), Kind.OUT_OF_ORDER),
+    (CHAIN, None, sent(7), Kind.APPENDED),
+    (CHAIN, None, sent(9), Kind.OUT_OF_ORDER),
+    (CHAIN, None, sent(6, last_sequence=9), Kind.OUT_OF_ORDER),
+    (CHAIN, None, sent(9, prev_sequence=4), Kind.OUT_OF_ORDER),
+    (CHAIN, None, sent(5), Kind.DUPLICATE),
+    (CHAIN, None, other(5), Kind.SEQUENCE_CONFLICT),
+    (CHAIN, None, sent(6), Kind.DUPLICATE),  # in flight: joined, tested in test_verdict_in_flight
+    (CHAIN, None, sent(0), Kind.DUPLICATE),
+    (CHAIN, None, sent(1, last_sequence=3), Kind.OUT_OF_ORDER),
+]
+
+
+async def answered(node: LogNode, one: Batch) -> Kind:
+    fields, payload = one
+    future, answer_to = one_answer()  # an old duplicate is looked up in the log first
+    await node.appender.append(header(payload, **fields), payload, answer_to)
+    return Kind((await future).verdict.kind)
+
+
+def test_every_row_of_the_partitions_table_is_tried():
+    rows = [line.strip("|").split("|") for line in table("| known | the batch | verdict |")[2:]]
+    assert len(rows) == len(PARTITION_ROWS)
+    for row, (*_, kind) in zip(rows, PARTITION_ROWS, strict=True):
+        word = {"APPENDED": "append"}.get(kind.name, kind.name)
+        assert word in row[2] or "still being replicated" in row[1], row
+
+
+@pytest.mark.parametrize(("before", "then", "one", "kind"), PARTITION_ROWS)
+async def test_a_row_of_the_partitions_table(before, then, one, kind):
+    node = LogNode()
+    for stored in before:
+        assert await answered(node, stored) is Kind.APPENDED
+    if then is not None:
+        then(node)
+    assert await answered(node, one) is kind
+
+
+@pytest.mark.parametrize("row", range(len(PARTITION_ROWS)))
+async def test_what_the_node_says_first_wins_over_what_the_partition_knows(row, monkeypatch):
+    before, then, one, _ = PARTITION_ROWS[row]
+    node = LogNode()
+    for stored in before:
+        await answered(node, stored)
+    if then is not None:
+        then(node)
+    busy(Case(node, monkeypatch))
+    assert await answered(node, one) is Kind.THROTTLED
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "one", "kind"),
+    [
+        (CHAIN, expire, sent(6), Kind.DUPLICATE),
+        (SECOND_EPOCH, expire, sent(1), Kind.FENCED),
+        (SECOND_EPOCH, None, sent(0), Kind.FENCED),
+        (CHAIN, None, sent(6, expected_offset=99), Kind.DUPLICATE),
+        (CHAIN, None, sent(9, expected_offset=99), Kind.OUT_OF_ORDER),
+        (CHAIN, None, sent(7, expected_offset=99), Kind.OFFSET_MISMATCH),
+    ],
+)
+async def test_of_two_rows_of_the_partition_the_page_says_which_wins(before, then, one, kind):
+    await test_a_row_of_the_partitions_table(before, then, one, kind)
