@@ -19,6 +19,11 @@ class Listening:
         self._event = asyncio.Event()
         self.count = 0
 
+    def add(self, partition: Partition) -> None:
+        """Listens to one more, while entered."""
+        self._partitions.add(partition)
+        partition.listeners.add(self._on_news)
+
     def __enter__(self) -> Listening:
         for partition in self._partitions:
             partition.listeners.add(self._on_news)

@@ -56,13 +56,7 @@ class LogService(rpc.LogServiceServicer):
 
     @public_errors
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
-        answers = await self._appender.all_of(request)
-        return pb.ProduceResponse(
-            results=[
-                self._appender.result(batch.id, answer)
-                for batch, answer in zip(request.batches, answers, strict=True)
-            ]
-        )
+        return pb.ProduceResponse(results=await self._appender.all_of(request))
 
     @public_errors
     async def ProduceStream(

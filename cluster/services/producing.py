@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
 from cluster.dedup.in_flight import BatchMeta, Kind, Verdict
 from cluster.errors import ClusterError
-from cluster.partition.replica import Answer, AnswerTo, AppendRequest, Partition
+from cluster.partition.replica import Answer, AnswerTo, AppendRequest
 from cluster.services.admission import refusal
 from cluster.services.context import NodeContext
 from cluster.services.decoding import decoded
@@ -32,6 +32,7 @@ from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
 
 MAX_BATCHES = 20_000  # in one request
+MAX_RESULTS = 1000  # in one message of a stream
 MAX_WAITING_BYTES = 64 * 1024 * 1024  # a stream's batches without an answer
 PREDECESSOR_WAIT = 1.0  # seconds that a unary batch waits for the one before it
 SWEEP = 1.0  # seconds between looks for batches whose time is over
@@ -144,22 +145,25 @@ class Appender:
 
     # -- Produce ------------------------------------------------------------------------
 
-    async def all_of(self, request: pb.ProduceRequest) -> list[Answer]:
-        """The answers to all batches of a unary request, in their order."""
+    async def all_of(self, request: pb.ProduceRequest) -> list[pb.BatchResult]:
+        """The results of all batches of a unary request, in their order."""
         deadline = asyncio.get_running_loop().time() + self.commit_timeout(request)
         turn, tasks = Turn(), list[asyncio.Task[Answer]]()
-        headers = {(b.header.topic, b.header.partition) for b in request.batches}
-        with Listening(self._replicas(headers)) as listening:
+        with Listening(()) as listening:
             async with asyncio.TaskGroup() as group:
                 for batch in request.batches:
+                    located = locate(self._node, batch.header.topic, batch.header.partition)
+                    if located is not None and located.replica is not None:
+                        listening.add(located.replica)
                     tasks.append(group.create_task(self._one(batch, deadline, listening)))
                     if turn.spend(len(batch.payload)):
                         await asyncio.sleep(0)
-        return [task.result() for task in tasks]
-
-    def _replicas(self, partitions: Iterable[tuple[str, int]]) -> list[Partition]:
-        found = [locate(self._node, *partition) for partition in partitions]
-        return [one.replica for one in found if one is not None and one.replica is not None]
+        results: list[pb.BatchResult] = []
+        for batch, task in zip(request.batches, tasks, strict=True):
+            results.append(self.result(batch.id, task.result()))
+            if turn.spend(0):
+                await asyncio.sleep(0)
+        return results
 
     async def _one(self, batch: bpb.Batch, deadline: float, listening: Listening) -> Answer:
         """Unary calls overtake each other, so a gap is given a while to close."""
@@ -240,7 +244,7 @@ class ProduceStream:
         self._room.set()
 
     async def next_results(self) -> list[tuple[int, Answer]]:
-        """What is known now, at least one result; empty at the stream's end."""
+        """What is known now, 1 to MAX_RESULTS; empty at the stream's end."""
         while not self._results:
             if self._ended and not self._waiting:
                 return []
@@ -248,7 +252,7 @@ class ProduceStream:
             await self._news.wait()
             sweep.cancel()
             self._news.clear()
-        results, self._results = self._results, []
+        results, self._results = self._results[:MAX_RESULTS], self._results[MAX_RESULTS:]
         return results
 
     def _sweep(self) -> None:

@@ -95,7 +95,7 @@ class LogNode(Node):
 
 def header(payload: bytes = PAYLOAD, **fields: Any) -> batch_pb2.BatchHeader:
     """A sound header, but for the fields given."""
-    sound = {"topic": TOPIC, "record_count": 1, "crc32c": crc32c.crc32c(payload)}
+    sound: dict[str, Any] = {"topic": TOPIC, "record_count": 1, "crc32c": crc32c.crc32c(payload)}
     return batch_pb2.BatchHeader(**(sound | fields))
 
 

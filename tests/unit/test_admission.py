@@ -7,6 +7,7 @@ among them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -16,6 +17,7 @@ import crc32c
 import pytest
 
 from cluster.dedup.in_flight import Kind
+from cluster.partition.replica import Answer
 from cluster.services.admission import MAX_RECORDS
 from cluster.services.outcomes import one_answer
 from cluster.v1 import metadata_pb2 as meta
@@ -276,6 +278,7 @@ PARTITION_ROWS: list[tuple[list[Batch], Callable[[LogNode], None] | None, Batch,
 
 async def answered(node: LogNode, one: Batch) -> Kind:
     fields, payload = one
+    future: asyncio.Future[Answer]
     future, answer_to = one_answer()  # an old duplicate is looked up in the log first
     await node.appender.append(header(payload, **fields), payload, answer_to)
     return Kind((await future).verdict.kind)
