@@ -56,7 +56,7 @@ def batch(
     expected_offset: int | None = None,
     crc: int | None = None,
     batch_id: int = 0,
-    codec: int = 0,
+    codec: int = 1,  # a node does not look into what is compressed: any bytes will do
     transaction_id: int = 0,
 ) -> Batch:
     """A batch whose header says what the arguments say, right or wrong."""

@@ -50,16 +50,20 @@ FENCED = "FENCED"
 
 
 class Rejected(Exception):
-    """A command breaks a rule: `reason` is one of the words above, the text is for people."""
+    """A command breaks a rule: `reason` is one of the words above, the text is for people.
 
-    def __init__(self, reason: str, message: str) -> None:
+    `limit`: what is allowed, where that is a range.
+    """
+
+    def __init__(self, reason: str, message: str, limit: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+        self.limit = limit
 
 
-def invalid(field: str, text: str) -> Rejected:
+def invalid(field: str, text: str, limit: str = "") -> Rejected:
     """The rejection of a request because of one of its fields."""
-    return Rejected(INVALID_REQUEST, f"{field}: {text}")
+    return Rejected(INVALID_REQUEST, f"{field}: {text}", limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,8 @@ def is_internal(name: str) -> bool:
 def check_topic_name(name: str) -> None:
     """Raise Rejected unless `name` may name a user's topic."""
     if not 1 <= len(name) <= MAX_TOPIC_NAME_CHARS:
-        raise invalid("name", f"has {len(name)} characters, must have 1..{MAX_TOPIC_NAME_CHARS}")
+        limit = f"1..{MAX_TOPIC_NAME_CHARS}"
+        raise invalid("name", f"has {len(name)} characters, must have {limit}", limit)
     if not _TOPIC_NAME.fullmatch(name):
         raise invalid("name", f"{name!r} must only use A-Z a-z 0-9 . _ -")
     if name in (".", ".."):
@@ -142,14 +147,12 @@ def check_topic_name(name: str) -> None:
 
 def check_partition_count(count: int) -> None:
     """Raise Rejected unless a topic may have `count` partitions."""
-    if not 1 <= count <= MAX_PARTITIONS_PER_TOPIC:
-        raise invalid("partitions", f"{count} must be 1..{MAX_PARTITIONS_PER_TOPIC}")
+    _limit("partitions", count, 1, MAX_PARTITIONS_PER_TOPIC)
 
 
 def check_replica_count(count: int) -> None:
     """Raise Rejected unless a partition may have `count` replicas."""
-    if not 1 <= count <= MAX_REPLICAS:
-        raise invalid("replicas", f"{count} must be 1..{MAX_REPLICAS}")
+    _limit("replicas", count, 1, MAX_REPLICAS)
 
 
 def check_placements(placements: Sequence[Sequence[int]], known: Collection[int]) -> None:
@@ -174,4 +177,5 @@ def _misplaced(number: int, text: str) -> Rejected:
 def _limit(name: str, value: int, low: int, high: int, *, unlimited: bool = False) -> None:
     if not low <= value <= high and not (unlimited and value == UNLIMITED):
         also = ", or -1 for no limit" if unlimited else ""
-        raise invalid(name, f"{value} must be {low}..{high}{also}")
+        limit = f"{low}..{high}{also}"
+        raise invalid(name, f"{value} must be {limit}", limit)

@@ -10,6 +10,7 @@ from grpc_reflection.v1alpha import reflection
 
 from cluster.config import NodeConfig
 from cluster.errors import ListenError
+from cluster.services.decoding import Decoding
 from cluster.transport.listener import PeerService
 from cluster.v1 import peer_pb2_grpc
 
@@ -37,7 +38,8 @@ class Server:
                 *_OPTIONS,
                 ("grpc.max_send_message_length", largest),
                 ("grpc.max_receive_message_length", largest),
-            ]
+            ],
+            interceptors=[Decoding()],
         )
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)

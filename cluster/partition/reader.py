@@ -36,7 +36,7 @@ class Reader:
     def __init__(self, stored: StoredBatches, group: Group) -> None:
         self._stored, self._group = stored, group
 
-    def read(self, offset: int, max_bytes: int) -> list[ReadBatch]:
+    def read(self, offset: int, max_bytes: int, max_batches: int) -> list[ReadBatch]:
         """Stored batches from the one that holds `offset` on; at least one if there is one.
 
         Raises OffsetOutOfRangeError, storage.CorruptionError.
@@ -55,7 +55,7 @@ class Reader:
                     return out
                 if place.raft_index <= journal.base_index:
                     raise OffsetOutOfRangeError(offset, place.last_offset + 1, stored.next_offset)
-                if out and size + place.payload_bytes > max_bytes:
+                if out and (size + place.payload_bytes > max_bytes or len(out) >= max_batches):
                     return out
                 data = journal.entry(place.raft_index, partial(is_intact, place))
                 out.append(ReadBatch(place.base_offset, data))

@@ -9,6 +9,7 @@ Leadership's; what is left here is who a call goes to, and who listens.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 from cluster.consensus.environment import StateMachine
@@ -178,9 +179,9 @@ class Partition:
         """The newest index of the metadata log by which producer ids were released here."""
         return self.machine.producers.names_index
 
-    def read(self, offset: int, max_bytes: int) -> list[ReadBatch]:
+    def read(self, offset: int, max_bytes: int, max_batches: int = sys.maxsize) -> list[ReadBatch]:
         """See Reader.read."""
-        return self._reader.read(offset, max_bytes)
+        return self._reader.read(offset, max_bytes, max_batches)
 
     def places_below(self, offset: int, limit: int) -> list[IndexEntry]:
         """See Reader.places_below."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.config import NodeConfig
-from cluster.errors import NotLeaderError, NotReadyError
+from cluster.errors import NotReadyError
 from cluster.metadata.placement import place
 from cluster.metadata.topics import (
     TopicSettings,
@@ -20,12 +20,12 @@ from cluster.metadata.topics import (
     check_partition_count,
     check_replica_count,
     check_topic_name,
-    invalid,
     is_internal,
 )
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
-from cluster.services.requests import timeout_s
+from cluster.services.replicas import not_leader
+from cluster.services.requests import count_in_range, invalid, timeout_s
 from cluster.v1 import metadata_pb2 as meta
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as pb
@@ -119,8 +119,7 @@ class ClusterService(rpc.ClusterServiceServicer):
     async def DescribeTopics(
         self, request: pb.DescribeTopicsRequest, context: Any
     ) -> pb.DescribeTopicsResponse:
-        if len(request.names) > MAX_NAMES_PER_CALL:
-            raise invalid("names", f"{len(request.names)} given, the limit is {MAX_NAMES_PER_CALL}")
+        count_in_range("names", len(request.names), 0, MAX_NAMES_PER_CALL)
         topics = (
             [self._topic(name) for name in dict.fromkeys(request.names)]
             if request.names
@@ -149,10 +148,7 @@ class ClusterService(rpc.ClusterServiceServicer):
             raise invalid("target_node_id", f"{target} must be one of the replicas: {held_by}")
         leader, _ = self.node.leader_of(partition.group_id)
         if leader != self.node.config.node_id:
-            raise NotLeaderError(
-                f"node {self.node.config.node_id} does not lead {topic.name}-{request.partition}",
-                leader,
-            )
+            raise not_leader(self.node, topic.name, request.partition, leader)
         if target != leader:
             leader = await self.node.transfer_leadership(partition.group_id, target)
         return pb.TransferLeadershipResponse(leader_id=leader)
@@ -239,8 +235,9 @@ def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tu
     check_partition_count(partitions)
     check_replica_count(replicas)
     if replicas > len(node.config.nodes):
-        limit = f"{replicas} must be at most the number of nodes, {len(node.config.nodes)}"
-        raise invalid("replicas", limit)
+        nodes = len(node.config.nodes)
+        text = f"{replicas} must be at most the number of nodes, {nodes}"
+        raise invalid("replicas", text, f"1..{nodes}")
     known = node.metadata.nodes
     if replicas > len(known):
         missing = sorted(set(node.config.nodes) - set(known))
@@ -261,4 +258,4 @@ def _check_cap(config: pb.TopicConfig, node: NodeConfig) -> None:
     """Raise Rejected if this node takes no messages as large as the topic's batches."""
     if config.max_batch_bytes > node.max_batch_bytes:
         text = f"{config.max_batch_bytes} must be at most the nodes' limit, {node.max_batch_bytes}"
-        raise invalid("max_batch_bytes", text)
+        raise invalid("max_batch_bytes", text, f"..{node.max_batch_bytes}")

@@ -1,61 +1,18 @@
-"""What the services need of the node they run in. `cluster/node/node.py` provides it.
+"""What all services need of the node they run in. `cluster/node/node.py` provides it.
 
-Protocols and no classes: the services are tested with a real `MetadataState`
+A protocol and no class: the services are tested with a real `MetadataState`
 behind a small context, and the node is free to change how it does these things.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from cluster.config import NodeConfig
-from cluster.consensus.proposals import Outcome
-from cluster.dedup.last_seen import LastSeen
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
-from cluster.partition.group_offsets import OffsetsTable
-from cluster.partition.types import Answer
+from cluster.partition.replica import Partition
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
-
-
-class GroupView(Protocol):
-    """A replica's Raft group, as far as a service looks at it."""
-
-    @property
-    def is_ready(self) -> bool:
-        """This node leads the group and has applied all that its predecessors committed."""
-
-
-class Replica(Protocol):
-    """This node's replica of a partition."""
-
-    @property
-    def group(self) -> GroupView: ...
-    @property
-    def high_watermark(self) -> int: ...
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def last_seen(self) -> LastSeen: ...
-    @property
-    def index(self) -> int:
-        """The partition's number in its topic."""
-
-    @property
-    def group_offsets(self) -> OffsetsTable:
-        """The committed offsets that a partition of `__offsets` holds."""
-
-    def open_producer(
-        self, producer_id: int, epoch: int, answer_to: Callable[[Answer], None]
-    ) -> None:
-        """Fence lower epochs of the producer here. `answer_to` is called once, always."""
-
-    def propose(self, data: bytes, done: Callable[[Outcome], None]) -> Answer | None:
-        """Append an entry; if this replica cannot, why, and `done` is not called."""
-
-    def confirm(self, done: Callable[[Outcome], None]) -> None:
-        """Tell when this replica is sure to lead and has applied all it proposed before."""
 
 
 class NodeContext(Protocol):
@@ -85,7 +42,7 @@ class NodeContext(Protocol):
     def alive(self, node_id: int) -> bool:
         """Whether this node hears the other; of itself, always."""
 
-    def partition(self, group_id: int) -> Replica | None:
+    def partition(self, group_id: int) -> Partition | None:
         """This node's replica, if it has one."""
 
     async def transfer_leadership(self, group_id: int, target: int) -> int:

@@ -8,6 +8,7 @@ a fault of ours: logged with its traceback, answered INTERNAL.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,7 +43,10 @@ Method = Callable[[ServicerT, RequestT, Any], Awaitable[ResponseT]]
 def public_errors(
     method: Method[ServicerT, RequestT, ResponseT],
 ) -> Method[ServicerT, RequestT, ResponseT]:
-    """Decorate a unary servicer method so that its errors leave as gRPC statuses."""
+    """Decorate a servicer method so that its errors leave as gRPC statuses.
+
+    A method that answers with a stream writes it with `write`.
+    """
 
     @functools.wraps(method)
     async def answered(self: ServicerT, request: RequestT, context: Any) -> ResponseT:
@@ -56,6 +60,15 @@ def public_errors(
         return await abort(context, public)
 
     return answered
+
+
+async def write(context: grpc.aio.ServicerContext[Any, ResponseT], message: ResponseT) -> None:
+    """Send one message of a stream. Ends the call if the client has gone."""
+    try:
+        await context.write(message)
+    except grpc.aio.InternalError as error:
+        # gRPC cancels the call next; what it raises here it would log as a fault of ours.
+        raise asyncio.CancelledError("the client has gone") from error
 
 
 async def abort(
@@ -78,7 +91,7 @@ def to_public(
         case errors.OncelogError():
             return error
         case Rejected():
-            return rejection(error.reason, str(error))
+            return rejection(error.reason, str(error), limit=error.limit)
         case faults.NotLeaderError():
             address = nodes.get(error.leader_id, "")
             return errors.NotLeaderError(

@@ -29,10 +29,18 @@ _PAYLOAD = _tag(batch_pb2.StoredBatch, "payload")
 
 @dataclass(slots=True)
 class Section:
-    """What is said of one partition. `records` has no batches; they stand beside it."""
+    """What is said of one partition. `records` has no batches; they stand beside it.
+
+    `size`: bytes of the batches, as they are stored.
+    """
 
     records: log_pb2.PartitionRecords
     batches: list[tuple[batch_pb2.StoredBatch, memoryview]] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, stored: batch_pb2.StoredBatch, payload: memoryview, size: int) -> None:
+        self.batches.append((stored, payload))
+        self.size += size
 
     def next_offset(self, offset: int) -> int:
         """Where to read on after these batches; `offset` if there are none."""

@@ -14,14 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.consensus.proposals import Outcome
-from cluster.dedup.verdict import MAX_INT32, MAX_INT64, Kind
+from cluster.dedup.verdict import MAX_INT32, MAX_INT64
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_TOPIC_OR_PARTITION,
     TopicState,
-    invalid,
     is_internal,
 )
 from cluster.partition.group_offsets import (
@@ -37,12 +36,19 @@ from cluster.partition.group_offsets import (
     pack_command,
     partition_of,
 )
-from cluster.partition.types import Answer
+from cluster.partition.replica import Partition
 from cluster.services.cluster_service import place_replicas
-from cluster.services.context import NodeContext, Replica
+from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
-from cluster.services.outcomes import applied, confirm, one_answer
-from cluster.services.requests import led_here, page_size, timeout_s
+from cluster.services.outcomes import applied, confirm, one_answer, unable
+from cluster.services.replicas import leading
+from cluster.services.requests import (
+    count_in_range,
+    in_range,
+    invalid,
+    page_size,
+    timeout_s,
+)
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import offsets_pb2 as internal
 from oncelog import errors
@@ -65,10 +71,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         self, request: pb.CommitOffsetsRequest, context: Any
     ) -> pb.CommitOffsetsResponse:
         _check_group(request.group)
-        if not 1 <= len(request.offsets) <= MAX_COMMITS:
-            raise invalid(
-                "offsets", f"{len(request.offsets)} given, from 1 to {MAX_COMMITS} can be"
-            )
+        count_in_range("offsets", len(request.offsets), 1, MAX_COMMITS)
         for commit in request.offsets:
             _check_commit(commit)
         async with self._deadline(request.timeout_ms):
@@ -96,10 +99,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         self, request: pb.FetchOffsetsRequest, context: Any
     ) -> pb.FetchOffsetsResponse:
         _check_group(request.group)
-        if len(request.partitions) > MAX_LISTED:
-            raise invalid(
-                "partitions", f"{len(request.partitions)} given, the limit is {MAX_LISTED}"
-            )
+        count_in_range("partitions", len(request.partitions), 0, MAX_LISTED)
         _, table = await self._read(request.group)
         group = table.group(request.group)
         wanted = [(p.topic, p.partition) for p in request.partitions]
@@ -153,20 +153,20 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         response = pb.ListGroupsResponse(partition_count=len(topic.partitions))
         found: list[pb.GroupInfo] = []
         async with self._deadline(0):
-            for number, partition in enumerate(topic.partitions):
-                replica = self.node.partition(partition.group_id)
-                if replica is None or not replica.group.is_ready:
-                    continue
+            for number in range(len(topic.partitions)):
                 try:
+                    replica = leading(self.node, OFFSETS_TOPIC, number)
                     await confirm(replica)
-                except NotLeaderError:
+                except (NotLeaderError, NotReadyError):
                     continue
                 response.partitions.append(number)
+                table = replica.group_offsets
+                assert table is not None
                 found += [
                     pb.GroupInfo(
                         group=name, offsets=len(state), last_commit_ms=state.last_commit_ms
                     )
-                    for name, state in replica.group_offsets.groups(request.after_group, limit)
+                    for name, state in table.groups(request.after_group, limit)
                 ]
         found.sort(key=lambda info: info.group)
         response.groups.extend(found[:limit])
@@ -174,12 +174,11 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
 
     # -- where a group lies ---------------------------------------------------------------
 
-    async def _replica_of(self, group: str) -> Replica:
+    async def _replica_of(self, group: str) -> Partition:
         """This node's replica of the group's partition, if it leads. Raises ClusterError."""
         topic = await self._offsets_topic()
         number = partition_of(group, len(topic.partitions))
-        where = f"{OFFSETS_TOPIC}-{number}, which holds group {group!r}"
-        return led_here(self.node, topic.partitions[number].group_id, where)
+        return leading(self.node, OFFSETS_TOPIC, number)
 
     async def _offsets_topic(self) -> TopicState:
         """The topic, created if there is none. Any number of nodes may do so at once."""
@@ -203,21 +202,23 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         await node.wait_for_leaders([p.group_id for p in topic.partitions], timeout)
         return topic
 
-    async def _read(self, group: str) -> tuple[Replica, OffsetsTable]:
+    async def _read(self, group: str) -> tuple[Partition, OffsetsTable]:
         """The group's partition, as up to date as any answer that was given before."""
         async with self._deadline(0):
             replica = await self._replica_of(group)
             await confirm(replica)
-        return replica, replica.group_offsets
+        table = replica.group_offsets
+        assert table is not None
+        return replica, table
 
-    async def _apply(self, replica: Replica, command: internal.OffsetsCommand) -> object:
+    async def _apply(self, replica: Partition, command: internal.OffsetsCommand) -> object:
         """What apply returned. Raises ClusterError."""
         command.stamp_ms = self._now_ms()
         future: asyncio.Future[Outcome]
         future, done = one_answer()
         refused = replica.propose(pack_command(command), done)
         if refused is not None:
-            raise _fault(refused)
+            raise unable(refused)
         return applied(await future).result
 
     def _deadline(self, timeout_ms: int) -> _Deadline:
@@ -263,18 +264,10 @@ class _Deadline:
 _UNKNOWN = CommitResult(UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition", False, None)
 
 
-def _fault(refused: Answer) -> Exception:
-    match refused.verdict.kind:
-        case Kind.NOT_LEADER:
-            return NotLeaderError("no longer the leader", refused.leader_id)
-        case Kind.STORAGE_FULL:
-            return errors.StorageFullError(refused.verdict.message)
-    return NotReadyError(refused.verdict.message or "the leader has just begun")
-
-
 def _check_group(group: str) -> None:
     if not 1 <= len(group) <= MAX_GROUP_CHARS:
-        raise invalid("group", f"has {len(group)} characters, must have 1..{MAX_GROUP_CHARS}")
+        limit = f"1..{MAX_GROUP_CHARS}"
+        raise invalid("group", f"has {len(group)} characters, must have {limit}", limit)
     if any(char < " " or char == "\x7f" for char in group):
         raise invalid("group", "must not contain control characters")
 
@@ -288,11 +281,11 @@ def _check_commit(commit: pb.OffsetCommit) -> None:
         ("sequence", MAX_INT64),
     )
     for field, high in limits:
-        if getattr(commit, field) < 0:
-            raise invalid(f"offsets.{field}", f"{getattr(commit, field)} must be 0..{high}")
+        in_range(f"offsets.{field}", getattr(commit, field), 0, high)
     size = len(commit.metadata.encode())
     if size > MAX_METADATA_BYTES:
-        raise invalid("offsets.metadata", f"{size} bytes, the limit is {MAX_METADATA_BYTES}")
+        text = f"{size} bytes, the limit is {MAX_METADATA_BYTES}"
+        raise invalid("offsets.metadata", text, f"0..{MAX_METADATA_BYTES}")
     if not commit.producer_id and (commit.epoch or commit.sequence):
         raise invalid("offsets.producer_id", "must be set where epoch or sequence is")
 

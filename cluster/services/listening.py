@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from cluster.partition.replica import Partition
 
 
 class Listening:
-    """An event that is set when any of the partitions has news."""
+    """Counts the news of some partitions while it is entered; several tasks may wait.
 
-    def __init__(self, partitions: list[Partition]) -> None:
-        self._partitions = partitions
+    Whoever waits reads `count` before it looks, so that no news is lost in between.
+    """
+
+    def __init__(self, partitions: Iterable[Partition]) -> None:
+        self._partitions = set(partitions)
         self._event = asyncio.Event()
+        self.count = 0
+
+    def add(self, partition: Partition) -> None:
+        """Listens to one more, while entered."""
+        self._partitions.add(partition)
+        partition.listeners.add(self._on_news)
 
     def __enter__(self) -> Listening:
         for partition in self._partitions:
-            partition.listeners.add(self._event.set)
+            partition.listeners.add(self._on_news)
         return self
 
     def __exit__(self, *exc: object) -> None:
         for partition in self._partitions:
-            partition.listeners.discard(self._event.set)
+            partition.listeners.discard(self._on_news)
 
-    def clear(self) -> None:
-        self._event.clear()
+    def _on_news(self) -> None:
+        self.count += 1
+        self._event.set()
 
-    async def wait(self, deadline: float) -> bool:
-        """Returns whether there was news before the deadline (event loop time)."""
+    async def wait(self, seen: int, deadline: float) -> bool:
+        """Whether there was news beyond the count `seen` before the deadline (loop time)."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self._event.wait()
+                while self.count == seen:
+                    self._event.clear()
+                    await self._event.wait()
         except TimeoutError:
             return False
         return True

@@ -1,21 +1,18 @@
-"""Waiting for what a partition tells a callback: the services' side of proposals."""
+"""Waiting for what a partition hands to a callback: the services' side of proposals."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from cluster.consensus.proposals import Abandoned, Applied, Outcome
-from cluster.errors import NotLeaderError
+from cluster.dedup.verdict import Kind
+from cluster.errors import NotLeaderError, NotReadyError
+from cluster.partition.replica import Answer, Partition
+from oncelog.errors import StorageFullError
 
 T = TypeVar("T")
-
-
-class Confirms(Protocol):
-    """A replica that can make sure that it leads."""
-
-    def confirm(self, done: Callable[[Outcome], None]) -> None: ...
 
 
 def one_answer() -> tuple[asyncio.Future[T], Callable[[T], None]]:
@@ -29,8 +26,8 @@ def one_answer() -> tuple[asyncio.Future[T], Callable[[T], None]]:
     return future, done
 
 
-async def told(ask: Callable[[Callable[[T], None]], object]) -> T:
-    """What `ask` tells the callback that it is given."""
+async def called_back(ask: Callable[[Callable[[T], None]], object]) -> T:
+    """What the callback that `ask` is given is called with."""
     future: asyncio.Future[T]
     future, done = one_answer()
     ask(done)
@@ -44,6 +41,17 @@ def applied(outcome: Outcome) -> Applied:
     return outcome
 
 
-async def confirm(replica: Confirms) -> None:
+def unable(answer: Answer) -> Exception:
+    """Why a partition did not propose, as the error to raise."""
+    verdict = answer.verdict
+    match verdict.kind:
+        case Kind.NOT_LEADER:
+            return NotLeaderError("no longer the leader", answer.leader_id)
+        case Kind.STORAGE_FULL:
+            return StorageFullError(verdict.message)
+    return NotReadyError(verdict.message or "the leader has just begun")
+
+
+async def confirm(replica: Partition) -> None:
     """Returns when this node is sure to lead now. Raises NotLeaderError."""
-    applied(await told(replica.confirm))
+    applied(await called_back(replica.confirm))

@@ -9,22 +9,28 @@ from typing import Any
 
 from cluster.dedup.last_seen import ProducerEntry
 from cluster.dedup.verdict import Kind, validate_open
-from cluster.errors import NotLeaderError, NotReadyError
+from cluster.errors import NotReadyError
 from cluster.metadata.producer_names import check_producer_name
 from cluster.metadata.topics import (
     INVALID_REQUEST,
     UNKNOWN_TOPIC_OR_PARTITION,
     Rejected,
-    invalid,
     is_internal,
 )
 from cluster.partition.types import Answer
-from cluster.services.context import NodeContext, Replica
+from cluster.services.admission import unissued
+from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
-from cluster.services.outcomes import told
-from cluster.services.requests import led_here, not_negative, page_size
+from cluster.services.outcomes import called_back
+from cluster.services.replicas import leading, locate, replica_here
+from cluster.services.requests import (
+    count_in_range,
+    invalid,
+    not_negative,
+    page_size,
+    timeout_s,
+)
 from cluster.v1 import metadata_pb2 as meta
-from oncelog import errors
 from oncelog.v1 import batch_pb2, producer_pb2_grpc
 from oncelog.v1 import producer_pb2 as pb
 
@@ -55,7 +61,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def LeaseProducer(
         self, request: pb.LeaseProducerRequest, context: Any
     ) -> pb.LeaseProducerResponse:
-        _check_count(len(request.partitions))
+        count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS_PER_CALL)
         if request.producer_name:
             producer_id, epoch, since_ms = await self._lease_name(request)
         else:
@@ -84,7 +90,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def OpenProducer(
         self, request: pb.OpenProducerRequest, context: Any
     ) -> pb.OpenProducerResponse:
-        _check_count(len(request.partitions))
+        count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS_PER_CALL)
         fault = validate_open(request.producer_id, request.epoch)
         if fault is not None:
             raise Rejected(INVALID_REQUEST, fault.message)
@@ -102,7 +108,8 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     ) -> pb.DescribeProducersResponse:
         limit = page_size(request.limit, DEFAULT_DESCRIBED, MAX_DESCRIBED)
         not_negative(request, "producer_id", "after_producer_id")
-        replica = self._replica(request)
+        find = replica_here if request.any_replica else leading
+        replica = find(self.node, request.topic, request.partition)
         if request.producer_id:
             entry = replica.last_seen.describe(request.producer_id)
             entries = [] if entry is None else [entry]
@@ -186,17 +193,16 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     ) -> pb.OpenedPartition:
         """One partition's line; the client asks each leader for its own."""
         opened = _line(partition)
-        group_id = self.node.metadata.group_of(partition.topic, partition.partition)
-        if group_id is None or is_internal(partition.topic):
+        located = locate(self.node, partition.topic, partition.partition)
+        if located is None or is_internal(partition.topic):
             opened.error = UNKNOWN_TOPIC_OR_PARTITION
             return opened
-        replica = self.node.partition(group_id)
-        if replica is None:
-            leader, _ = self.node.leader_of(group_id)
-            return self._not_leader(opened, leader)
+        if located.replica is None:
+            return self._not_leader(opened, located.leader_id)
+        open_producer = partial(located.replica.open_producer, producer_id, epoch)
         try:
-            async with asyncio.timeout(self.node.config.request_timeout_ms / 1000):
-                answer: Answer = await told(partial(replica.open_producer, producer_id, epoch))
+            async with asyncio.timeout(timeout_s(0, self.node)):
+                answer: Answer = await called_back(open_producer)
         except TimeoutError:
             opened.error = Kind.TIMEOUT.name
             return opened
@@ -217,23 +223,6 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         opened.leader_address = self.node.metadata.nodes.get(leader, "")
         return opened
 
-    def _replica(self, request: pb.DescribeProducersRequest) -> Replica:
-        """This node's replica, if it may answer the request."""
-        group_id = self.node.metadata.group_of(request.topic, request.partition)
-        where = f"{request.topic}-{request.partition}"
-        if group_id is None:
-            raise errors.UnknownTopicOrPartitionError(
-                f"there is no partition {where}", topic=request.topic, partition=request.partition
-            )
-        if not request.any_replica:
-            return led_here(self.node, group_id, where)
-        replica = self.node.partition(group_id)
-        if replica is None:
-            leader, _ = self.node.leader_of(group_id)
-            node_id = self.node.config.node_id
-            raise NotLeaderError(f"node {node_id} has no replica of {where}", leader)
-        return replica
-
 
 def _line(partition: batch_pb2.TopicPartition) -> pb.OpenedPartition:
     return pb.OpenedPartition(
@@ -248,13 +237,8 @@ def _line(partition: batch_pb2.TopicPartition) -> pb.OpenedPartition:
 async def _unissued(partition: batch_pb2.TopicPartition, pid: int) -> pb.OpenedPartition:
     opened = _line(partition)
     opened.error = Kind.UNKNOWN_PRODUCER.name
-    opened.message = f"producer_id: {pid} was never issued by this cluster"
+    opened.message = unissued(pid).message
     return opened
-
-
-def _check_count(count: int) -> None:
-    if count > MAX_PARTITIONS_PER_CALL:
-        raise invalid("partitions", f"{count} given, the limit is {MAX_PARTITIONS_PER_CALL}")
 
 
 def _state(entry: ProducerEntry) -> pb.ProducerState:

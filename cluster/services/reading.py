@@ -1,160 +1,246 @@
 """What readers get: batches of the replicas here, or why there are none.
 
-LogService (Fetch, Subscribe, ListOffsets) --> Reader --> Partition.read, offset_at
+    LogService (Fetch, Subscribe, ListOffsets) --> Reader --> Partition.read, offset_at
+
+An answer holds a bounded number of batches and bytes, and is put together in slices
+(`turns`): between two of them a replica may stop or be deleted, so each looks anew.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from cluster.entries import payload_of, unpack_batch
+from cluster.errors import NotLeaderError, NotReadyError
 from cluster.partition.replica import OffsetOutOfRangeError, Partition, ReadBatch
-from cluster.services.fetch_wire import Section
+from cluster.services.context import NodeContext
+from cluster.services.fetch_wire import Section, encode
+from cluster.services.listening import Listening
+from cluster.services.replicas import has_stopped, leading, locate, replica_here, unreadable
+from cluster.services.turns import SLICE_BATCHES, SLICE_BYTES, Turn
+from oncelog.errors import CorruptLogError, OncelogError, UnknownTopicOrPartitionError
 from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
 from storage.errors import StorageError
 
-UNKNOWN_TOPIC = "unknown topic or partition"
+MAX_BATCHES = 1000  # in one answer
+_RECHECK = 60.0  # seconds until a subscription looks again without news
+_REFUSALS = (OncelogError, NotLeaderError, NotReadyError, OffsetOutOfRangeError)
 _Into = pb.PartitionRecords | pb.OffsetResult  # the answer for one partition
-
-
-class ReadContext(Protocol):
-    """What the node gives."""
-
-    def find(self, topic: str, partition: int) -> tuple[Partition | None, int]: ...
-    def address_of(self, node_id: int) -> str: ...
 
 
 @dataclass(slots=True)
 class Collected:
     """What one look at the partitions gave. size: bytes. failed: one has an error."""
 
+    budget: int  # bytes
     sections: list[Section] = field(default_factory=list)
     size: int = 0
+    batches: int = 0
     failed: bool = False
+    turn: Turn = field(default_factory=Turn)
 
 
 class Reader:
     """Reads the partitions of one node."""
 
-    def __init__(self, node: ReadContext) -> None:
+    def __init__(self, node: NodeContext) -> None:
         self._node = node
 
-    def replicas(self, fetches: Iterable[pb.PartitionFetch | bpb.BatchHeader]) -> list[Partition]:
+    def replicas(self, fetches: Iterable[pb.PartitionFetch]) -> list[Partition]:
         """Those of the named partitions that are here."""
-        found = []
-        for fetch in fetches:
-            try:
-                partition, _ = self._node.find(fetch.topic, fetch.partition)
-            except KeyError:
-                continue
-            if partition is not None:
-                found.append(partition)
-        return found
+        found = [locate(self._node, fetch.topic, fetch.partition) for fetch in fetches]
+        return [one.replica for one in found if one is not None and one.replica is not None]
 
-    def collect(
-        self, fetches: Iterable[pb.PartitionFetch], budget: int, any_replica: bool
+    async def fetch(self, request: pb.FetchRequest) -> bytes:
+        """A serialized FetchResponse: see fetch_wire.py."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.max_wait_ms / 1000
+        budget = self._budget(request.max_bytes)
+        with Listening(self.replicas(request.partitions)) as listening:
+            while True:
+                seen = listening.count
+                found = await self.collect(request.partitions, budget, request.any_replica)
+                enough = found.size >= request.min_bytes or found.batches >= MAX_BATCHES
+                if found.failed or enough or loop.time() >= deadline:
+                    return encode(found.sections)
+                await listening.wait(seen, deadline)
+
+    async def next_message(
+        self, wanted: list[pb.PartitionFetch], request: pb.SubscribeRequest, listening: Listening
+    ) -> tuple[bytes, bool]:
+        """A subscription's next message, and whether it is the last: it holds an error.
+
+        Moves `wanted` on. Partitions that filled this message come last in the next one (as in
+        KIP-74): else the first of them, while it is behind, would keep all others waiting.
+        """
+        budget = self._budget(request.max_bytes)
+        while True:
+            seen = listening.count
+            found = await self.collect(wanted, budget, request.any_replica)
+            served: list[pb.PartitionFetch] = []
+            waiting: list[pb.PartitionFetch] = []
+            for fetch, section in zip(wanted, found.sections, strict=True):
+                fetch.offset = section.next_offset(fetch.offset)
+                (served if section.batches else waiting).append(fetch)
+            wanted[:] = waiting + served
+            if found.size or found.failed:
+                news = [s for s in found.sections if s.batches or s.records.error]
+                return encode(news), found.failed
+            await listening.wait(seen, asyncio.get_running_loop().time() + _RECHECK)
+
+    def _budget(self, asked: int) -> int:
+        limit = self._node.config.fetch_max_bytes
+        return min(asked, limit) if asked > 0 else limit
+
+    # -- batches ------------------------------------------------------------------------
+
+    async def collect(
+        self, fetches: Sequence[pb.PartitionFetch], budget: int, any_replica: bool
     ) -> Collected:
-        """Batches from each partition, `budget` bytes together, at least one if there is one."""
-        found = Collected()
+        """Batches from each partition, `budget` bytes together, at least one if there is one.
+
+        Each gets its share of MAX_BATCHES first; what others leave goes to those with more.
+        """
+        found = Collected(budget)
+        share = MAX_BATCHES // max(1, len(fetches))
+        more: list[tuple[pb.PartitionFetch, Section]] = []
         for fetch in fetches:
             section = Section(pb.PartitionRecords(topic=fetch.topic, partition=fetch.partition))
             found.sections.append(section)
-            partition = self.readable(fetch.topic, fetch.partition, any_replica, section.records)
-            if partition is None:
-                found.failed = True
-                continue
-            section.records.log_start_offset = partition.log_start_offset
-            section.records.high_watermark = partition.high_watermark
-            room = budget - found.size
-            if fetch.max_bytes > 0:
-                room = min(room, fetch.max_bytes)
-            if room > 0:
-                self._read(partition, fetch.offset, room, any_replica, section, found)
+            if await self._read(fetch, any_replica, section, found, share):
+                more.append((fetch, section))
+        for fetch, section in more:
+            await self._read(fetch, any_replica, section, found, MAX_BATCHES)
         return found
 
-    def _read(
+    async def _read(
         self,
-        partition: Partition,
-        offset: int,
-        room: int,
+        fetch: pb.PartitionFetch,
         any_replica: bool,
         section: Section,
         found: Collected,
-    ) -> None:
-        try:
-            batches = partition.read(offset, room)
-        except OffsetOutOfRangeError as error:
-            section.records.error = pb.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
-            section.records.message = str(error)
-            found.failed = True
-        except StorageError as error:
-            self._unreadable(partition, error, any_replica, section.records)
-            found.failed = True
-        else:
+        most: int,
+    ) -> bool:
+        """Fills the section to `most` batches; whether there are more, and room for them.
+
+        What stops a read that has begun is left for the next one to find.
+        """
+        while True:
+            limit = min(most - len(section.batches), MAX_BATCHES - found.batches, SLICE_BATCHES)
+            room = found.budget - found.size
+            if fetch.max_bytes > 0:
+                room = min(room, fetch.max_bytes - section.size)
+            offset = section.next_offset(fetch.offset)
+            try:
+                partition = self._readable(fetch.topic, fetch.partition, any_replica)
+                if not section.batches:
+                    section.records.log_start_offset = partition.log_start_offset
+                    section.records.high_watermark = partition.high_watermark
+                if room <= 0 or limit <= 0:
+                    return room > 0
+                batches = self._slice(partition, offset, min(room, SLICE_BYTES), limit, any_replica)
+            except _REFUSALS as error:
+                if not section.batches:
+                    self._explain(error, section.records)
+                    found.failed = True
+                return False
+            size = found.size
             for batch in batches:
+                if section.batches and len(batch.data) > room:
+                    return False
+                room -= len(batch.data)
+                section.add(_stored(partition, batch), payload_of(batch.data), len(batch.data))
                 found.size += len(batch.data)
-                section.batches.append((_stored(partition, batch), payload_of(batch.data)))
+                found.batches += 1
+            if found.turn.spend(found.size - size, 1 + len(batches)):
+                await asyncio.sleep(0)
+            if not batches or section.next_offset(offset) >= partition.high_watermark:
+                return False
 
-    def readable(self, topic: str, index: int, any_replica: bool, into: _Into) -> Partition | None:
-        """The replica that may answer, else None and the reason in `into`."""
+    def _slice(
+        self, partition: Partition, offset: int, size: int, limit: int, any_replica: bool
+    ) -> list[ReadBatch]:
+        """Raises one of _REFUSALS."""
         try:
-            partition, leader = self._node.find(topic, index)
-        except KeyError:
-            into.error = pb.PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION
-            into.message = f"{UNKNOWN_TOPIC}: {topic}-{index}"
-            return None
-        group = partition.group if partition is not None else None
-        if group is not None and group.failed is not None and any_replica:
-            into.error = pb.PARTITION_ERROR_STORAGE
-            into.message = f"this replica has stopped: {group.failed}"
-            return None
-        leads = group is not None and group.is_leader and leader == group.config.node_id
-        if group is not None and (any_replica or (leads and group.is_ready)):
-            return partition
-        if leads:
-            into.error = pb.PARTITION_ERROR_NOT_READY
-            return None
-        into.error = pb.PARTITION_ERROR_NOT_LEADER
-        into.leader_id = leader
-        into.leader_address = self._node.address_of(leader) if leader else ""
-        return None
+            return partition.read(offset, size, limit)
+        except StorageError as error:
+            raise self._damage(partition, error, any_replica) from error
 
-    def _unreadable(
-        self, partition: Partition, error: StorageError, any_replica: bool, into: _Into
-    ) -> None:
-        """What a reader is told of a read that storage refused: often that another leads now."""
-        partition.unreadable(error)
-        if self.readable(partition.topic, partition.index, any_replica, into) is not None:
-            into.error = pb.PARTITION_ERROR_STORAGE
-            into.message = str(error)
+    def _readable(self, topic: str, index: int, any_replica: bool) -> Partition:
+        """The replica that may answer. Raises one of _REFUSALS."""
+        if not any_replica:
+            return leading(self._node, topic, index)
+        replica = replica_here(self._node, topic, index)
+        if has_stopped(replica):
+            why = "deleted" if replica.closed else replica.group.failed
+            text = f"this replica has stopped: {why}"
+            raise CorruptLogError(text, topic=topic, partition=index)
+        return replica
+
+    def _damage(
+        self, replica: Partition, error: StorageError, any_replica: bool
+    ) -> OncelogError | NotLeaderError | NotReadyError:
+        """Why storage refused a read: often another leads now, who can read it."""
+        if any_replica:
+            replica.unreadable(error)
+            return CorruptLogError(str(error), topic=replica.topic, partition=replica.index)
+        try:
+            return unreadable(self._node, replica, error)
+        except (OncelogError, NotLeaderError, NotReadyError) as moved:
+            return moved
+
+    def _explain(self, error: Exception, into: _Into) -> None:
+        """Writes a refusal into the answer for one partition."""
+        into.message = str(error)
+        match error:
+            case UnknownTopicOrPartitionError():
+                into.error = pb.PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION
+            case NotLeaderError():
+                into.error = pb.PARTITION_ERROR_NOT_LEADER
+                into.leader_id = error.leader_id
+                into.leader_address = self._node.metadata.nodes.get(error.leader_id, "")
+            case NotReadyError():
+                into.error = pb.PARTITION_ERROR_NOT_READY
+            case OffsetOutOfRangeError():
+                into.error = pb.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
+            case _:
+                into.error = pb.PARTITION_ERROR_STORAGE
+
+    # -- offsets ------------------------------------------------------------------------
 
     async def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
         """A search by time may read a row for each batch: others go on in between."""
         response = pb.ListOffsetsResponse()
+        turn = Turn()
         for query in request.queries:
             result = response.results.add(topic=query.topic, partition=query.partition, offset=-1)
-            partition = self.readable(query.topic, query.partition, request.any_replica, result)
-            if partition is None:
-                continue
-            match query.WhichOneof("position"):
-                case "timestamp_us":
-                    try:
-                        for found in partition.offset_at(query.timestamp_us):
-                            if found is None:
-                                await asyncio.sleep(0)
-                            else:
-                                result.offset = found
-                    except StorageError as error:
-                        self._unreadable(partition, error, request.any_replica, result)
-                case "latest":
-                    result.offset = partition.high_watermark
-                case _:
-                    result.offset = partition.log_start_offset
+            try:
+                result.offset = await self._offset(query, request.any_replica)
+            except _REFUSALS as error:
+                self._explain(error, result)
+            if turn.spend(0):
+                await asyncio.sleep(0)
         return response
+
+    async def _offset(self, query: pb.OffsetQuery, any_replica: bool) -> int:
+        """Raises one of _REFUSALS."""
+        partition = self._readable(query.topic, query.partition, any_replica)
+        match query.WhichOneof("position"):
+            case "timestamp_us":
+                try:
+                    for found in partition.offset_at(query.timestamp_us):
+                        if found is not None:
+                            return found
+                        await asyncio.sleep(0)
+                except StorageError as error:
+                    raise self._damage(partition, error, any_replica) from error
+                raise AssertionError("a search ends with an offset")
+            case "latest":
+                return partition.high_watermark
+        return partition.log_start_offset
 
 
 def _stored(partition: Partition, batch: ReadBatch) -> bpb.StoredBatch:

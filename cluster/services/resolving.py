@@ -1,7 +1,7 @@
 """What became of a batch whose acknowledgement was lost: ResolveSequence, old duplicates.
 
-LogService --> Resolver --> last-seen map, after a confirmation
-                        --> cluster.partition.lookup, where the map no longer tells
+LogService, Appender --> Resolver --> last-seen map, after a confirmation
+                                  --> partition.lookup, for what the map no longer holds
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import Protocol
 
 from cluster.dedup.verdict import (
+    MAX_INT32,
+    MAX_INT64,
     BatchMeta,
     Kind,
     Resolution,
@@ -21,11 +22,14 @@ from cluster.dedup.verdict import (
     out_of_order,
     same_content,
 )
-from cluster.errors import ClusterError, NotLeaderError, NotReadyError
+from cluster.errors import NotLeaderError, NotReadyError
 from cluster.partition.lookup import Found, Miss, find_batch, search_from, settled
 from cluster.partition.replica import Answer, AnswerTo, Partition
-from cluster.services.errors import to_public
-from cluster.services.outcomes import applied, confirm, told
+from cluster.services.admission import unissued
+from cluster.services.context import NodeContext
+from cluster.services.outcomes import applied, called_back, confirm, unable
+from cluster.services.replicas import has_stopped, leading, unreadable
+from cluster.services.requests import in_range, timeout_s
 from oncelog import errors
 from oncelog.v1 import log_pb2 as pb
 from storage.errors import StorageError
@@ -36,64 +40,28 @@ MAX_DUPLICATE_BATCHES = 20_000  # read back for the offset of one old duplicate
 MAX_LOOKUPS = 256  # old duplicates whose offset is being looked up
 
 
-class ResolverContext(Protocol):
-    """What the node gives. Times in seconds."""
-
-    request_timeout: float
-
-    def address_of(self, node_id: int) -> str: ...
-
-    def is_issued(self, producer_id: int) -> bool: ...
-
-    async def confirm_issued(self, producer_id: int) -> bool: ...
-
-
 class Resolver:
     """Answers from the state of partitions that this node leads."""
 
-    def __init__(self, node: ResolverContext) -> None:
+    def __init__(self, node: NodeContext) -> None:
         self._node = node
         self._lookups: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Semaphore(1)
 
     # -- ResolveSequence ----------------------------------------------------------------
 
-    async def answer(
-        self,
-        partition: Partition | None,
-        why: pb.PartitionRecords,
-        request: pb.ResolveSequenceRequest,
-    ) -> pb.ResolveSequenceResponse | errors.OncelogError:
-        """The answer, or the error to end the call with; `why` there is no partition here."""
-        try:
-            if partition is None:
-                return _refusal(why)
-            return await self._answered(partition, request)
-        except NotLeaderError as error:
-            address = self._node.address_of(error.leader_id)
-            return errors.NotLeaderError(
-                str(error), leader_id=error.leader_id, leader_address=address
-            )
-        except ClusterError as error:
-            return to_public(error, {})
-        except errors.OncelogError as error:
-            return error
-
-    async def _answered(
-        self, partition: Partition, request: pb.ResolveSequenceRequest
-    ) -> pb.ResolveSequenceResponse:
-        for field in ("producer_id", "epoch", "sequence"):
-            if getattr(request, field) < (field == "producer_id"):
-                text = f"{field}: {getattr(request, field)} must be at least"
-                raise errors.InvalidRequestError(
-                    f"{text} {int(field == 'producer_id')}", field=field
-                )
+    async def answer(self, request: pb.ResolveSequenceRequest) -> pb.ResolveSequenceResponse:
+        """Raises OncelogError, ClusterError."""
+        in_range("producer_id", request.producer_id, 1, MAX_INT64)
+        in_range("epoch", request.epoch, 0, MAX_INT32)
+        in_range("sequence", request.sequence, 0, MAX_INT64)
+        partition = leading(self._node, request.topic, request.partition)
         pid = request.producer_id
         try:
-            async with asyncio.timeout(self._node.request_timeout):
-                if not self._node.is_issued(pid) and not await self._node.confirm_issued(pid):
-                    text = f"producer_id: {pid} was never issued by this cluster"
-                    raise errors.UnknownProducerError(text)
+            async with asyncio.timeout(timeout_s(0, self._node)):
+                issued = self._node.metadata.is_issued(pid)
+                if not issued and not await self._node.confirm_issued(pid):
+                    raise errors.UnknownProducerError(unissued(pid).message)
                 found = await self._resolve(partition, pid, request.epoch, request.sequence)
         except TimeoutError:
             raise errors.RequestTimeoutError(
@@ -128,12 +96,8 @@ class Resolver:
         try:
             found = await settled(partition, producer_id, epoch, sequence, found)
         except StorageError as error:
-            partition.unreadable(error)
-            if not _has_stopped(partition):
-                raise errors.CorruptLogError(
-                    str(error), topic=partition.topic, partition=partition.index
-                ) from error
-        if _has_stopped(partition):
+            raise unreadable(self._node, partition, error) from error
+        if has_stopped(partition):
             raise NotLeaderError("this replica has stopped")
         return found
 
@@ -164,42 +128,18 @@ class Resolver:
             answer_to(answer)
 
 
-def _refusal(why: pb.PartitionRecords) -> errors.OncelogError:
-    where = f"{why.topic}-{why.partition}"
-    match why.error:
-        case pb.PARTITION_ERROR_NOT_LEADER:
-            return errors.NotLeaderError(
-                f"this node does not lead {where}",
-                leader_id=why.leader_id,
-                leader_address=why.leader_address,
-            )
-        case pb.PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION:
-            return errors.UnknownTopicOrPartitionError(
-                f"there is no partition {where}", topic=why.topic, partition=why.partition
-            )
-        case pb.PARTITION_ERROR_NOT_READY:
-            return errors.NotReadyError(f"this node has just begun to lead {where}")
-    return errors.CorruptLogError(why.message, topic=why.topic, partition=why.partition)
-
-
-def _has_stopped(partition: Partition) -> bool:
-    return partition.closed or partition.group.failed is not None
-
-
 async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> None:
     """Makes it certain here that a producer which the metadata has ended writes no more.
 
     Its batch could otherwise still be taken by a leader that has not heard of it.
     """
     if veto.kind is not Kind.FENCED:
-        applied(await told(partition.advance_clock))
+        applied(await called_back(partition.advance_clock))
         return
     open_producer = partial(partition.open_producer, producer_id, veto.current_epoch)
-    answer: Answer = await told(open_producer)
-    if answer.verdict.kind is Kind.NOT_LEADER:
-        raise NotLeaderError("no longer the leader", answer.leader_id)
+    answer: Answer = await called_back(open_producer)
     if answer.verdict.kind not in (Kind.APPENDED, Kind.FENCED):
-        raise NotReadyError(f"the older epoch is not fenced yet: {answer.verdict.message}")
+        raise unable(answer)
 
 
 async def _located(partition: Partition, meta: BatchMeta, given: Answer) -> Answer:

@@ -14,9 +14,11 @@ import crc32c
 
 from harness.api import Api, Batch, Lease, batch
 from oncelog.v1 import cluster_pb2
+from oncelog.wire.batch import encode_payload
 
 KIB = 1024
 NEVER_ISSUED = 1 << 40
+ONE = encode_payload([b"value"], [1])  # what else is sent here claims to be compressed
 Expected = Mapping[str, Any]  # "verdict", and fields of BatchResult
 
 
@@ -116,6 +118,7 @@ ACCEPTED = [
         before=lambda m: [m(0, epoch=m.epoch - 1)],
         named=True,
     ),
+    stored("a payload without a codec", lambda m: m(0, ONE, codec=0), 0),
     Row("producer id 0", lambda m: m(0, pid=0), appended(0), appended(1)),
     Row(
         "producer id 0 ignores sequence and epoch",
@@ -259,6 +262,10 @@ INVALID = [
     invalid("prev below -1", lambda m: m(1, prev=-2), "prev_sequence"),
     invalid("expected offset below -1", lambda m: m(1, expected_offset=-2), "expected_offset"),
     invalid("unknown codec", lambda m: m(1, codec=9), "codec"),
+    invalid("a transaction", lambda m: m(1, transaction_id=1), "transaction_id"),
+    invalid("more records than the payload's", lambda m: m(1, ONE, codec=0, count=9), "record_cou"),
+    invalid("more than any payload's", lambda m: m(1, count=2**31 - 1), "record_count"),
+    invalid("not a payload, and no codec", lambda m: m(1, codec=0), "payload"),
 ]
 
 ROWS = [*ACCEPTED, *DUPLICATES, *REFUSED, *INVALID]

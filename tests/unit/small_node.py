@@ -33,6 +33,7 @@ LIFETIME = 10_000
 @dataclass
 class Group:
     is_ready: bool = True
+    is_leader: bool = True
 
 
 @dataclass

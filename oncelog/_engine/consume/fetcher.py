@@ -32,6 +32,7 @@ log = logging.getLogger("oncelog.consumer")
 # How long an offset above a leader's high watermark may last: a new leader learns how far
 # the log is committed a moment after its election.
 _AHEAD_GRACE_S = 10.0
+_MOST_WAIT_MS = 60_000  # what a node allows
 # A poll that is late by so much: others are asked who leads.
 _STALL_S = 1.0
 
@@ -161,7 +162,7 @@ class Fetcher:
                 for w in partitions
             ],
             min_bytes=config.fetch_min_bytes,
-            max_wait_ms=config.fetch_max_wait_ms,
+            max_wait_ms=min(config.fetch_max_wait_ms, _MOST_WAIT_MS),
             max_bytes=config.fetch_max_bytes,
             any_replica=config.any_replica,
         )

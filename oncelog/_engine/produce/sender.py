@@ -39,6 +39,7 @@ _TICK_S = 0.1
 # soon at first, and then once a second, for a cluster may also just be slow.
 _STALL_S = 1.0
 _STALL_PAUSES = Backoff(0.25, 1.0)
+_MOST_TIMEOUT_MS = 600_000  # what a node allows
 _MAX_FAILED_KEPT = 1000
 
 
@@ -266,7 +267,7 @@ class Sender:
                 address,
                 self.cluster.channel(address),
                 connect_timeout_s=min(2.0, config.request_timeout_ms / 1000),
-                commit_timeout_ms=max(1, config.request_timeout_ms * 4 // 5),
+                commit_timeout_ms=min(max(1, config.request_timeout_ms * 4 // 5), _MOST_TIMEOUT_MS),
                 on_open=self._soon,
                 on_room=self._soon,
                 on_result=self._answered,

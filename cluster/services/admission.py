@@ -1,0 +1,107 @@
+"""What a batch meets before its partition, in the order that docs/protocol.md prints.
+
+    Appender.append --> refusal --> None: Partition.append goes on with the rest of the table
+                            '-----> the first row of "How a node decides" that applies
+
+Pure. First comes what the batch alone shows: every node says the same of it. Then who
+answers for the partition. What a topic's settings and the metadata forbid is said last, and
+by the leader only: another node's copy of them may be old, and the answer is final.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import crc32c
+
+from cluster.dedup.verdict import BatchMeta, Kind, Verdict, validate
+from cluster.metadata.topics import is_internal
+from oncelog.v1.batch_pb2 import BatchHeader
+from oncelog.wire.batch import MAGIC, MAX_PAYLOAD_BYTES, PREAMBLE
+
+CODEC_NONE, CODEC_ZSTD, CODEC_LZ4 = 0, 1, 2
+
+# The least that a payload holds: its preamble and one more offset than records, and for
+# each record an offset (i32) and a timestamp (i64).
+_LEAST_BYTES = PREAMBLE.size + 4
+_RECORD_BYTES = 12
+MAX_RECORDS = (MAX_PAYLOAD_BYTES - _LEAST_BYTES) // _RECORD_BYTES
+_HEAD = struct.Struct("<4s4xI")  # of the preamble: what it is, the record count
+
+UNKNOWN_TOPIC = "unknown topic or partition"
+
+
+def refusal(
+    header: BatchHeader,
+    meta: BatchMeta,
+    payload: bytes,
+    *,
+    known: bool,
+    leads: bool,
+    max_batch_bytes: int,
+    issued: bool,
+) -> Verdict | None:
+    """Why a batch does not come before its partition; None if it does.
+
+    known: there is such a partition, as far as this node knows. leads: this node leads it.
+    issued: the producer id is 0, or this node knows that it was handed out.
+    """
+    topic = header.topic
+    if is_internal(topic):
+        return _invalid(f"topic: {topic} is internal")
+    size = len(payload)
+    limit = max_batch_bytes if leads else size
+    wrong = validate(meta, payload_size=size, max_payload=limit)
+    if wrong is None or wrong.kind is not Kind.INVALID_BATCH:
+        fault = _fault(header, meta, payload)
+        if fault is not None:
+            return _invalid(fault)
+        if not known:
+            return Verdict(Kind.UNKNOWN_TOPIC_OR_PARTITION, message=UNKNOWN_TOPIC)
+        if not leads:
+            return Verdict(Kind.NOT_LEADER)
+    if wrong is None and not issued:
+        return unissued(meta.producer_id)
+    return wrong
+
+
+def unissued(producer_id: int) -> Verdict:
+    """UNKNOWN_PRODUCER for an id that the cluster never handed out."""
+    text = f"producer_id: {producer_id} was never issued by this cluster"
+    return Verdict(Kind.UNKNOWN_PRODUCER, message=text)
+
+
+def _invalid(message: str) -> Verdict:
+    return Verdict(Kind.INVALID_BATCH, message=message)
+
+
+def _fault(header: BatchHeader, meta: BatchMeta, payload: bytes) -> str | None:
+    """What is wrong with a batch whose numbers are in their ranges."""
+    codec = header.codec
+    if codec not in (CODEC_NONE, CODEC_ZSTD, CODEC_LZ4):
+        return f"codec: {codec} is unknown"
+    if header.transaction_id != 0:
+        return "transaction_id: not supported yet, use 0"
+    crc = crc32c.crc32c(payload)
+    if crc != meta.crc:
+        return f"crc32c: the payload has {crc:#010x}, the header says {meta.crc:#010x}"
+    if codec != CODEC_NONE:
+        if meta.count > MAX_RECORDS:
+            return f"record_count: {meta.count}, but a payload holds at most {MAX_RECORDS} records"
+        return None
+    return _payload_fault(meta.count, payload)
+
+
+def _payload_fault(count: int, payload: bytes) -> str | None:
+    """Offsets are given by `record_count`: so it must be the payload's own, and have room."""
+    size = len(payload)
+    if size < PREAMBLE.size:
+        return f"payload: {size} bytes, but the preamble alone has {PREAMBLE.size}"
+    magic, records = _HEAD.unpack_from(payload)
+    if magic != MAGIC:
+        return f"payload: begins with {magic!r}, not {MAGIC!r}"
+    if records != count:
+        return f"record_count: the payload holds {records} records, the header says {count}"
+    if size < _LEAST_BYTES + _RECORD_BYTES * count:
+        return f"record_count: {count} records do not fit into {size} bytes of payload"
+    return None

@@ -1,0 +1,93 @@
+"""Messages that cannot be decoded are the caller's fault: INVALID_REQUEST, and no traceback.
+
+gRPC answers UNKNOWN where a deserializer raises, and logs it as a fault of the node. So a
+deserializer here returns the fault, and the call is ended with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from cluster.services.errors import abort
+from oncelog.errors import InvalidRequestError
+
+_OURS = "/oncelog."
+MessageT = TypeVar("MessageT")
+Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
+
+
+class Undecodable:
+    """Stands where a message would be."""
+
+    def __init__(self, error: DecodeError) -> None:
+        self.error = InvalidRequestError(f"message: {error}", field="message")
+
+
+def decoded(message: MessageT) -> MessageT:
+    """`message`, as it is. Raises InvalidRequestError if it could not be decoded."""
+    if isinstance(message, Undecodable):
+        raise message.error
+    return message
+
+
+class Decoding(grpc.aio.ServerInterceptor):
+    """Ends calls whose request cannot be decoded.
+
+    Who takes a stream of requests asks `decoded` for each: that is our own services only.
+    """
+
+    def __init__(self) -> None:
+        self._safe: dict[Handler, Handler] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.request_deserializer is None:
+            return handler
+        if handler.request_streaming and not handler_call_details.method.startswith(_OURS):
+            return handler
+        safe = self._safe.get(handler)
+        if safe is None:
+            safe = self._safe[handler] = _safe(handler)
+        return safe
+
+
+def _safe(handler: Handler) -> Handler:
+    deserializer: Any = handler.request_deserializer
+    serializer = handler.response_serializer
+
+    def decode(data: bytes) -> Any:
+        try:
+            return deserializer(data)
+        except DecodeError as error:
+            return Undecodable(error)
+
+    if handler.stream_stream is not None:
+        return grpc.stream_stream_rpc_method_handler(handler.stream_stream, decode, serializer)
+    if handler.unary_stream is not None:
+        stream: Any = _checked(handler.unary_stream)
+        return grpc.unary_stream_rpc_method_handler(stream, decode, serializer)
+    assert handler.unary_unary is not None, "no service takes a stream and answers once"
+    unary: Any = _checked(handler.unary_unary)
+    return grpc.unary_unary_rpc_method_handler(unary, decode, serializer)
+
+
+def _checked(call: Any) -> Any:
+    assert inspect.iscoroutinefunction(call), "streams of answers are written, not yielded"
+
+    @functools.wraps(call)
+    async def checked(request: Any, context: Any) -> Any:
+        if isinstance(request, Undecodable):
+            await abort(context, request.error)
+        return await call(request, context)
+
+    return checked

@@ -1,0 +1,264 @@
+"""Produce: batches on their way into partitions, and their answers on the way back.
+
+    LogService.Produce ------> Appender.all_of --.
+    LogService.ProduceStream -> ProduceStream ---+--> Appender.append --> admission.refusal
+                                                                    '--> Partition.append
+
+One `ProduceStream` is one reader task (batches into partitions, in order) and one writer
+(results as they come, as many as are there in one message). Memory is bounded by not
+reading on while too many bytes wait for their answer, which gRPC's flow control carries to
+the client. Requests are worked off in slices (`turns`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from cluster.dedup.verdict import BatchMeta, Kind, Verdict
+from cluster.errors import ClusterError
+from cluster.partition.replica import Answer, AnswerTo, AppendRequest
+from cluster.services.admission import refusal
+from cluster.services.context import NodeContext
+from cluster.services.decoding import decoded
+from cluster.services.listening import Listening
+from cluster.services.outcomes import one_answer
+from cluster.services.replicas import locate
+from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, in_range
+from cluster.services.resolving import Resolver
+from cluster.services.turns import Turn
+from oncelog.v1 import batch_pb2 as bpb
+from oncelog.v1 import log_pb2 as pb
+
+MAX_BATCHES = 20_000  # in one request
+MAX_RESULTS = 1000  # in one message of a stream
+MAX_WAITING_BYTES = 64 * 1024 * 1024  # a stream's batches without an answer
+PREDECESSOR_WAIT = 1.0  # seconds that a unary batch waits for the one before it
+SWEEP = 1.0  # seconds between looks for batches whose time is over
+
+_NOT_IN_TIME = Verdict(Kind.TIMEOUT, message="not committed in time")
+
+
+def meta_of(header: bpb.BatchHeader) -> BatchMeta:
+    base, count = header.base_sequence, header.record_count
+    return BatchMeta(
+        header.producer_id,
+        header.epoch,
+        base,
+        header.last_sequence if header.HasField("last_sequence") else base + count - 1,
+        header.prev_sequence if header.HasField("prev_sequence") else base - 1,
+        count,
+        header.crc32c,
+        header.expected_offset if header.HasField("expected_offset") else -1,
+    )
+
+
+class Appender:
+    """Takes batches for the partitions of one node."""
+
+    def __init__(self, node: NodeContext, resolver: Resolver) -> None:
+        self._node = node
+        self._resolver = resolver
+
+    async def append(self, header: bpb.BatchHeader, payload: bytes, answer_to: AnswerTo) -> None:
+        """Hands a batch to its partition, or says why not. `answer_to` is called once.
+
+        Waits only where the producer id is newer than this node's metadata.
+        """
+        node = self._node
+        meta = meta_of(header)
+        located = locate(node, header.topic, header.partition)
+        replica = None if located is None else located.replica
+        verdict = refusal(
+            header,
+            meta,
+            payload,
+            known=located is not None,
+            leads=located is not None and located.leads,
+            max_batch_bytes=0 if replica is None else replica.policy.max_batch_bytes,
+            issued=not meta.producer_id or node.metadata.is_issued(meta.producer_id),
+        )
+        if verdict is not None and verdict.kind is Kind.UNKNOWN_PRODUCER:
+            verdict = await self._confirmed(meta.producer_id, verdict)
+        if verdict is not None:
+            leader_id = 0
+            if located is not None and verdict.kind is Kind.NOT_LEADER:
+                leader_id = located.leader_id
+            answer_to(Answer(verdict, leader_id=leader_id))
+            return
+        assert replica is not None, "refusal lets through what this node leads"
+        request = AppendRequest(
+            meta, header.codec, header.transaction_id, header.max_timestamp_us, payload
+        )
+        answer_to = self._timed(answer_to)
+        if meta.producer_id:
+            answer_to = self._resolver.with_offset(replica, meta, answer_to)
+        replica.append(request, answer_to)
+
+    async def _confirmed(self, producer_id: int, unknown: Verdict) -> Verdict | None:
+        """`unknown` if the metadata leader does not know the id either; None if it does."""
+        try:
+            issued = await self._node.confirm_issued(producer_id)
+        except ClusterError as error:
+            return Verdict(Kind.NOT_READY, message=str(error))
+        return None if issued else unknown
+
+    def _timed(self, answer_to: AnswerTo) -> AnswerTo:
+        """`answer_to`, with the metrics shown how long an append took."""
+        started = time.monotonic()
+
+        def answer(answer: Answer) -> None:
+            if answer.verdict.kind is Kind.APPENDED:
+                self._node.metrics.commit_latency.observe(time.monotonic() - started)
+            answer_to(answer)
+
+        return answer
+
+    def result(self, batch_id: int, answer: Answer) -> pb.BatchResult:
+        verdict = answer.verdict
+        result = pb.BatchResult(
+            id=batch_id,
+            verdict=verdict.kind,  # type: ignore[arg-type]  # the numbers are the same
+            base_offset=verdict.base_offset,
+            append_time_ms=answer.append_time_ms,
+        )
+        if verdict.kind not in (Kind.APPENDED, Kind.DUPLICATE):
+            result.current_epoch = verdict.current_epoch
+            result.last_sequence = verdict.last_sequence
+            result.next_offset = verdict.next_offset
+            result.message = verdict.message
+            if verdict.kind is Kind.NOT_LEADER and answer.leader_id:
+                result.leader_id = answer.leader_id
+                result.leader_address = self._node.metadata.nodes.get(answer.leader_id, "")
+        return result
+
+    def commit_timeout(self, request: pb.ProduceRequest) -> float:
+        """Seconds that the request's batches may wait for their commit.
+
+        Raises InvalidRequestError for a request that is beyond the limits.
+        """
+        count_in_range("batches", len(request.batches), 0, MAX_BATCHES)
+        longest = self._node.config.request_timeout_ms
+        asked = in_range("timeout_ms", request.timeout_ms, 0, MAX_TIMEOUT_MS)
+        return min(asked or longest, longest) / 1000
+
+    # -- Produce ------------------------------------------------------------------------
+
+    async def all_of(self, request: pb.ProduceRequest) -> list[pb.BatchResult]:
+        """The results of all batches of a unary request, in their order."""
+        deadline = asyncio.get_running_loop().time() + self.commit_timeout(request)
+        turn, tasks = Turn(), list[asyncio.Task[Answer]]()
+        with Listening(()) as listening:
+            async with asyncio.TaskGroup() as group:
+                for batch in request.batches:
+                    located = locate(self._node, batch.header.topic, batch.header.partition)
+                    if located is not None and located.replica is not None:
+                        listening.add(located.replica)
+                    tasks.append(group.create_task(self._one(batch, deadline, listening)))
+                    if turn.spend(len(batch.payload)):
+                        await asyncio.sleep(0)
+        results: list[pb.BatchResult] = []
+        for batch, task in zip(request.batches, tasks, strict=True):
+            results.append(self.result(batch.id, task.result()))
+            if turn.spend(0):
+                await asyncio.sleep(0)
+        return results
+
+    async def _one(self, batch: bpb.Batch, deadline: float, listening: Listening) -> Answer:
+        """Unary calls overtake each other, so a gap is given a while to close."""
+        loop = asyncio.get_running_loop()
+        gap_until = min(deadline, loop.time() + PREDECESSOR_WAIT)
+        header, payload = batch.header, batch.payload
+        prev = meta_of(header).prev
+        while True:
+            # Before it asks: the predecessor may come while the refusal is confirmed.
+            seen = listening.count
+            future: asyncio.Future[Answer]
+            future, answer_to = one_answer()
+            await self.append(header, payload, answer_to)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    answer = await future
+            except TimeoutError:
+                return Answer(_NOT_IN_TIME)
+            verdict = answer.verdict
+            # Only a gap can close; an overlap or another cut stays what it is.
+            gap = verdict.kind is Kind.OUT_OF_ORDER and verdict.last_sequence < prev
+            if not gap or loop.time() >= gap_until:
+                return answer
+            if not await listening.wait(seen, gap_until):
+                return answer
+
+
+class ProduceStream:
+    """The batches of one stream that wait for their answer, and the answers to send."""
+
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
+        self._loop = asyncio.get_running_loop()
+        self._results: list[tuple[int, Answer]] = []
+        # position in the stream -> (batch id, payload bytes, deadline)
+        self._waiting: dict[int, tuple[int, int, float]] = {}
+        self._waiting_bytes = 0
+        self._position = 0
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._ended = False
+
+    async def read(self, requests: AsyncIterator[pb.ProduceRequest]) -> None:
+        """Appends all that comes. Raises InvalidRequestError; what came before is answered."""
+        try:
+            async for request in requests:
+                timeout = self._appender.commit_timeout(decoded(request))
+                turn = Turn()
+                for batch in request.batches:
+                    if turn.spend(await self._append(batch, timeout)):
+                        await asyncio.sleep(0)
+        finally:
+            self._ended = True
+            self._news.set()
+
+    async def _append(self, batch: bpb.Batch, timeout: float) -> int:
+        """Returns the payload's size."""
+        while self._waiting_bytes > MAX_WAITING_BYTES:
+            self._room.clear()
+            await self._room.wait()
+        self._position += 1
+        payload = batch.payload
+        position, size = self._position, len(payload)
+        self._waiting[position] = (batch.id, size, self._loop.time() + timeout)
+        self._waiting_bytes += size
+        await self._appender.append(
+            batch.header, payload, lambda answer: self._answer(position, answer)
+        )
+        return size
+
+    def _answer(self, position: int, answer: Answer) -> None:
+        waiting = self._waiting.pop(position, None)
+        if waiting is None:
+            return  # its time was over
+        self._waiting_bytes -= waiting[1]
+        self._results.append((waiting[0], answer))
+        self._news.set()
+        self._room.set()
+
+    async def next_results(self) -> list[tuple[int, Answer]]:
+        """What is known now, 1 to MAX_RESULTS; empty at the stream's end."""
+        while not self._results:
+            if self._ended and not self._waiting:
+                return []
+            sweep = self._loop.call_later(SWEEP, self._sweep)
+            await self._news.wait()
+            sweep.cancel()
+            self._news.clear()
+        results, self._results = self._results[:MAX_RESULTS], self._results[MAX_RESULTS:]
+        return results
+
+    def _sweep(self) -> None:
+        """Answers TIMEOUT for batches whose time is over; they may commit later."""
+        now = self._loop.time()
+        for position, (_, _, deadline) in list(self._waiting.items()):
+            if deadline <= now:
+                self._answer(position, Answer(_NOT_IN_TIME))
+        self._news.set()

@@ -1,0 +1,88 @@
+"""Which replica answers for a partition: the one place where "not the leader" is found out.
+
+    leading, replica_here --> Partition, or raises UnknownTopicOrPartitionError, NotLeaderError,
+                             NotReadyError
+
+Services raise; `errors.to_public` and those who write an error into a field of their answer
+translate. Produce alone does not raise: its answers are verdicts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cluster.errors import NotLeaderError, NotReadyError
+from cluster.partition.replica import Partition
+from cluster.services.context import NodeContext
+from oncelog.errors import CorruptLogError, UnknownTopicOrPartitionError
+from storage.errors import StorageError
+
+
+class Located(NamedTuple):
+    """What this node knows of a partition."""
+
+    replica: Partition | None  # its own
+    leader_id: int  # 0: none is known
+    leads: bool
+
+
+def locate(node: NodeContext, topic: str, index: int) -> Located | None:
+    """None if there is no such partition, as far as this node knows."""
+    group_id = node.metadata.group_of(topic, index)
+    if group_id is None:
+        return None
+    leader_id = node.leader_of(group_id)[0]
+    replica = node.partition(group_id)
+    if replica is None or replica.closed:
+        return Located(None, leader_id, False)
+    # Both must say so: a replica may not have heard yet that another node leads.
+    leads = leader_id == node.config.node_id and replica.group.is_leader
+    # As Located(replica, leader_id, leads), at a third of its price.
+    return tuple.__new__(Located, (replica, leader_id, leads))
+
+
+def leading(node: NodeContext, topic: str, index: int) -> Partition:
+    """This node's replica of a partition that it leads."""
+    located = _located(node, topic, index)
+    replica = located.replica
+    if replica is None or not located.leads:
+        raise not_leader(node, topic, index, located.leader_id)
+    if not replica.group.is_ready:
+        node_id = node.config.node_id
+        raise NotReadyError(f"node {node_id} has just begun to lead {topic}-{index}")
+    return replica
+
+
+def replica_here(node: NodeContext, topic: str, index: int) -> Partition:
+    """This node's replica, whoever leads."""
+    located = _located(node, topic, index)
+    if located.replica is None:
+        raise not_leader(node, topic, index, located.leader_id)
+    return located.replica
+
+
+def unreadable(node: NodeContext, replica: Partition, error: StorageError) -> CorruptLogError:
+    """The error for a read that storage refused. Raises NotLeaderError if another must lead."""
+    replica.unreadable(error)
+    leading(node, replica.topic, replica.index)
+    return CorruptLogError(str(error), topic=replica.topic, partition=replica.index)
+
+
+def has_stopped(replica: Partition) -> bool:
+    """Deleted, or it failed: nothing more is applied here."""
+    return replica.closed or replica.group.failed is not None
+
+
+def _located(node: NodeContext, topic: str, index: int) -> Located:
+    located = locate(node, topic, index)
+    if located is None:
+        raise UnknownTopicOrPartitionError(
+            f"there is no partition {topic}-{index}", topic=topic, partition=index
+        )
+    return located
+
+
+def not_leader(node: NodeContext, topic: str, index: int, leader_id: int) -> NotLeaderError:
+    """The one form in which services say it; `leader_id` 0: none is known."""
+    text = f"node {node.config.node_id} does not lead {topic}-{index}"
+    return NotLeaderError(text, leader_id)
