@@ -99,7 +99,7 @@ class Node:
         )
         self._bind()
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
-        self.engine = Engine.open(config.data_dir / "db", options=options)
+        self.engine = Engine.open(config.data_dir / "db", options=options, directory=self._lock)
         self._stack.callback(self.engine.close)
         self.runner = Runner(
             time.monotonic,

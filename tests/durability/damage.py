@@ -16,7 +16,8 @@ Damage = Callable[[Path], str]
 
 
 ENTRIES = "log/*.log"
-HEAD = 20  # bytes, before a record's body and its values
+HEADER = 36  # bytes, at the beginning of each file of the commit log
+HEAD = 36  # bytes, before a record's body and its values
 FLIPPED = 5
 
 
@@ -46,9 +47,9 @@ def of(pattern: str, how: Callable[..., str], place: float = 0.5) -> Damage:
 
 def _records(content: bytes) -> list[tuple[int, int, int]]:
     """(where it begins, its body's bytes, its values' bytes) of each record of a log file."""
-    records, at = [], 0
-    while at < len(content):  # crc u32 | body bytes u32 | values bytes u32 | number u64
-        body, values = (int.from_bytes(content[at + n : at + n + 4]) for n in (4, 8))
+    records, at = [], HEADER
+    while at < len(content):  # salt u64 | crc u32 | body bytes u32 | values bytes u32 | ...
+        body, values = (int.from_bytes(content[at + n : at + n + 4]) for n in (12, 16))
         records.append((at, body, values))
         at += HEAD + body + values
     return records

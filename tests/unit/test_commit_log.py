@@ -22,7 +22,9 @@ from storage.commitlog.segment import Segment, numbers_in, path_of
 from storage.commitlog.usage import Usage
 from storage.errors import CorruptionError, StorageFullError
 from storage.kv import Family
+from storage.watermark import Watermark
 
+SALT = 2**40 + 1
 CHANGES: list[Change] = [
     (Family.ENTRIES, b"group--1index--1", b"an entry", False),
     (Family.STATE, b"group--1s", b"", False),
@@ -41,17 +43,17 @@ def change(number: int, size: int = 50) -> list[Change]:
 
 
 def append(log: CommitLog, changes: list[Change]) -> Place:
-    place = log.append(encode(changes, log.end.number + 1))
+    place = log.append(encode(changes))
     log.accept()
     return place
 
 
 def opened(directory: Path, end: Place = BEGIN) -> CommitLog:
-    return CommitLog(directory, end, open_segments=4)
+    return CommitLog(directory, end, Watermark(directory / "mark"), open_segments=4)
 
 
 def found(directory: Path, start: Place = BEGIN, synced: int = 0) -> tuple[list[int], Place]:
-    """The numbers that the records say they are, and the end; settled."""
+    """The numbers that the records say they are, and the end; cut off there."""
     replay = Replay(directory, start, synced)
     numbers = [
         int(value)
@@ -59,7 +61,7 @@ def found(directory: Path, start: Place = BEGIN, synced: int = 0) -> tuple[list[
         for operation, value in operations
         if operation.family is Family.STATE and value is not None
     ]
-    replay.settle()
+    replay.finish()
     return numbers, replay.end
 
 
@@ -67,10 +69,12 @@ def found(directory: Path, start: Place = BEGIN, synced: int = 0) -> tuple[list[
 
 
 def test_a_record_says_what_was_written() -> None:
-    encoded = encode(CHANGES, 7)
-    content = encoded.head + b"".join(encoded.values)
-    head = parse_head(content[:HEAD_BYTES])
-    assert (head.number, head.record_bytes, len(content)) == (7, len(content), encoded.record_bytes)
+    encoded = encode(CHANGES)
+    content = b"".join([encoded.head(SALT, 7, 5), encoded.body, *encoded.values])
+    head = parse_head(content[:HEAD_BYTES], SALT)
+    assert head is not None
+    assert (head.number, head.synced) == (7, 5)
+    assert head.record_bytes == len(content) == encoded.record_bytes
     body = content[HEAD_BYTES : HEAD_BYTES + head.body_bytes]
     assert is_whole(head, body)
     again: list[Change] = []
@@ -83,12 +87,13 @@ def test_a_record_says_what_was_written() -> None:
 
 @pytest.mark.parametrize("bit", range(8))
 def test_every_flipped_bit_of_head_and_body_is_noticed(bit: int) -> None:
-    encoded = encode(CHANGES[:4], 7)
-    for at in range(len(encoded.head)):
-        content = bytearray(encoded.head)
+    encoded = encode(CHANGES[:4])
+    whole = encoded.head(SALT, 7, 5) + encoded.body
+    for at in range(len(whole)):
+        content = bytearray(whole)
         content[at] ^= 1 << bit
-        head = parse_head(bytes(content[:HEAD_BYTES]))
-        assert not is_whole(head, bytes(content[HEAD_BYTES:]))
+        head = parse_head(bytes(content[:HEAD_BYTES]), SALT)
+        assert head is None or not is_whole(head, bytes(content[HEAD_BYTES:]))
 
 
 # -- reading back -------------------------------------------------------------------
@@ -98,7 +103,7 @@ def test_values_are_read_back_from_every_segment(tmp_path: Path) -> None:
     log = opened(tmp_path)
     pointers = []
     for number in range(1, 41):
-        encoded = encode(change(number), number)
+        encoded = encode(change(number))
         place = log.append(encoded)
         log.accept()
         at, size, crc = encoded.places[0]
@@ -124,7 +129,7 @@ def test_values_are_read_back_from_every_segment(tmp_path: Path) -> None:
 
 
 def test_a_reader_outlives_the_cache_and_the_file(tmp_path: Path) -> None:
-    log = CommitLog(tmp_path, BEGIN, open_segments=1)
+    log = CommitLog(tmp_path, BEGIN, Watermark(tmp_path / "mark"), open_segments=1)
     append(log, change(1))
     log.roll(log.following())
     held = Segment(tmp_path, 1)
@@ -187,21 +192,23 @@ def test_an_entry_damaged_up_to_the_mark_is_left_to_its_reader(tmp_path: Path) -
 
 def test_what_follows_a_torn_segment_is_dropped(tmp_path: Path) -> None:
     """The disk writes in its own order: the next segment can be there, and the end of this not."""
-    places = write_three(tmp_path)
-    log = opened(tmp_path, places[3])
+    log = opened(tmp_path)
+    for number in (1, 2, 3):
+        append(log, change(number, 2000))
+    size = log.end.position
     log.roll(log.following())
     append(log, change(4))
     assert found(tmp_path)[0] == [1, 2, 3, 4]
     with path_of(tmp_path, 1).open("r+b") as file:
-        file.truncate(places[3].position - 1)
+        file.truncate(size - 1)
     numbers, end = found(tmp_path)
     assert (numbers, end.segment, numbers_in(tmp_path)) == ([1, 2], 1, [1])
 
 
 def test_a_record_inside_of_a_torn_value_is_not_taken_for_one(tmp_path: Path) -> None:
     """Whoever writes values can write what looks like a record into them."""
-    inner = encode(change(2), 2)
-    disguised = b"".join([inner.head, *inner.values])
+    inner = encode(change(2))
+    disguised = b"".join([inner.head(SALT, 2, 2), inner.body, *inner.values])
     log = opened(tmp_path)
     append(log, change(1))
     place = append(log, [(Family.ENTRIES, b"group--1%08d" % 9, disguised * 3, False)])
@@ -218,8 +225,8 @@ def test_a_record_inside_of_a_torn_value_is_not_taken_for_one(tmp_path: Path) ->
 def test_a_record_of_another_number_ends_the_log(tmp_path: Path) -> None:
     log = opened(tmp_path)
     append(log, change(1))
-    encoded = encode(change(3), 3)
-    log.append(encoded)
+    log._end = log._end._replace(number=2)
+    append(log, change(3))
     assert found(tmp_path)[0] == [1]
 
 
@@ -249,7 +256,7 @@ def test_replay_from_the_middle(tmp_path: Path) -> None:
 def test_a_record_taken_back_was_never_there(tmp_path: Path) -> None:
     log = opened(tmp_path)
     append(log, change(1))
-    log.append(encode(change(2), 2))
+    log.append(encode(change(2)))
     assert log.sync() == 1, "what was not accepted is not counted"
     log.take_back()
     append(log, change(2, 1))
@@ -286,7 +293,7 @@ def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         os, "pwritev", lambda fd, parts, at: written(fd, [b"".join(parts)[:70_000]], at)
     )
     log = opened(tmp_path)
-    encoded = encode([(Family.STATE, b"group--1last", b"%04000d" % 1, False)] * 600, 1)
+    encoded = encode([(Family.STATE, b"group--1last", b"%04000d" % 1, False)] * 600)
     log.append(encoded)
     log.accept()
     assert found(tmp_path)[0] == [1] * 600
