@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from storage.commitlog.record import (
     parse_head,
 )
 from storage.commitlog.replay import Replay
-from storage.commitlog.segment import Segment, numbers_in, path_of
+from storage.commitlog.segment import HEADER_BYTES, Segment, numbers_in, path_of
 from storage.commitlog.usage import Usage
-from storage.errors import CorruptionError, StorageFullError
+from storage.errors import CorruptionError, IdentityError, StorageFullError
 from storage.kv import Family
 from storage.watermark import Watermark
 
@@ -248,6 +249,157 @@ def test_replay_from_the_middle(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(CorruptionError, match="synced writes are missing"):
         found(tmp_path, places[2], 2)
+
+
+# -- what records say of the ones before ---------------------------------------------
+
+
+def log_of_steps(directory: Path, steps: str, size: int = 2000) -> list[Place]:
+    """ "w" writes a record, "s" syncs, "r" rolls; where each record begins, from 1 on."""
+    log = opened(directory)
+    places = [BEGIN]
+    for step in steps:
+        if step == "w":
+            places.append(append(log, change(len(places), size)))
+        elif step == "s":
+            log.sync()
+        else:
+            log.roll(log.following())
+    return places
+
+
+def flip(directory: Path, place: Place, distance: int) -> bytes:
+    """A bit at that distance from where a record begins; the file as it is then."""
+    file = path_of(directory, place.segment)
+    content = bytearray(file.read_bytes())
+    content[place.position + distance] ^= 4
+    file.write_bytes(content)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("distance", [0, 8, 12, 20, 30, HEAD_BYTES, HEAD_BYTES + 40])
+@pytest.mark.parametrize("steps", ["wswsw", "wwsw", "wsrwsw", "wwsrw", "wwsrwrw"])
+def test_a_whole_record_behind_a_damaged_one_proves_that_it_was_synced(
+    tmp_path: Path, distance: int, steps: str
+) -> None:
+    """The mark lags: it says nothing. Nothing is cut off, and the second start knows it too."""
+    places = log_of_steps(tmp_path, steps)
+    damaged = flip(tmp_path, places[2], distance)
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match=r"1 synced writes are missing.*synced up to 2"):
+            found(tmp_path)
+    assert path_of(tmp_path, places[2].segment).read_bytes() == damaged
+
+
+def test_without_the_claims_the_same_damage_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = log_of_steps(tmp_path, "wswsw")
+    flip(tmp_path, places[2], 30)
+    monkeypatch.setattr(Replay, "_claims_behind", lambda _: iter(()))
+    assert found(tmp_path)[0] == [1]
+
+
+def test_a_damaged_entry_that_was_synced_is_left_to_its_reader(tmp_path: Path) -> None:
+    """As it is below the mark: one replica stops, not the node."""
+    places = log_of_steps(tmp_path, "wswsw")
+    flip(tmp_path, places[3], -1000)
+    assert found(tmp_path)[0] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("steps", ["wswww", "wswwrww", "wsrwww"])
+def test_good_records_behind_a_torn_one_prove_nothing(tmp_path: Path, steps: str) -> None:
+    """The disk writes in its own order; what no sync covered may be lost before what is not."""
+    places = log_of_steps(tmp_path, steps)
+    for distance in (0, 20, HEAD_BYTES + 3, 1000):
+        flip(tmp_path, places[2], distance)
+    numbers, end = found(tmp_path)
+    assert (numbers, end.number) == ([1], 1)
+    assert found(tmp_path)[0] == [1]
+
+
+def test_lost_pages_of_what_no_sync_covered_prove_nothing(tmp_path: Path) -> None:
+    """Any of them may be zeros, whatever else is there."""
+    rng = random.Random(1)
+    for number in range(60):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        places = log_of_steps(directory, "wwsw" + rng.choice(("w", "rw")) * 12, 700)
+        synced = places[3]
+        lost = 0
+        for segment in numbers_in(directory):
+            content = bytearray(path_of(directory, segment).read_bytes())
+            least = synced.position if segment == synced.segment else HEADER_BYTES
+            for page in range(0, len(content), 512):
+                if rng.random() < 0.2:
+                    begin, end = max(page, least), min(page + 512, len(content))
+                    content[begin:end] = bytes(max(0, end - begin))
+                    lost += 1
+            path_of(directory, segment).write_bytes(content)
+        numbers, _ = found(directory)
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) >= 2 and (lost == 0 or len(numbers) < 16)
+
+
+def test_a_missing_file_in_the_middle_is_noticed(tmp_path: Path) -> None:
+    log_of_steps(tmp_path, "wsrwsrw")
+    path_of(tmp_path, 2).unlink()
+    with pytest.raises(CorruptionError, match="1 synced writes are missing"):
+        found(tmp_path)
+
+
+def test_a_claim_is_found_across_the_pieces_that_are_read(tmp_path: Path) -> None:
+    for shift in range(-8, 1):  # the salt of the fourth, from the boundary on
+        directory = tmp_path / str(shift)
+        directory.mkdir()
+        log = opened(directory)
+        append(log, change(1))
+        second = append(log, change(2))
+        log.sync()
+        space = second.position + 1024 * 1024 + shift - log.end.position
+        space -= encode([(Family.ENTRIES, b"k", b"", False)]).record_bytes
+        third = append(log, [(Family.ENTRIES, b"k", bytes(space), False)])
+        assert append(log, change(4)).position == second.position + 1024 * 1024 + shift
+        flip(directory, second, 30)
+        flip(directory, third, 30)
+        with pytest.raises(CorruptionError, match="synced up to 2"):
+            found(directory)
+
+
+# -- the files' headers -----------------------------------------------------------------
+
+
+def test_a_header_names_its_file_and_its_directory(tmp_path: Path) -> None:
+    mark = Watermark(tmp_path / "mark")
+    log = CommitLog(tmp_path, BEGIN, mark, directory_id=7, open_segments=4)
+    append(log, change(1))
+    assert found(tmp_path)[0] == [1]
+    with pytest.raises(IdentityError, match=r"00000001\.log belongs to .* id 7, here is 8"):
+        list(Replay(tmp_path, BEGIN, 0, directory_id=8).records())
+    path_of(tmp_path, 1).rename(path_of(tmp_path, 2))
+    with pytest.raises(CorruptionError, match="the header is of segment 1"):
+        list(Replay(tmp_path, Place(2, 0, 0), 0).records())
+
+
+@pytest.mark.parametrize("at", [0, 7, 8, 20, 30, HEADER_BYTES - 1])
+def test_a_damaged_header_is_an_error(tmp_path: Path, at: int) -> None:
+    """It was durable before anything was written behind it."""
+    log_of_steps(tmp_path, "wsrw")
+    flip(tmp_path, Place(2, 0, 0), at)
+    with pytest.raises(CorruptionError, match=r"00000002\.log: the header"):
+        list(Replay(tmp_path, BEGIN, 0, has_log=True).records())
+
+
+@pytest.mark.parametrize("size", [0, 5, HEADER_BYTES - 1, HEADER_BYTES])
+def test_a_file_torn_when_it_was_made_is_made_anew(tmp_path: Path, size: int) -> None:
+    log_of_steps(tmp_path, "wsr")
+    path_of(tmp_path, 2).write_bytes(bytes(size))
+    numbers, end = found(tmp_path)
+    assert (numbers, end.segment, numbers_in(tmp_path)) == ([1], 1, [1])
+    log = opened(tmp_path, end)
+    log.roll(log.following())
+    append(log, change(2))
+    assert found(tmp_path)[0] == [1, 2]
 
 
 # -- faults -----------------------------------------------------------------------------
