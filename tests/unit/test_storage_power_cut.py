@@ -2,8 +2,9 @@
 
 An image is what a disk may hold after the power went: every file of RocksDB as it stands
 (the most that can be there), and of the commit log any length from the last sync on, the
-next bytes being torn. Each image must open to the state after one of the batches, none
-older than the last sync. A model in memory says what that state is.
+next bytes being torn, and any pages lost that no sync covered. Each image must open to the
+state after one of the batches, none older than the last sync. A model in memory says what
+that state is.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ OPTIONS = EngineOptions(
     max_open_segments=2,
 )
 GROUPS = (1, 2, 3)
+PAGE = 512
 BATCHES = 250
 IMAGES = 25
 
@@ -145,7 +147,19 @@ def cut_power(
                 if rng.random() < 0.5 and whole >= HEADER_BYTES:
                     opened.seek(0, 2)
                     opened.write(rng.choice((b"\0", b"\xff")) * rng.randint(1, 5000))
+        if torn_at is None and rng.random() < 0.3:
+            lose_pages(file, least, rng)
     return synced
+
+
+def lose_pages(file: Path, least: int, rng: random.Random) -> None:
+    """The disk writes in its own order: some of what follows is there, and these are not."""
+    content = bytearray(file.read_bytes())
+    for page in range(least - least % PAGE, len(content), PAGE):
+        begin, end = max(page, least), min(page + PAGE, len(content))
+        if begin < end and rng.random() < 0.3:
+            content[begin:end] = bytes(end - begin)
+    file.write_bytes(content)
 
 
 def check(image: Path, writer: Writer, synced: int) -> int:
