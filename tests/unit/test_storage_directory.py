@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -81,9 +82,9 @@ def test_a_missing_part_is_named_and_nothing_is_made(tmp_path: Path, part: str) 
     shutil.move(tmp_path / part, tmp_path / "elsewhere")
     before = files(tmp_path)
     for _ in range(2):
-        with pytest.raises(MissingStoreError, match=rf"/{part} is missing.*not mounted") as caught:
+        where = re.escape(str(tmp_path))
+        with pytest.raises(MissingStoreError, match=rf"{where}/{part} is missing.*not mounted"):
             started(tmp_path)
-    assert str(tmp_path) in str(caught.value)
     assert files(tmp_path) == before
     assert not (tmp_path / part).exists()
     shutil.move(tmp_path / "elsewhere", tmp_path / part)
