@@ -471,3 +471,6 @@ def test_usage_says_what_is_left() -> None:
     assert (two.left(key(2, 5)), two.left(key(2, 6))) == (7, 0)
     with pytest.raises(CorruptionError):
         Usage.unpack(usage.pack()[:-1])
+    usage.note(b"\xff" * 16, 1)
+    with pytest.raises(CorruptionError, match="is of no group"):
+        Usage.unpack(usage.pack())
