@@ -5,12 +5,14 @@ Each function takes the node's data directory, changes something and returns wha
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from storage.engine import Engine
 from storage.kv import Family
 from storage.options import EngineOptions
+from storage.watermark import Watermark
 
 Damage = Callable[[Path], str]
 
@@ -136,6 +138,25 @@ def gone(pattern: str) -> Damage:
         return f"{', '.join(file.name for file in files)} deleted"
 
     return damage
+
+
+def store_gone(directory: Path) -> str:
+    """As if the volume were not mounted."""
+    shutil.rmtree(directory / "db")
+    return "db deleted"
+
+
+def with_old_mark(damage: Damage) -> Damage:
+    """The mark as a power cut may leave it: it says next to nothing."""
+
+    def both(directory: Path) -> str:
+        (directory / "db" / "synced").unlink()
+        mark = Watermark(directory / "db" / "synced")
+        mark.advance(1)
+        mark.close()
+        return f"{damage(directory)}, with an old mark"
+
+    return both
 
 
 def cut_offset_index(directory: Path) -> str:
