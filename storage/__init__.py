@@ -15,6 +15,7 @@ from storage.errors import (
     CorruptionError,
     IdentityError,
     LockedError,
+    MissingStoreError,
     StorageError,
     StorageFullError,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "CorruptionError",
     "IdentityError",
     "LockedError",
+    "MissingStoreError",
     "StorageError",
     "StorageFullError",
 ]

@@ -22,27 +22,26 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from storage.batch import Batch
-from storage.commitlog.log import CommitLog, Pointer
+from storage.commitlog.log import Pointer
 from storage.commitlog.record import Change, encode
-from storage.commitlog.replay import Replay
 from storage.commitlog.usage import Usage
-from storage.database import Database, Row
+from storage.database import Row
 from storage.errors import StorageError, StorageFullError, from_engine
-from storage.flush_cycle import FlushCycle, stored_place, usage_key
 from storage.gate import Gate
-from storage.identity import sync_directory
+from storage.identity import DirectoryLock
 from storage.kv import Family, WriteBatch
 from storage.metrics import EngineStats, measure
+from storage.opening import OpenStore, Setting, open_store
 from storage.options import EngineOptions
 from storage.page import KeyRow, paged, read_page, reading
-from storage.reclaim import Moved, Reclaimer
+from storage.reclaim import Moved
+from storage.system import SYSTEM, System
 from storage.upkeep import Upkeep
 from storage.watermark import Watermark
 
@@ -51,101 +50,75 @@ log = logging.getLogger(__name__)
 # RocksDB offers nothing to wait on for the end of a stall.
 _STALL_POLL_S = 0.002
 _STALL_TEXT = "Write stall"
-# Rows of a replay that are given to RocksDB at once.
-_REPLAYED_BYTES = 1024 * 1024
 
 
 class Engine:
     """One open store. Made by `Engine.open`."""
 
-    def __init__(self, path: Path, options: EngineOptions) -> None:
+    def __init__(
+        self,
+        path: Path,
+        options: EngineOptions,
+        mark: Watermark,
+        directory: DirectoryLock | None,
+        system: System,
+    ) -> None:
         self.path = path
         self.options = options
-        self._db: Database | None = None
-        self._log: CommitLog
-        self._mark: Watermark
-        self._cycle: FlushCycle
-        self._reclaimer: Reclaimer
+        self._mark = mark
         self._failure: StorageError | None = None
         self._closed = False
         self._gate = Gate()
-        self._write_lock = threading.Lock()
-        self._sync_lock = threading.Lock()
-        self._upkeep: Upkeep
+        self._write_lock = system.lock()
+        self._setting = Setting(
+            path, options, system, directory, mark, self._write_lock, self._move
+        )
+        self._store: OpenStore | None = open_store(self._setting)
+        self._upkeep = Upkeep(self._keep_up)
 
     # -- open and close ---------------------------------------------------------
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, options: EngineOptions | None = None) -> Engine:
-        """Opens or creates the store in a directory of its own.
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        options: EngineOptions | None = None,
+        directory: DirectoryLock | None = None,
+        system: System = SYSTEM,
+    ) -> Engine:
+        """Opens or creates the store in a folder of its own.
 
+        directory: the data directory that it belongs to. None: it is not asked which.
         Replays about `max_replay_bytes` of the commit log. Raises CorruptionError when
-        stored data is damaged or synced writes are missing, and changes nothing then;
-        LockedError, StorageFullError, StorageError.
+        stored data is damaged or synced writes are missing, MissingStoreError and
+        IdentityError when it is not the directory's, and changes nothing then; LockedError,
+        StorageFullError, StorageError.
         """
-        engine = cls(Path(path), options or EngineOptions())
+        place = Path(path)
+        if directory is not None:
+            directory.check_store(place)
         try:
-            (engine.path / "rocksdb").mkdir(parents=True, exist_ok=True)
-            (engine.path / "log").mkdir(exist_ok=True)
-            engine._mark = Watermark(engine.path / "synced")
-            sync_directory(engine.path)
+            for folder in (place / "rocksdb", place / "log"):
+                system.make_directory(folder)
+            mark = Watermark(place / "synced", system)
+            # Also what was created just before a crash.
+            system.sync_directory(place)
+            system.sync_directory(place.parent)
         except OSError as error:
-            raise from_engine(error, f"open {engine.path}") from error
+            raise from_engine(error, f"open {place}") from error
         try:
-            engine._open_database()
+            engine = cls(place, options or EngineOptions(), mark, directory, system)
         except BaseException:
-            engine._mark.close()
+            mark.close()
             raise
-        engine._upkeep = Upkeep(engine._keep_up)
-        return engine
-
-    def _open_database(self) -> None:
-        """Opens RocksDB and replays the log. Leaves nothing open on failure."""
-        synced, directory = self._mark.sequence, self.path / "log"
-        db = Database(self.path / "rocksdb", self.options, new=synced == 0)
-        replay = None
         try:
-            done = stored_place(db)
-            usages = {done.segment: Usage.unpack(db.noted(usage_key(done.segment)) or b"")}
-            replay = Replay(directory, done, synced)
-            self._replay(db, replay, usages)
-            replay.settle()
-            options = self.options
-            self._log = CommitLog(
-                directory, replay.end,
-                open_segments=options.max_open_segments, page_cache_bytes=options.page_cache_bytes,
-            )  # fmt: skip
-            self._mark.advance(replay.end.number)
-        except BaseException as error:
-            # What no sync covered must not get into tables.
-            if replay is None or replay.end.number <= synced:
-                db.close()
-            else:
-                db.abandon()
-            if isinstance(error, OSError):
-                raise from_engine(error, f"open {directory}") from error
-            raise
-        sync, lock = self._sync_log, self._write_lock
-        self._cycle = cycle = FlushCycle(db, self._log, options, done, usages, sync, lock)
-        self._reclaimer = Reclaimer(db, self._log, cycle, sync, self._move)
-        self._db = db
-
-    @staticmethod
-    def _replay(db: Database, replay: Replay, usages: dict[int, Usage]) -> None:
-        rows: list[Row] = []
-        rows_bytes = 0
-        for place, operations in replay.records():
-            for (family, key, end, at, size, crc), value in operations:
-                if family is Family.ENTRIES and at:
-                    value = Pointer(place.segment, place.position + at, size, crc).pack()
-                    usages.setdefault(place.segment, Usage()).note(key, size)
-                rows.append((family, key, value if end is None else end, end is not None))
-                rows_bytes += len(key) + len(value or b"")
-            if rows_bytes >= _REPLAYED_BYTES:
-                db.write(rows)
-                rows, rows_bytes = [], 0
-        if rows:
-            db.write(rows)
+            if directory is not None:
+                directory.note_store()
+        except OSError as error:
+            engine.close()
+            raise from_engine(error, f"open {place}") from error
+        return engine
 
     def close(self) -> None:
         """Syncs, writes out memtables so that the next start is quick, closes.
@@ -153,28 +126,16 @@ class Engine:
         May be called more than once. Raises StorageError when the last sync fails.
         """
         try:
-            if self._db is not None and self._failure is None:
+            if self._store is not None and self._failure is None:
                 self.sync()
         finally:
             self._upkeep.stop()
             with self._exclusive():
                 self._closed = True
-                if self._db is not None:
-                    self._close_database(self._db)
+                store, self._store = self._store, None
+                if store is not None:
+                    store.close(self.path, is_sound=self._failure is None)
                 self._mark.close()
-
-    def _close_database(self, db: Database) -> None:
-        self._db = None
-        if self._failure is None:
-            try:
-                self._cycle.run()
-            except Exception as error:  # noqa: BLE001
-                # The next start replays more. What counts is in the commit log.
-                log.warning("closing %s: %s", self.path, error)
-            db.close()
-        else:
-            db.abandon()
-        self._log.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -199,23 +160,25 @@ class Engine:
             self._reopen()
         self._refuse_if_failed()
         self._refuse_if_full(batch)
-        with self._shared() as db:
-            if self._cycle.must_wait():
-                self._guarded("write", self._cycle.run)
+        with self._shared() as store:
+            if store.cycle.must_wait():
+                self._guarded("write", store.cycle.run)
             with self._write_lock:
-                self._append(db, batch.operations)
+                self._refuse_if_failed()  # another thread may have met a fault meanwhile
+                self._append(store, batch.operations)
 
-    def _append(self, db: Database, changes: Sequence[Change]) -> None:
+    def _append(self, store: OpenStore, changes: Sequence[Change]) -> None:
         """One record, and its rows. Holds the write lock."""
-        if self._log.end.position >= 2 * self.options.segment_bytes:
-            self._guarded("write", lambda: self._log.roll(self._log.following()))
-        encoded = encode(changes, self._log.end.number + 1)
+        commit_log = store.log
+        if commit_log.end.position >= 2 * self.options.segment_bytes:
+            self._guarded("write", lambda: commit_log.roll(commit_log.following()))
+        encoded = encode(changes)
         try:
-            begin = self._log.append(encoded)
+            begin = commit_log.append(encoded)
         except OSError as error:
             raise self._fail(error, "write") from error
         rows: list[Row] = []
-        usage = self._cycle.usages.setdefault(begin.segment, Usage())
+        usage = store.cycle.usages.setdefault(begin.segment, Usage())
         places = iter(encoded.places)
         for change in changes:
             family, key, value, is_range = change
@@ -228,17 +191,17 @@ class Engine:
                 value = Pointer(begin.segment, begin.position + at, size, crc).pack()
             rows.append((family, key, value, False))
         try:
-            self._write_rows(db, rows)
+            self._write_rows(store, rows)
         except Exception as error:
-            self._guarded("write", self._log.take_back)
+            self._guarded("write", commit_log.take_back)
             raise self._fail(error, "write") from error
-        self._log.accept()
+        commit_log.accept()
 
-    def _write_rows(self, db: Database, rows: Sequence[Row]) -> None:
+    def _write_rows(self, store: OpenStore, rows: Sequence[Row]) -> None:
         waited = 0.0
         while True:
             try:
-                return db.write(rows)
+                return store.db.write(rows)
             except Exception as error:
                 if _STALL_TEXT not in str(error):
                     raise
@@ -252,34 +215,33 @@ class Engine:
         """See `KeyValue.sync`. One fdatasync for everything written so far by all groups."""
         if not isinstance(self._failure, StorageFullError):  # the commit log is sound then
             self._refuse_if_failed()
-        with self._shared():
-            self._guarded("sync", self._sync_log)
-            if self._is_full() or self._cycle.is_due():
+        with self._shared() as store:
+            self._guarded("sync", store.log.sync)
+            if self._is_full(store) or store.cycle.is_due():
                 self._upkeep.wake()
 
-    def _is_full(self) -> bool:
-        return self._log.end.position >= self.options.segment_bytes
+    def _is_full(self, store: OpenStore) -> bool:
+        return store.log.end.position >= self.options.segment_bytes
 
     def _keep_up(self) -> None:
         """The next segment when it is time, and the tables behind the log."""
         if self._failure is not None or not self._gate.enter():
             return
         try:
-            if self._db is not None and self._is_full():
-                following = self._log.following()
+            store = self._store
+            if store is not None and self._is_full(store):
+                following = store.log.following()
                 with self._write_lock:
-                    self._log.roll(following)
-            if self._db is not None and self._cycle.is_due():
-                self._cycle.run()
+                    store.log.roll(following)
+            if store is not None and store.cycle.is_due():
+                store.cycle.run()
+        except StorageError:
+            return  # who met the fault has noted it
         except Exception as error:  # noqa: BLE001
             # What was synced is; the next write is refused with this.
             self._fail(error, "flush")
         finally:
             self._gate.leave()
-
-    def _sync_log(self) -> None:
-        with self._sync_lock:
-            self._mark.advance(self._log.sync())
 
     # -- faults -------------------------------------------------------------------
 
@@ -288,7 +250,7 @@ class Engine:
         """Why writes are refused until there is space again, or until a restart; or None."""
         return self._failure
 
-    def _guarded(self, action: str, step: Callable[[], None]) -> None:
+    def _guarded(self, action: str, step: Callable[[], object]) -> None:
         """Runs a step after whose failure nothing may be written any more."""
         try:
             step()
@@ -306,7 +268,11 @@ class Engine:
                 failure = StorageError(str(failure))
             else:
                 failure.recoverable_in_place = True
-        if self._failure is None:
+        # A full disk may be waited out, what comes after it perhaps not.
+        if self._failure is None or (
+            isinstance(self._failure, StorageFullError)
+            and not isinstance(failure, StorageFullError)
+        ):
             self._failure = failure
             log.error("store %s refuses further writes: %s", self.path, failure)
         return failure
@@ -339,18 +305,19 @@ class Engine:
             failure = self._failure
             if not isinstance(failure, StorageFullError) or self._closed:
                 return
-            db = self._db
-            needed = self.options.min_free_bytes + (2 * db.unflushed_bytes if db else 0)
+            store = self._store
+            needed = self.options.min_free_bytes
+            needed += 2 * store.db.unflushed_bytes if store is not None else 0
             free = self._free_bytes()
             if free < needed:
                 raise failure.again(f"{self.path}: {free} bytes free, recovery needs {needed}")
-            if db is not None:
-                self._guarded("sync", self._sync_log)  # closing writes out what is in memory
-                self._db = None
-                db.close()
-                self._log.close()
+            if store is not None:
+                self._guarded("sync", store.log.sync)  # closing writes out what is in memory
+                self._store = None
+                store.db.close()
+                store.log.close()
             try:
-                self._open_database()
+                self._store = open_store(self._setting)
             except StorageFullError as error:
                 raise failure.again(str(error)) from error
             except StorageError as error:
@@ -369,34 +336,36 @@ class Engine:
         return self._get(family, key, checked=False)
 
     def _get(self, family: Family, key: bytes, *, checked: bool) -> bytes | None:
-        with self._shared() as db:
+        with self._shared() as store:
             with reading(family):
-                row: bytes | None = db.families[family].get(key)
+                row: bytes | None = store.db.families[family].get(key)
             if row is None or family is not Family.ENTRIES:
                 return row
-            return self._entry(db, key, row, checked=checked)
+            return self._entry(store, key, row, checked=checked)
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `KeyValue.get_many`. Frees the interpreter's lock while it reads."""
-        with self._shared() as db:
+        with self._shared() as store:
             with reading(family):
-                rows: list[bytes | None] = db.families[family].get(list(keys))  # type: ignore[assignment]
+                rows: list[bytes | None] = store.db.families[family].get(list(keys))  # type: ignore[assignment]
             if family is not Family.ENTRIES:
                 return rows
             return [
-                None if row is None else self._entry(db, key, row)
+                None if row is None else self._entry(store, key, row)
                 for key, row in zip(keys, rows, strict=True)
             ]
 
-    def _entry(self, db: Database, key: bytes, row: bytes, *, checked: bool = True) -> bytes | None:
+    def _entry(
+        self, store: OpenStore, key: bytes, row: bytes, *, checked: bool = True
+    ) -> bytes | None:
         """What the row points to. None: it was dropped, or moved and dropped, meanwhile."""
         while True:
             pointer = Pointer.unpack(row)
             try:
-                return (self._log.read if checked else self._log.read_unchecked)(pointer)
+                return (store.log.read if checked else store.log.read_unchecked)(pointer)
             except StorageError:
                 with reading(Family.ENTRIES):
-                    now: bytes | None = db.families[Family.ENTRIES].get(key)
+                    now: bytes | None = store.db.families[Family.ENTRIES].get(key)
                 if now == row:
                     raise
                 if now is None:
@@ -413,8 +382,8 @@ class Engine:
         for key, row in self._rows(family, begin, end, limit, reverse):
             value: bytes | None = row
             if family is Family.ENTRIES:
-                with self._shared() as db:
-                    value = self._entry(db, key, row)
+                with self._shared() as store:
+                    value = self._entry(store, key, row)
             if value is not None:
                 yield key, value
 
@@ -429,8 +398,8 @@ class Engine:
         self, family: Family, begin: bytes, end: bytes, limit: int | None, reverse: bool
     ) -> Iterator[KeyRow]:
         def page(begin: bytes, end: bytes, rows: int) -> tuple[list[KeyRow], bool]:
-            with self._shared() as db, reading(family):
-                return read_page(db.families[family], begin, end, rows=rows, reverse=reverse)
+            with self._shared() as store, reading(family):
+                return read_page(store.db.families[family], begin, end, rows=rows, reverse=reverse)
 
         return paged(page, begin, end, limit=limit, reverse=reverse)
 
@@ -438,13 +407,13 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Figures for metrics. Lists the directory: for every few seconds, not for every batch."""
-        with self._shared() as db:
+        with self._shared() as store:
             return measure(
                 self.path,
-                db.families,
-                db.default,
-                replay_bytes=self._cycle.replay_bytes,
-                garbage=self._reclaimer.garbage_bytes,
+                store.db.families,
+                store.db.default,
+                replay_bytes=store.cycle.replay_bytes,
+                garbage=store.reclaimer.garbage_bytes,
             )
 
     def reclaim(self) -> None:
@@ -454,35 +423,36 @@ class Engine:
         still alive out of those that are mostly garbage (one slow group among many).
         """
         self._refuse_if_failed()
-        with self._shared():
+        with self._shared() as store:
             room = self._free_bytes() - self.options.min_free_bytes
-            self._guarded("reclaim", lambda: self._reclaimer.run(room))
+            self._guarded("reclaim", lambda: store.reclaimer.run(room))
 
     def _move(self, entries: list[Moved]) -> None:
         """Appends entries anew, as far as they still stand where they stood."""
-        values = [self._log.read(pointer) for _, pointer in entries]
         batch = Batch()
-        with self._shared() as db:
+        with self._shared() as store:
+            values = [store.log.read(pointer) for _, pointer in entries]
             with self._write_lock:
-                family = db.families[Family.ENTRIES]
+                self._refuse_if_failed()
+                family = store.db.families[Family.ENTRIES]
                 for (key, pointer), value in zip(entries, values, strict=True):
                     if family.get(key) == pointer.pack():
                         batch.put(Family.ENTRIES, key, value)
                 if batch.operations:
-                    self._append(db, batch.operations)
+                    self._append(store, batch.operations)
         self.sync()
 
     # -- who is inside ----------------------------------------------------------------
 
     @contextmanager
-    def _shared(self) -> Iterator[Database]:
+    def _shared(self) -> Iterator[OpenStore]:
         """Inside, RocksDB stays open."""
         if not self._gate.enter():
             raise StorageError(f"store {self.path} is being closed")
         try:
-            if self._db is None:
+            if self._store is None:
                 raise StorageError(f"store {self.path} is closed")
-            yield self._db
+            yield self._store
         finally:
             self._gate.leave()
 

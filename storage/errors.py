@@ -4,7 +4,8 @@
     |-- StorageFullError         no space left, or less than the reserve; reads go on
     |-- CorruptionError          stored bytes fail their checksum, or synced ones are missing
     |-- LockedError              another process holds the directory
-    `-- IdentityError            the directory belongs to another node or cluster
+    |-- IdentityError            the directory, or a part of it, belongs to another
+    `-- MissingStoreError        the directory was used before, and its store is not there
 
 Broken invariants of our own code are assertions, not these.
 """
@@ -60,7 +61,14 @@ class LockedError(StorageError):
 
 
 class IdentityError(StorageError):
-    """The directory was made for another cluster or node."""
+    """The directory, or a part of it, was made for another cluster, node or directory."""
+
+
+class MissingStoreError(StorageError):
+    """The directory was used before, and its store, or a part of it, is not there.
+
+    Opened as a new one it would have forgotten votes and acknowledgements.
+    """
 
 
 def from_engine(error: Exception, action: str) -> StorageError:

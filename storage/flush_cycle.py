@@ -12,14 +12,15 @@ same state.
 from __future__ import annotations
 
 import struct
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 from storage.commitlog.log import BEGIN, CommitLog, Place
 from storage.commitlog.usage import Usage
 from storage.database import Database
 from storage.options import EngineOptions
+from storage.system import System
 
 REPLAY_KEY = b"replay"
 _PROBE_KEY = b"probe"
@@ -54,18 +55,17 @@ class FlushCycle:
         options: EngineOptions,
         done: Place,
         usages: dict[int, Usage],
-        sync: Callable[[], None],
-        write_lock: threading.Lock,
+        write_lock: AbstractContextManager[object],
+        system: System,
     ) -> None:
-        """sync: makes the log durable. write_lock: held by whoever appends."""
+        """write_lock: held by whoever appends."""
         self.done = done
         self.usages = usages
         self._db = db
         self._log = log
         self._options = options
-        self._sync = sync
         self._write_lock = write_lock
-        self._running = threading.Lock()
+        self._running = system.lock()
 
     @property
     def replay_bytes(self) -> int:
@@ -90,25 +90,31 @@ class FlushCycle:
     def run(self) -> None:
         """A whole cycle, waited for: the tables then hold all that was written before.
 
-        Raises RocksDB's own error when it cannot write.
+        Raises RocksDB's own error when it cannot write, and what `CommitLog.sync` raises.
         """
         with self._running:
             errors = self._db.background_errors
-            self._sync()  # most of it now, so that the lock is held for the rest only
+            self._log.sync()  # most of it now, so that the lock is held for the rest only
             with self._write_lock:
-                self._sync()
+                self._log.sync()
                 place = self._log.end
                 usages = {number: usage.pack() for number, usage in self.usages.items()}
                 self._db.flush_families()
             self._wait(errors)
+            self._log.refuse_if_failed()
             rows = {usage_key(number): row for number, row in usages.items()}
-            self._db.note({**rows, REPLAY_KEY: place.pack()})
-            self._db.flush_notes()
-            self._wait(errors)
+            self.note({**rows, REPLAY_KEY: place.pack()})
             self.done = place
             for number in usages:
                 if number < place.segment:
                     del self.usages[number]
+
+    def note(self, rows: Mapping[bytes, bytes]) -> None:
+        """Bookkeeping rows, in files on return. Raises RocksDB's own error."""
+        errors = self._db.background_errors
+        self._db.note(rows)
+        self._db.flush_notes()
+        self._wait(errors)
 
     def _wait(self, errors: int) -> None:
         """Until all is in files. errors: how many RocksDB had met before it began to write."""

@@ -4,40 +4,100 @@
 it. Nothing is changed in a directory that is refused.
 
     DIR/lock           flock'ed while a node runs; holds its pid for the error of the next one
-    DIR/identity.json  {"format": 3, "cluster_id": ..., "node_id": ..., "directory_id": ...}
+    DIR/identity.json  {"format": 4, "cluster_id": ..., "node_id": ..., "directory_id": ...,
+                        "store": "none" or "made"}
 
 The directory id is drawn when a directory is first used. The cluster remembers
 it: a node that comes back with an emptied directory has another one, and may
-not vote or acknowledge as if it still knew what it had promised.
+not vote or acknowledge as if it still knew what it had promised. It is in the
+store and in its commit log, too, and `store` says whether there must be one.
+
+Format 3 has no `store`: such a directory has one, made by an older version, which does not
+hold the directory id yet.
 """
 
 from __future__ import annotations
 
+import enum
 import fcntl
 import json
 import os
-import secrets
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-from storage.errors import IdentityError, LockedError, StorageError
+from storage.errors import IdentityError, LockedError, MissingStoreError, StorageError
+from storage.system import SYSTEM, System
 
-FORMAT = 3
+FORMAT = 4
+_OLD_FORMAT = 3
 _LOCK = "lock"
 _IDENTITY = "identity.json"
 # What a directory may hold and still count as new.
 _IGNORED = frozenset({_LOCK, f"{_IDENTITY}.tmp", "lost+found"})
+# What a store consists of.
+_PARTS = ("", "rocksdb", "log", "synced")
+
+
+class StoreState(enum.Enum):
+    """Of the store in a data directory, as its identity says."""
+
+    NONE = "none"  # it may have to be made
+    OLD = "old"  # made by format 3: without a directory id
+    MADE = "made"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What identity.json says."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: int
+    store: StoreState
+
+    def pack(self) -> bytes:
+        fields = {"format": FORMAT, **asdict(self), "store": self.store.value}
+        return json.dumps(fields).encode() + b"\n"
 
 
 class DirectoryLock:
-    """The right to use a directory; ends with `release` or with the process.
+    """The right to use a directory; ends with `release` or with the process."""
 
-    directory_id: random, 1 to 2**63 - 1, drawn when the directory was new.
-    """
-
-    def __init__(self, path: Path, directory_id: int, descriptor: int) -> None:
-        self.path, self.directory_id = path, directory_id
+    def __init__(self, path: Path, identity: Identity, descriptor: int, system: System) -> None:
+        self.path = path
+        self._identity = identity
         self._descriptor = descriptor
+        self._system = system
+
+    @property
+    def directory_id(self) -> int:
+        """Random, 1 to 2**63 - 1, drawn when the directory was new."""
+        return self._identity.directory_id
+
+    @property
+    def store(self) -> StoreState:
+        return self._identity.store
+
+    def check_store(self, path: Path) -> None:
+        """Raises MissingStoreError when there should be a store and it is not whole."""
+        if self.store is StoreState.NONE:
+            return
+        missing = [str(path / part) for part in _PARTS if not (path / part).exists()]
+        if missing:
+            raise MissingStoreError(
+                f"data directory {self.path} was used before, and {missing[0]} is missing: is a "
+                f"volume not mounted? Put it back as it was, and start again. If it is lost, so "
+                f"is what this node promised: remove {self.path} as a whole, and the cluster "
+                f"knows the node for one that lost its data"
+            )
+
+    def note_store(self) -> None:
+        """There is a store now, and it has the directory id. Raises OSError."""
+        if self.store is not StoreState.MADE:
+            made = replace(self._identity, store=StoreState.MADE)
+            self._system.write_atomically(self.path / _IDENTITY, made.pack())
+            self._identity = made
 
     def release(self) -> None:
         """Lets the next process in. May be called more than once."""
@@ -57,7 +117,9 @@ class DirectoryLock:
         self.release()
 
 
-def claim(path: str | os.PathLike[str], cluster_id: str, node_id: int) -> DirectoryLock:
+def claim(
+    path: str | os.PathLike[str], cluster_id: str, node_id: int, system: System = SYSTEM
+) -> DirectoryLock:
     """Creates the directory if need be, locks it and checks or writes whose it is.
 
     Raises LockedError when a running process holds it, IdentityError when it
@@ -66,7 +128,7 @@ def claim(path: str | os.PathLike[str], cluster_id: str, node_id: int) -> Direct
     """
     directory = Path(path)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        system.make_directory(directory)
         # Before the lock file is made: a stranger's directory stays as it is.
         if not (directory / _IDENTITY).exists():
             _refuse_strangers(directory)
@@ -75,7 +137,7 @@ def claim(path: str | os.PathLike[str], cluster_id: str, node_id: int) -> Direct
         raise StorageError(f"data directory {directory}: {error}") from error
     try:
         _lock(directory, descriptor)
-        directory_id = _check_identity(directory, cluster_id, node_id)
+        identity = _check_identity(directory, cluster_id, node_id, system)
         _note_pid(descriptor)
     except OSError as error:
         os.close(descriptor)
@@ -83,7 +145,7 @@ def claim(path: str | os.PathLike[str], cluster_id: str, node_id: int) -> Direct
     except BaseException:
         os.close(descriptor)
         raise
-    return DirectoryLock(directory, directory_id, descriptor)
+    return DirectoryLock(directory, identity, descriptor, system)
 
 
 def _lock(directory: Path, descriptor: int) -> None:
@@ -105,24 +167,26 @@ def _note_pid(descriptor: int) -> None:
         return
 
 
-def _check_identity(directory: Path, cluster_id: str, node_id: int) -> int:
-    """Returns the directory id, drawn and written if the directory is new."""
+def _check_identity(directory: Path, cluster_id: str, node_id: int, system: System) -> Identity:
+    """What the directory is; drawn and written if it is new."""
     try:
         content = (directory / _IDENTITY).read_bytes()
     except FileNotFoundError:
         _refuse_strangers(directory)
-        return _write_identity(directory, cluster_id, node_id)
-    found_cluster, found_node, directory_id = _parse(directory, content)
-    if found_cluster != cluster_id:
+        new = Identity(cluster_id, node_id, system.random_number(), StoreState.NONE)
+        system.write_atomically(directory / _IDENTITY, new.pack())
+        return new
+    found = parse(directory, content)
+    if found.cluster_id != cluster_id:
         raise IdentityError(
-            f"data directory {directory} belongs to cluster {found_cluster!r}, "
+            f"data directory {directory} belongs to cluster {found.cluster_id!r}, "
             f"this node is of cluster {cluster_id!r}"
         )
-    if found_node != node_id:
+    if found.node_id != node_id:
         raise IdentityError(
-            f"data directory {directory} belongs to node {found_node}, this is node {node_id}"
+            f"data directory {directory} belongs to node {found.node_id}, this is node {node_id}"
         )
-    return directory_id
+    return found
 
 
 def _refuse_strangers(directory: Path) -> None:
@@ -134,52 +198,18 @@ def _refuse_strangers(directory: Path) -> None:
         )
 
 
-def _parse(directory: Path, content: bytes) -> tuple[str, int, int]:
+def parse(directory: Path, content: bytes) -> Identity:
+    """What identity.json says. Raises IdentityError."""
     try:
-        identity = json.loads(content.decode())
-        if identity["format"] != FORMAT:
+        fields = json.loads(content.decode())
+        if fields["format"] not in (_OLD_FORMAT, FORMAT):
             raise IdentityError(
-                f"data directory {directory} has format {identity['format']}, "
-                f"this version reads {FORMAT}"
+                f"data directory {directory} has format {fields['format']}, "
+                f"this version reads {_OLD_FORMAT} and {FORMAT}"
             )
-        cluster_id, node_id = str(identity["cluster_id"]), int(identity["node_id"])
-        return cluster_id, node_id, int(identity["directory_id"])
+        store = StoreState.OLD if fields["format"] == _OLD_FORMAT else StoreState(fields["store"])
+        cluster_id, node_id = str(fields["cluster_id"]), int(fields["node_id"])
+        return Identity(cluster_id, node_id, int(fields["directory_id"]), store)
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         # Not UTF-8, not JSON, another kind of value, Infinity, or nested without end.
         raise IdentityError(f"{directory / _IDENTITY} is not readable: {error!r}") from error
-
-
-def _write_identity(directory: Path, cluster_id: str, node_id: int) -> int:
-    directory_id = 1 + secrets.randbelow(2**63 - 1)
-    identity = {
-        "format": FORMAT,
-        "cluster_id": cluster_id,
-        "node_id": node_id,
-        "directory_id": directory_id,
-    }
-    write_atomically(directory / _IDENTITY, json.dumps(identity).encode() + b"\n")
-    return directory_id
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replaces a file: after a crash there is the old content or the new, durable on return."""
-    temporary = path.with_name(path.name + ".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    temporary.rename(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Makes the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -100,7 +100,7 @@ class RaftLogStore:
             if len(key) != keys.NUMBERED_BYTES:
                 raise CorruptionError(f"key of {len(key)} bytes among the entries")
             return keys.number_of(key)
-        raise AssertionError("a range with entries has a last one")
+        raise CorruptionError("the entries have a first one and no last one")
 
     def read(self, first: int, last: int) -> list[bytes]:
         """Data of the entries first..last, both included.

@@ -53,14 +53,12 @@ class Reclaimer:
         db: Database,
         commit_log: CommitLog,
         cycle: FlushCycle,
-        sync: Callable[[], None],
         move: Callable[[list[Moved]], None],
     ) -> None:
-        """sync: makes all writes durable. move: appends these entries again."""
+        """move: appends these entries again."""
         self._db = db
         self._log = commit_log
         self._cycle = cycle
-        self._sync = sync
         self._move = move
         self.garbage_bytes = 0
 
@@ -79,7 +77,7 @@ class Reclaimer:
             )
             gone += self._move_from(emptiest, int(MOVED_SHARE * total), free_bytes)
         if gone:
-            self._sync()
+            self._log.sync()
             self._log.delete(gone)
             self._db.note({}, [usage_key(number) for number in gone])
 

@@ -4,7 +4,8 @@ A record that was torn by a power loss looks like one that was damaged later, an
 segment that is gone looks like nothing at all. So after each sync the number of the last
 record is written here, and on start the log must have at least that many. The mark itself
 is not synced: after a kill it is exact, after a power loss it may be some seconds old, but
-it never claims more than was synced.
+it never claims more than was synced. What it lags behind, the records themselves say
+(`commitlog/record.py`).
 
     magic "OLSYNC1\\n" | record number u64 | crc32c of both u32
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from storage.errors import CorruptionError
-from storage.identity import write_atomically
+from storage.system import SYSTEM, System
 
 _MAGIC = b"OLSYNC1\n"
 _MARK = struct.Struct(">8sQI")
@@ -32,25 +33,25 @@ def _encode(sequence: int) -> bytes:
 class Watermark:
     """The mark's open file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, system: System = SYSTEM) -> None:
         """Opens the mark, creating it at 0. Raises CorruptionError if it is damaged."""
+        self._system = system
         if not path.exists():
-            write_atomically(path, _encode(0))
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        content = os.pread(self._descriptor, _MARK.size + 1, 0)
-        sequence = int.from_bytes(content[8:16], "big")
-        if content != _encode(sequence):
+            system.write_atomically(path, _encode(0))
+        self._descriptor = system.open(path, os.O_RDWR)
+        content = system.pread(self._descriptor, _MARK.size + 1, 0)
+        self.sequence = int.from_bytes(content[8:16], "big")
+        if content != _encode(self.sequence):
             self.close()
             raise CorruptionError(f"sync mark {path} is damaged")
-        self.sequence = sequence
 
     def advance(self, sequence: int) -> None:
         """Records that everything up to `sequence` is durable."""
         if sequence > self.sequence:
+            self._system.pwrite(self._descriptor, _encode(sequence), 0)
             self.sequence = sequence
-            os.pwrite(self._descriptor, _encode(sequence), 0)
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            self._system.close(self._descriptor)
             self._descriptor = -1

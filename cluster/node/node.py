@@ -193,7 +193,7 @@ class Node:
         server.bind(_service_names())
         stack.push_async_callback(server.close)
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
-        engine = Engine.open(config.data_dir / "db", options=options)
+        engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
         node = cls(config, engine, metrics, stack)
         stack.callback(node._save)

@@ -1,7 +1,7 @@
 """The commit log of a node: every batch written to the store, in order, in segment files.
 
     record    a batch as bytes; pure
-    segment   one file
+    segment   one file and its header
     log       the files: append, sync, roll, read back a value
     replay    what a start reads of them, and the cutting of a torn end
     usage     whose entries a segment holds, so that it is known when it may go

@@ -2,15 +2,20 @@
 
     append(encoded) --> pwritev at the end of the active segment (page cache)
     accept()        --> the record counts; or take_back(): it never was there
-    sync()          --> fdatasync of every segment written since the last one; what is too
-                        much in the page cache is given back (page_cache.py)
+    sync()          --> fdatasync of every segment written since the last one, then the mark;
+                        what is too much in the page cache is given back (page_cache.py)
     roll(next)      --> the next segment; the ones before are only read from now on
     read(pointer)   --> the value, checked
 
 Records never span segments, so a segment may be larger than `segment_bytes` by one record.
 
-Threads: `read` and `sync` from any; the caller sees to it that `append` with what follows
-it and `roll` do not meet.
+The first fault is the last thing that happens to the log. After an fsync that failed the
+system drops the pages, forgets the error and says yes the next time; so the fault is noted
+under the lock that the sync holds, and whoever waits behind it is refused, as is every later
+append, roll, deletion and mark. Reading goes on.
+
+Threads: `read`, `sync` and `following` from any; the caller sees to it that `append` with
+what follows it and `roll` do not meet.
 """
 
 from __future__ import annotations
@@ -29,9 +34,10 @@ from crc32c import crc32c
 
 from storage.commitlog.page_cache import PIECE_BYTES, PageCache
 from storage.commitlog.record import Encoded
-from storage.commitlog.segment import Segment, numbers_in, path_of
-from storage.errors import CorruptionError, StorageFullError
-from storage.identity import sync_directory
+from storage.commitlog.segment import HEADER_BYTES, Header, Segment, numbers_in, path_of
+from storage.errors import CorruptionError, StorageError, StorageFullError
+from storage.system import SYSTEM, System
+from storage.watermark import Watermark
 
 _POINTER = struct.Struct(">IIII")
 _PLACE = struct.Struct(">QQQ")
@@ -80,32 +86,69 @@ class Pointer(NamedTuple):
 
 
 class CommitLog:
-    """Open at its end. Every method raises OSError for what the system refuses."""
+    """Open at its end. Every method raises OSError for what the system refuses.
+
+    failure: the first such fault, unless it was for lack of space and nothing was harmed.
+    """
 
     def __init__(
-        self, directory: Path, end: Place, *, open_segments: int, page_cache_bytes: int = 0
+        self,
+        directory: Path,
+        end: Place,
+        mark: Watermark,
+        *,
+        directory_id: int = 0,
+        open_segments: int,
+        page_cache_bytes: int = 0,
+        system: System = SYSTEM,
     ) -> None:
         """`end`: where the next record goes; what stands behind it is gone already, and what
-        stands before it is durable. `page_cache_bytes`: 0 is no limit.
+        stands before it is durable. At position 0 the segment is made anew; else it has a
+        header. `page_cache_bytes`: 0 is no limit.
         """
         self.directory = directory
-        self._end = end
+        self.failure: OSError | None = None
+        self._system = system
+        self._mark = mark
+        self._directory_id = directory_id
         self._open_segments = open_segments
         self._cache: OrderedDict[int, Segment] = OrderedDict()
         self._cache_lock = threading.Lock()
-        exists = path_of(directory, end.segment).exists()
-        flags = os.O_RDWR if exists else os.O_RDWR | os.O_CREAT | os.O_EXCL
-        self._active = Segment(directory, end.segment, flags)
-        if not exists:
-            sync_directory(directory)
+        self._sync_lock = system.lock()
+        self._following_lock = system.lock()
+        self._following: Segment | None = None
+        # Of the segments that may still be appended to, by their numbers.
+        self._salts: dict[int, int] = {}
+        if end.position:
+            self._active = Segment(directory, end.segment, system, os.O_RDWR)
+            header = self._active.header()
+            if header is None:
+                raise CorruptionError(f"{path_of(directory, end.segment)}: the header is missing")
+            self._salts[header.number] = header.salt
+        else:
+            self._active = self._create(end.segment)
+        self._end = end._replace(position=max(end.position, HEADER_BYTES))
         self._unsynced: list[Segment] = []
         self._appended: Place | None = None
-        self._synced = end
+        self._synced = self._end
         self._pages = PageCache(page_cache_bytes)
 
     @property
     def end(self) -> Place:
         return self._end
+
+    # -- faults -------------------------------------------------------------------
+
+    def refuse_if_failed(self) -> None:
+        """Raises StorageError after the first fault."""
+        if self.failure is not None:
+            raise StorageError(
+                f"commit log {self.directory}: refused since an earlier fault: {self.failure}"
+            )
+
+    def _note_failure(self, error: OSError) -> None:
+        if self.failure is None:
+            self.failure = error
 
     # -- writing ------------------------------------------------------------------
 
@@ -116,15 +159,19 @@ class CommitLog:
         other OSError nobody knows what is there.
         """
         assert self._appended is None, "the record before was neither accepted nor taken back"
-        before = self._end
-        if self._active not in self._unsynced:
-            self._unsynced.append(self._active)
+        self.refuse_if_failed()
+        before, active = self._end, self._active
+        if active not in self._unsynced:
+            self._unsynced.append(active)
+        head = encoded.head(self._salts[active.number], before.number + 1, self._synced.number)
+        parts = [head, encoded.body, *encoded.values]
         try:
-            self._active.write(before.position, encoded.head, encoded.values, encoded.record_bytes)
+            active.write(before.position, parts, encoded.record_bytes)
         except OSError as error:
             if error.errno not in _NO_SPACE:
+                self._note_failure(error)
                 raise
-            self._active.cut(before.position)
+            self._cut(before.position)
             text = f"{self.directory}: {error}"
             raise StorageFullError(text, recoverable_in_place=True) from error
         end = before.position + encoded.record_bytes
@@ -140,40 +187,72 @@ class CommitLog:
     def take_back(self) -> None:
         """The appended record was not meant; no sync counted it."""
         assert self._appended is not None
-        self._active.cut(self._end.position)
         self._appended = None
+        self._cut(self._end.position)
+
+    def _cut(self, position: int) -> None:
+        try:
+            self._active.cut(position)
+        except OSError as error:
+            self._note_failure(error)
+            raise
 
     def following(self) -> Segment | None:
         """Creates the next segment, for `roll`. None while there is no space for it."""
-        try:
-            following = Segment(self.directory, self._end.segment + 1, os.O_RDWR | os.O_CREAT)
-            sync_directory(self.directory)
-        except OSError as error:
-            if error.errno in _NO_SPACE:
-                return None
-            raise
-        return following
+        with self._following_lock:
+            self.refuse_if_failed()
+            number, made = self._end.segment + 1, self._following
+            if made is not None and made.number == number:
+                return made
+            try:
+                self._following = self._create(number)
+            except OSError as error:
+                if error.errno in _NO_SPACE:
+                    return None
+                self._note_failure(error)
+                raise
+            return self._following
+
+    def _create(self, number: int) -> Segment:
+        """A segment without records, durable."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        segment = Segment(self.directory, number, self._system, flags)
+        header = Header(self._directory_id, number, self._system.random_number())
+        segment.write(0, [header.pack()], HEADER_BYTES)
+        segment.sync()
+        self._system.sync_directory(self.directory)
+        self._salts[number] = header.salt
+        return segment
 
     def roll(self, following: Segment | None) -> None:
         """Goes on in the next segment; does nothing when another thread has done it."""
         assert self._appended is None
+        self.refuse_if_failed()
         if following is None or following.number != self._end.segment + 1:
             return
         with self._cache_lock:
             self._cache[self._active.number] = self._active
+        del self._salts[self._active.number]
         self._active = following
-        self._end = Place(following.number, 0, self._end.number)
+        self._end = Place(following.number, HEADER_BYTES, self._end.number)
 
     def sync(self) -> int:
         """Makes every record durable that was accepted before the call; the last one's number."""
-        end, unsynced = self._end, tuple(self._unsynced)
-        active = self._active
-        for segment in unsynced:
-            segment.sync()
-        for segment in unsynced:
-            if segment is not active:
-                self._unsynced.remove(segment)
-        self._synced = end
+        with self._sync_lock:
+            self.refuse_if_failed()
+            end, unsynced = self._end, tuple(self._unsynced)
+            active = self._active
+            try:
+                for segment in unsynced:
+                    segment.sync()
+                self._mark.advance(end.number)
+            except OSError as error:
+                self._note_failure(error)
+                raise
+            for segment in unsynced:
+                if segment is not active:
+                    self._unsynced.remove(segment)
+            self._synced = end
         self._give_back()
         return end.number
 
@@ -183,7 +262,7 @@ class CommitLog:
         """The value there. Raises CorruptionError when it is not what was written."""
         value = self.read_unchecked(pointer)
         if crc32c(value) != pointer.crc:
-            raise CorruptionError(f"{self._said(pointer)}: the bytes fail their checksum")
+            raise CorruptionError(f"{self._place_of(pointer)}: the bytes fail their checksum")
         return value
 
     def read_unchecked(self, pointer: Pointer) -> bytes:
@@ -191,14 +270,14 @@ class CommitLog:
         try:
             value = self._segment(pointer.segment).read(pointer.position, pointer.size)
         except FileNotFoundError as error:
-            raise CorruptionError(f"{self._said(pointer)}: the file is missing") from error
+            raise CorruptionError(f"{self._place_of(pointer)}: the file is missing") from error
         self._pages.read(pointer.segment, pointer.position, pointer.position + pointer.size)
         self._give_back()
         if len(value) != pointer.size:
-            raise CorruptionError(f"{self._said(pointer)}: only {len(value)} bytes are there")
+            raise CorruptionError(f"{self._place_of(pointer)}: only {len(value)} bytes are there")
         return value
 
-    def _said(self, pointer: Pointer) -> str:
+    def _place_of(self, pointer: Pointer) -> str:
         file = path_of(self.directory, pointer.segment)
         return f"{file}, {pointer.size} bytes at {pointer.position}"
 
@@ -209,7 +288,7 @@ class CommitLog:
         with self._cache_lock:
             segment = self._cache.get(number)
             if segment is None:
-                segment = self._cache[number] = Segment(self.directory, number)
+                segment = self._cache[number] = Segment(self.directory, number, self._system)
             self._cache.move_to_end(number)
             while len(self._cache) > self._open_segments:
                 self._cache.popitem(last=False)
@@ -233,14 +312,19 @@ class CommitLog:
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Segments that nothing points to any more."""
+        self.refuse_if_failed()
         numbers = tuple(numbers)
-        for number in numbers:
-            assert number < self._end.segment, "the active segment stays"
-            with self._cache_lock:
-                self._cache.pop(number, None)
-            path_of(self.directory, number).unlink()
+        try:
+            for number in numbers:
+                assert number < self._end.segment, "the active segment stays"
+                with self._cache_lock:
+                    self._cache.pop(number, None)
+                self._system.unlink(path_of(self.directory, number))
+            self._system.sync_directory(self.directory)
+        except OSError as error:
+            self._note_failure(error)
+            raise
         self._pages.forget(numbers)
-        sync_directory(self.directory)
 
     def close(self) -> None:
         with self._cache_lock:

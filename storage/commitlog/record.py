@@ -1,14 +1,22 @@
 """One record of the commit log: a batch of the store as bytes. Pure.
 
-    head   crc32c u32 | body bytes u32 | values bytes u32 | number u64
+    head   salt u64 | crc32c u32 | body bytes u32 | values bytes u32 | number u64 | synced u64
     body   for each operation, big endian
              put           kind u8 | family u8 | key bytes u16 | value bytes u32 | crc32c u32 | key
              delete        kind u8 | family u8 | key bytes u16 | key
              delete range  kind u8 | family u8 | begin bytes u16 | end bytes u16 | begin | end
     values of all puts, one after the other
 
-The head's checksum covers the rest of the head and the body, and so the checksums of the
-values; a value can be read and checked alone. Numbers rise by one from record to record.
+The head's checksum covers what follows it in the head and the body, and so the checksums of
+the values; a value can be read and checked alone. Numbers rise by one from record to record.
+
+`synced` is a claim: all records up to that number were durable when this one was written.
+So a whole record proves that one before it which is damaged was not just torn. The salt is
+the segment's, drawn at random: whoever writes values cannot write what looks like a record
+into them, and records are found behind a damaged one by looking for it.
+
+In segments of format 3 a head is: crc32c u32 | body bytes u32 | values bytes u32 | number u64.
+Their salt is 0 here, and they claim nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +31,12 @@ from crc32c import crc32c
 from storage.errors import CorruptionError
 from storage.kv import Family
 
-_CRC = struct.Struct(">I")
-_SIZES = struct.Struct(">IIQ")
-HEAD_BYTES = _CRC.size + _SIZES.size
+_HEAD = struct.Struct(">QIIIQQ")
+_COVERED = struct.Struct(">IIQQ")
+_OLD_HEAD = struct.Struct(">IIIQ")
+_OLD_COVERED = struct.Struct(">IIQ")
+HEAD_BYTES = _HEAD.size
+SALT = struct.Struct(">Q")
 
 _PUT = struct.Struct(">BBHII")
 _DELETE = struct.Struct(">BBH")
@@ -42,16 +53,22 @@ Change = tuple[Family, bytes, bytes | None, bool]
 
 
 class Head(NamedTuple):
-    """The sizes that a record says it has, not checked yet."""
+    """The sizes that a record says it has, not checked yet. salt: 0 in format 3."""
 
+    salt: int
     crc: int
     body_bytes: int
     values_bytes: int
     number: int
+    synced: int
+
+    @property
+    def head_bytes(self) -> int:
+        return head_bytes(self.salt)
 
     @property
     def record_bytes(self) -> int:
-        return HEAD_BYTES + self.body_bytes + self.values_bytes
+        return self.head_bytes + self.body_bytes + self.values_bytes
 
 
 class Operation(NamedTuple):
@@ -71,19 +88,27 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A record ready to be written.
+    """A record ready to be written, but for its head.
 
-    head: head and body. values: of all puts, referenced, not copied. places: for each of
-    them (distance from the record's first byte, size, CRC-32C).
+    values: of all puts, referenced, not copied. places: for each of them (distance from the
+    record's first byte, size, CRC-32C).
     """
 
-    head: bytes
+    body: bytes
     values: list[bytes]
     places: list[tuple[int, int, int]]
     record_bytes: int
 
+    def head(self, salt: int, number: int, synced: int) -> bytes:
+        """The record's own; salt: of its segment. synced: what is known to be durable."""
+        body_bytes = len(self.body)
+        values_bytes = self.record_bytes - HEAD_BYTES - body_bytes
+        covered = _COVERED.pack(body_bytes, values_bytes, number, synced)
+        crc = crc32c(self.body, crc32c(covered))
+        return _HEAD.pack(salt, crc, body_bytes, values_bytes, number, synced)
 
-def encode(changes: Sequence[Change], number: int) -> Encoded:
+
+def encode(changes: Sequence[Change]) -> Encoded:
     """The record of these changes. Raises ValueError when it is larger than 4 GiB."""
     assert changes, "an empty batch is not written"
     parts: list[bytes] = []
@@ -110,26 +135,38 @@ def encode(changes: Sequence[Change], number: int) -> Encoded:
     values_bytes = at - HEAD_BYTES - len(body)
     if max(len(body), values_bytes) > MAX_PART_BYTES:
         raise ValueError(f"a batch of {at} bytes, at most {MAX_PART_BYTES} are allowed")
-    sizes = _SIZES.pack(len(body), values_bytes, number)
-    head = _CRC.pack(crc32c(body, crc32c(sizes))) + sizes + body
-    return Encoded(head, values, places, at)
+    return Encoded(body, values, places, at)
 
 
-def parse_head(content: bytes) -> Head:
-    """Of the first HEAD_BYTES of a record."""
-    assert len(content) == HEAD_BYTES, len(content)
-    return Head(*_CRC.unpack_from(content), *_SIZES.unpack_from(content, _CRC.size))
+def head_bytes(salt: int) -> int:
+    """Of each record in a segment with this salt."""
+    return HEAD_BYTES if salt else _OLD_HEAD.size
+
+
+def parse_head(content: bytes, salt: int) -> Head | None:
+    """Of the first `head_bytes(salt)` bytes of a record in a segment with this salt.
+
+    None: it does not begin with the salt.
+    """
+    if salt:
+        head = Head(*_HEAD.unpack(content))
+        return head if head.salt == salt else None
+    crc, body_bytes, values_bytes, number = _OLD_HEAD.unpack(content)
+    return Head(0, crc, body_bytes, values_bytes, number, 0)
 
 
 def is_whole(head: Head, body: bytes) -> bool:
     """Is this head the one that was written with this body?"""
-    sizes = _SIZES.pack(head.body_bytes, head.values_bytes, head.number)
-    return len(body) == head.body_bytes and crc32c(body, crc32c(sizes)) == head.crc
+    if head.salt:
+        covered = _COVERED.pack(head.body_bytes, head.values_bytes, head.number, head.synced)
+    else:
+        covered = _OLD_COVERED.pack(head.body_bytes, head.values_bytes, head.number)
+    return len(body) == head.body_bytes and crc32c(body, crc32c(covered)) == head.crc
 
 
 def decode(head: Head, body: bytes) -> Iterator[Operation]:
     """The operations of a body that `is_whole`. Raises CorruptionError for one it cannot be."""
-    at, value_at = 0, HEAD_BYTES + len(body)
+    at, value_at = 0, head.head_bytes + len(body)
     try:
         while at < len(body):
             kind, family = body[at], _FAMILY_OF[body[at + 1]]

@@ -1,12 +1,14 @@
 """What a start reads of the commit log: the records that no table holds yet.
 
-Reads from a place on, record by record, until one is not whole: the end. Up to the sync
-mark everything must be there; behind it there may be a torn record, and good ones after
-it, because the disk writes in its own order. Those are cut off, so that what survives is a
-prefix of what was written.
+Reads from a place on, record by record, until one is not whole: the end, perhaps. Up to
+what is known to be synced everything must be there. The sync mark says how far that is, and
+it may lag; so before the end is taken for one, what stands behind it is searched for whole
+records, and the claims that they make count too. What no claim covers may be torn, with good
+records after it, because the disk writes in its own order. Those are cut off, so that what
+survives is a prefix of what was written.
 
-Values of entries up to the mark are not read: their checksums are compared when somebody
-reads them. Behind the mark they decide where the log ends.
+Values of entries that are known to be synced are not read: their checksums are compared
+when somebody reads them. Behind that they decide where the log ends.
 """
 
 from __future__ import annotations
@@ -14,105 +16,232 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from storage.commitlog.log import Place
 from storage.commitlog.record import (
     HEAD_BYTES,
+    SALT,
     Head,
     Operation,
     decode,
+    head_bytes,
     is_whole,
     parse_head,
 )
-from storage.commitlog.segment import Segment, numbers_in, path_of
-from storage.errors import CorruptionError
-from storage.identity import sync_directory
+from storage.commitlog.segment import HEADER_BYTES, Header, Segment, numbers_in, path_of
+from storage.errors import CorruptionError, IdentityError
 from storage.kv import Family
+from storage.system import SYSTEM, System
 
-_COPY_BYTES = 1024 * 1024
+_PIECE_BYTES = 1024 * 1024
 
 #: an operation, and the value of a put to another family than ENTRIES
 Replayed = tuple[Operation, bytes | None]
 
 
-class Replay:
-    """One pass over the log from `start` on. `end` moves with each record read."""
+class _Opened(NamedTuple):
+    """A segment. header: None in format 3."""
 
-    def __init__(self, directory: Path, start: Place, synced: int) -> None:
-        """synced: number of the last record that must be there."""
-        self._directory = directory
-        self._synced = synced
-        self._unsynced_from = start
+    segment: Segment
+    header: Header | None
+
+    @property
+    def begin(self) -> int:
+        return HEADER_BYTES if self.header else 0
+
+    @property
+    def salt(self) -> int:
+        return self.header.salt if self.header else 0
+
+
+class Replay:
+    """One pass over the log from `start` on.
+
+    end: moves with each record read. synced: number of the last record that must be there,
+    as far as is known. directory_id: what the headers say, None before the first.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        start: Place,
+        synced: int,
+        *,
+        directory_id: int | None = None,
+        has_log: bool = False,
+        system: System = SYSTEM,
+    ) -> None:
+        """directory_id: what headers must say, None if it is not known. has_log: there is one
+        for certain, and its last files have headers."""
         self.end = start
+        self.synced = synced
+        self.directory_id = directory_id
+        self._directory = directory
+        self._has_log = has_log
+        self._system = system
+        self._unsynced_from = start
+        self._opened: _Opened | None = None
+
+    # -- reading ------------------------------------------------------------------
 
     def records(self) -> Iterator[tuple[Place, list[Replayed]]]:
         """(where it begins, its operations) of each record.
 
-        Raises CorruptionError when synced records are missing or damaged; no file was
-        changed then.
+        Raises CorruptionError when synced records are missing or damaged, IdentityError when
+        a file is of another data directory; no file was changed then.
         """
         self._check_start()
-        while (segment := self._segment()) is not None:
-            while (record := self._next(segment)) is not None:
-                head, operations = record
-                place = self.end
-                self.end = Place(place.segment, place.position + head.record_bytes, head.number)
-                if head.number <= self._synced:
-                    self._unsynced_from = self.end
-                yield place, operations
-            following = path_of(self._directory, self.end.segment + 1)
-            if self.end.position < segment.size or not following.exists():
-                break
-            self.end = Place(self.end.segment + 1, 0, self.end.number)
-        if self.end.number < self._synced:
+        while (record := self._next() or self._next_if_synced()) is not None:
+            yield record
+        if self.end.number < self.synced:
             raise CorruptionError(
                 f"{path_of(self._directory, self.end.segment)}: "
-                f"{self._synced - self.end.number} synced writes are missing "
-                f"(found up to {self.end.number}, synced up to {self._synced})"
+                f"{self.synced - self.end.number} synced writes are missing "
+                f"(found up to {self.end.number}, synced up to {self.synced})"
             )
 
     def _check_start(self) -> None:
         """What tables hold was there once, and its entries must be there still."""
-        segment = self._segment()
-        size = segment.size if segment is not None else 0
-        if size < self.end.position:
+        opened = self._at(self.end.segment)
+        size = opened.segment.size if opened is not None else 0
+        if size < self.end.position or (opened is None and self._has_log):
             raise CorruptionError(
                 f"{path_of(self._directory, self.end.segment)}: synced writes are missing "
-                f"({size} bytes are there, at least {self.end.position} were)"
+                f"({size} bytes are there, at least {self.end.position or HEADER_BYTES} were)"
             )
+        if opened is not None and not self.end.position:
+            self.end = self._unsynced_from = self.end._replace(position=opened.begin)
 
-    def _segment(self) -> Segment | None:
+    def _at(self, number: int) -> _Opened | None:
+        """The segment; None when there is none, or one that was torn when it was made."""
+        if self._opened is None or self._opened.segment.number != number:
+            self._opened = self._open(number)
+        return self._opened
+
+    def _open(self, number: int) -> _Opened | None:
+        path = path_of(self._directory, number)
         try:
-            return Segment(self._directory, self.end.segment)
+            segment = Segment(self._directory, number, self._system)
+            header = segment.header()
         except FileNotFoundError:
             return None
+        except CorruptionError as error:
+            raise CorruptionError(f"{path}: {error}") from error
+        if header is None:
+            return self._without_header(segment)
+        if self.directory_id is None:
+            self.directory_id = header.directory_id
+        elif header.directory_id != self.directory_id:
+            raise IdentityError(
+                f"{path} belongs to the data directory with id {header.directory_id}, "
+                f"here is {self.directory_id}: put back the files that belong together"
+            )
+        return _Opened(segment, header)
 
-    def _next(self, segment: Segment) -> tuple[Head, list[Replayed]] | None:
+    def _without_header(self, segment: Segment) -> _Opened | None:
+        """Of format 3, which is certain if a record begins it; else torn when it was made."""
+        opened = _Opened(segment, None)
+        if self._read_head(opened, 0) is not None:
+            return opened
+        if segment.size <= HEADER_BYTES:
+            return None
+        if self._has_log:
+            raise CorruptionError(
+                f"{path_of(self._directory, segment.number)}: the header is damaged"
+            )
+        return opened
+
+    def _next(self) -> tuple[Place, list[Replayed]] | None:
         """The record at `end`, None when there is no whole one."""
-        position = self.end.position
-        content = segment.read(position, HEAD_BYTES)
-        if len(content) < HEAD_BYTES:
+        while (opened := self._at(self.end.segment)) is not None:
+            if (record := self._read(opened)) is not None:
+                head, operations = record
+                place = self.end
+                self.end = Place(place.segment, place.position + head.record_bytes, head.number)
+                if head.number <= self.synced:
+                    self._unsynced_from = self.end
+                return place, operations
+            if self.end.position < opened.segment.size:
+                return None
+            following = self._open(self.end.segment + 1)
+            if following is None:
+                return None
+            self._opened = following
+            self.end = Place(following.segment.number, following.begin, self.end.number)
+        return None
+
+    def _next_if_synced(self) -> tuple[Place, list[Replayed]] | None:
+        """The same once more, if a record behind it says that it was synced."""
+        claimed = max(self._claims_behind(), default=0)
+        if claimed <= self.synced or claimed <= self.end.number:
             return None
-        head = parse_head(content)
+        self.synced = claimed
+        return self._next()
+
+    def _read_head(self, opened: _Opened, position: int) -> tuple[Head, bytes] | None:
+        """Head and body of the record there, None when they are not whole."""
+        size = head_bytes(opened.salt)
+        content = opened.segment.read(position, size)
+        head = parse_head(content, opened.salt) if len(content) == size else None
+        if head is None or position + size + head.body_bytes > opened.segment.size:
+            return None
+        body = opened.segment.read(position + size, head.body_bytes)
+        return (head, body) if is_whole(head, body) else None
+
+    def _read(self, opened: _Opened) -> tuple[Head, list[Replayed]] | None:
+        position, segment = self.end.position, opened.segment
+        if (found := self._read_head(opened, position)) is None:
+            return None
+        head, body = found
         if head.number != self.end.number + 1 or position + head.record_bytes > segment.size:
-            return None
-        body = segment.read(position + HEAD_BYTES, head.body_bytes)
-        if not is_whole(head, body):
             return None
         operations: list[Replayed] = []
         for operation in decode(head, body):
             value = None
             is_entry = operation.family is Family.ENTRIES
-            if operation.value_at and not (is_entry and head.number <= self._synced):
+            if operation.value_at and not (is_entry and head.number <= self.synced):
                 value = segment.read(position + operation.value_at, operation.value_bytes)
                 if crc32c(value) != operation.value_crc:
                     return None
             operations.append((operation, None if is_entry else value))
         return head, operations
 
-    def settle(self) -> None:
+    # -- what stands behind the end -----------------------------------------------
+
+    def _claims_behind(self) -> Iterator[int]:
+        """How far the log was synced, as whole records from `end` on say."""
+        for number in numbers_in(self._directory):
+            if number >= self.end.segment:
+                opened = self._open(number)
+                if opened is not None and opened.salt:
+                    begin = self.end.position if number == self.end.segment else 0
+                    yield from self._claims_in(opened, begin)
+
+    def _claims_in(self, opened: _Opened, begin: int) -> Iterator[int]:
+        """Wherever the salt stands a record may begin."""
+        salt = SALT.pack(opened.salt)
+        while len(content := opened.segment.read(begin, _PIECE_BYTES)) >= HEAD_BYTES:
+            at = content.find(salt)
+            while at >= 0:
+                found = self._read_head(opened, begin + at)
+                if found is not None:
+                    yield found[0].synced
+                at = content.find(salt, at + 1)
+            begin += len(content) - SALT.size + 1
+
+    # -- the end ------------------------------------------------------------------
+
+    @property
+    def log_end(self) -> Place:
+        """Where the log goes on: in a new segment if the last one has no header."""
+        if self._opened is not None and not self._opened.header and self.end.position:
+            return Place(self.end.segment + 1, 0, self.end.number)
+        return self.end
+
+    def finish(self) -> None:
         """Makes what was read durable, and cuts off what stands behind it.
 
         What no sync covered is written once more in its place: after an fsync that failed,
@@ -120,17 +249,17 @@ class Replay:
         """
         for number in numbers_in(self._directory):
             if number > self.end.segment:
-                path_of(self._directory, number).unlink()
+                self._system.unlink(path_of(self._directory, number))
         position = self._unsynced_from.position
         for number in range(self._unsynced_from.segment, self.end.segment + 1):
             if not path_of(self._directory, number).exists():
                 break  # a new log
-            segment = Segment(self._directory, number, os.O_RDWR)
+            segment = Segment(self._directory, number, self._system, os.O_RDWR)
             if number == self.end.segment:
                 segment.cut(self.end.position)
-            while content := segment.read(position, _COPY_BYTES):
-                segment.write(position, content, (), len(content))
+            while content := segment.read(position, _PIECE_BYTES):
+                segment.write(position, [content], len(content))
                 position += len(content)
             segment.sync()
             position = 0
-        sync_directory(self._directory)
+        self._system.sync_directory(self._directory)

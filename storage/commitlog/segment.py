@@ -1,4 +1,11 @@
-"""One file of the commit log.
+"""One file of the commit log, and the header that it begins with.
+
+    header   magic "OLLOG4\\r\\n" | directory id u64 | segment number u64 | salt u64 |
+             crc32c of all before u32
+    records  one after the other, see `record`
+
+The header is durable before the first record is written behind it. Files of format 3 have
+none: they begin with a record.
 
 Whoever reads holds the object, so a file that is dropped from a cache, or deleted, stays
 open until the last reader is done with it.
@@ -7,62 +14,106 @@ open until the last reader is done with it.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from storage.errors import CorruptionError
+from storage.system import SYSTEM, System
 
 # What one system call takes; the limit of Linux is 1024.
 _PARTS = 512
 # Values up to here are joined first: copying is cheaper than a list of many parts.
 _JOINED_BYTES = 64 * 1024
 
+_MAGIC = b"OLLOG4\r\n"
+_FIELDS = struct.Struct(">8sQQQ")
+_CRC = struct.Struct(">I")
+HEADER_BYTES = _FIELDS.size + _CRC.size
+
+
+class Header(NamedTuple):
+    """directory_id: of the data directory, 0 if there is none. number: of the segment. salt:
+    what each of its records begins with."""
+
+    directory_id: int
+    number: int
+    salt: int
+
+    def pack(self) -> bytes:
+        fields = _FIELDS.pack(_MAGIC, *self)
+        return fields + _CRC.pack(crc32c(fields))
+
 
 class Segment:
     """An open segment file. Raises OSError from every call."""
 
-    __slots__ = ("_descriptor", "number")
+    __slots__ = ("_descriptor", "_system", "number")
 
-    def __init__(self, directory: Path, number: int, flags: int = os.O_RDONLY) -> None:
+    def __init__(
+        self, directory: Path, number: int, system: System = SYSTEM, flags: int = os.O_RDONLY
+    ) -> None:
         self._descriptor = -1
-        self._descriptor = os.open(path_of(directory, number), flags | os.O_CLOEXEC, 0o644)
+        self._system = system
+        self._descriptor = system.open(path_of(directory, number), flags)
         self.number = number
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            self._system.close(self._descriptor)
+
+    def header(self) -> Header | None:
+        """None: it has none, being of format 3 or torn when it was made.
+
+        Raises CorruptionError.
+        """
+        content = self.read(0, HEADER_BYTES)
+        if not content.startswith(_MAGIC) or len(content) < HEADER_BYTES:
+            return None
+        header = Header(*_FIELDS.unpack_from(content)[1:])
+        if content != header.pack():
+            if self.size == HEADER_BYTES:
+                return None  # no record follows, so it may never have been durable
+            raise CorruptionError("the header fails its checksum")
+        if header.number != self.number:
+            raise CorruptionError(f"the header is of segment {header.number}")
+        return header
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes: fewer only where the file ends."""
-        content = os.pread(self._descriptor, size, position)
+        content = self._system.pread(self._descriptor, size, position)
         if len(content) == size or not content:
             return content
         return content + self.read(position + len(content), size - len(content))
 
-    def write(self, position: int, head: bytes, values: Sequence[bytes], size: int) -> None:
-        """Writes `size` bytes: the head and the values after it."""
-        parts = [head, *values]
+    def write(self, position: int, parts: Sequence[bytes], size: int) -> None:
+        """Writes the parts one after the other, `size` bytes."""
         if size <= _JOINED_BYTES:
             parts = [b"".join(parts)]
         for first in range(0, len(parts), _PARTS):
             position += self._write_parts(position, parts[first : first + _PARTS])
 
-    def _write_parts(self, position: int, parts: list[bytes]) -> int:
+    def _write_parts(self, position: int, parts: Sequence[bytes]) -> int:
         size = sum(len(part) for part in parts)
-        done = os.pwritev(self._descriptor, parts, position)
+        done = self._system.pwritev(self._descriptor, parts, position)
         if done < size:  # a disk that is nearly full, or more than the system takes at once
             rest = memoryview(b"".join(parts))
             while done < size:
-                done += os.pwrite(self._descriptor, rest[done:], position + done)
+                done += self._system.pwrite(self._descriptor, rest[done:], position + done)
         return size
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        self._system.fdatasync(self._descriptor)
 
     def give_back(self, position: int, size: int) -> None:
         """Lets go of the pages that the system keeps of these bytes, as far as they are on disk."""
         os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
 
     def cut(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        self._system.ftruncate(self._descriptor, size)
 
     @property
     def size(self) -> int:

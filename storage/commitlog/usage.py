@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storage.errors import CorruptionError
+from storage.keys import MAX_GROUP
 
 _GROUP_BYTES = 8
 _KEY_BYTES = struct.Struct(">HH")
@@ -96,4 +97,6 @@ def _spans(content: bytes) -> Iterator[Span]:
         except struct.error as error:
             raise CorruptionError(f"usage of a segment: {error}") from error
         at += _SIZE.size
+        if int.from_bytes(first[:_GROUP_BYTES]) > MAX_GROUP:
+            raise CorruptionError(f"usage of a segment: {first.hex()} is of no group")
         yield Span(first, last, size)

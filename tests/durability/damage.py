@@ -5,18 +5,21 @@ Each function takes the node's data directory, changes something and returns wha
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from storage.engine import Engine
 from storage.kv import Family
 from storage.options import EngineOptions
+from storage.watermark import Watermark
 
 Damage = Callable[[Path], str]
 
 
 ENTRIES = "log/*.log"
-HEAD = 20  # bytes, before a record's body and its values
+HEADER = 36  # bytes, at the beginning of each file of the commit log
+HEAD = 36  # bytes, before a record's body and its values
 FLIPPED = 5
 
 
@@ -46,9 +49,9 @@ def of(pattern: str, how: Callable[..., str], place: float = 0.5) -> Damage:
 
 def _records(content: bytes) -> list[tuple[int, int, int]]:
     """(where it begins, its body's bytes, its values' bytes) of each record of a log file."""
-    records, at = [], 0
-    while at < len(content):  # crc u32 | body bytes u32 | values bytes u32 | number u64
-        body, values = (int.from_bytes(content[at + n : at + n + 4]) for n in (4, 8))
+    records, at = [], HEADER
+    while at < len(content):  # salt u64 | crc u32 | body bytes u32 | values bytes u32 | ...
+        body, values = (int.from_bytes(content[at + n : at + n + 4]) for n in (12, 16))
         records.append((at, body, values))
         at += HEAD + body + values
     return records
@@ -135,6 +138,25 @@ def gone(pattern: str) -> Damage:
         return f"{', '.join(file.name for file in files)} deleted"
 
     return damage
+
+
+def store_gone(directory: Path) -> str:
+    """As if the volume were not mounted."""
+    shutil.rmtree(directory / "db")
+    return "db deleted"
+
+
+def with_old_mark(damage: Damage) -> Damage:
+    """The mark as a power cut may leave it: it says next to nothing."""
+
+    def both(directory: Path) -> str:
+        (directory / "db" / "synced").unlink()
+        mark = Watermark(directory / "db" / "synced")
+        mark.advance(1)
+        mark.close()
+        return f"{damage(directory)}, with an old mark"
+
+    return both
 
 
 def cut_offset_index(directory: Path) -> str:

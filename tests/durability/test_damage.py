@@ -31,6 +31,8 @@ from tests.durability.damage import (
     of_file,
     record_flip,
     rewritten_checkpoints,
+    store_gone,
+    with_old_mark,
 )
 from tests.durability.workload import RECORDS, Workload, payload_of, problems, size_of
 
@@ -65,6 +67,8 @@ class Case:
 AT_START = (
     Case("log-flip", record_flip(0.5), False, "synced writes are missing"),
     Case("log-flip-early", record_flip(0.01), False, "synced writes are missing"),
+    Case("log-flip-old-mark", with_old_mark(record_flip(0.5)), False, "writes are missing"),
+    Case("store-gone", store_gone, True, "db is missing: is a volume not mounted"),
     Case("log-cut", of(ENTRIES, cut), False, "synced writes are missing"),
     Case("log-gone", gone(ENTRIES), False, "synced writes are missing"),
     Case("entries-cut", all_of(ENTRIES, cut), True, "synced writes are missing"),
@@ -86,6 +90,8 @@ AT_START = (
 # One for each kind of file; the others only by -m slow.
 SOME = (
     "log-flip",
+    "log-flip-old-mark",
+    "store-gone",
     "log-gone",
     "sst-flip",
     "manifest-flip",

@@ -38,7 +38,7 @@ from storage.checkpoints import CheckpointStore
 from storage.commitlog.record import HEAD_BYTES, decode, encode, is_whole, parse_head
 from storage.commitlog.usage import Usage
 from storage.errors import CorruptionError, IdentityError
-from storage.identity import _parse
+from storage.identity import parse
 from storage.kv import Family
 from storage.offset_index import OffsetIndex
 from storage.raft_log import RaftLogStore
@@ -402,19 +402,30 @@ def stored_seeds() -> list[bytes]:
 
 def identity(data: bytes) -> None:
     try:
-        _parse(Path("data"), data)
+        parse(Path("data"), data)
     except IdentityError as error:
         expect(error, "data")
 
 
 def identity_seeds() -> list[bytes]:
-    return [b'{"format": 3, "cluster_id": "c", "node_id": 1, "directory_id": 5}\n', b"[1]", b"1"]
+    known = b'"cluster_id": "c", "node_id": 1, "directory_id": 5'
+    return [
+        b'{"format": 3, %b}\n' % known,
+        b'{"format": 4, %b, "store": "made"}\n' % known,
+        b"[1]",
+        b"1",
+    ]
+
+
+SALT = 0x5A17  # of the segment that the record stands in
 
 
 def commit_log(data: bytes) -> None:
     if len(data) < HEAD_BYTES:
         return
-    head = parse_head(data[:HEAD_BYTES])
+    head = parse_head(data[:HEAD_BYTES], SALT)
+    if head is None:
+        return
     body = data[HEAD_BYTES : HEAD_BYTES + head.body_bytes]
     if not is_whole(head, body):
         return
@@ -430,18 +441,18 @@ def commit_log(data: bytes) -> None:
 def commit_log_seeds() -> list[bytes]:
     entry = (Family.ENTRIES, bytes(16), b"an entry", False)
     ranged = (Family.OFFSETS, b"a", b"b", True)
-    seeds = [encode([entry, ranged], 7), encode([(Family.STATE, b"k", None, False)], 1)]
-    return [b"".join([seed.head, *seed.values]) for seed in seeds]
+    seeds = [encode([entry, ranged]), encode([(Family.STATE, b"k", None, False)])]
+    return [b"".join([seed.head(SALT, 7, 3), seed.body, *seed.values]) for seed in seeds]
 
 
 def as_whole(data: bytes) -> bytes:
     """The head made right for a body that reaches to the end, or to where it says."""
     if len(data) < HEAD_BYTES:
         return data
-    body_bytes = min(int.from_bytes(data[4:8]), len(data) - HEAD_BYTES)
-    rest = body_bytes.to_bytes(4) + data[8:]
-    crc = crc32c(rest[: HEAD_BYTES - 4 + body_bytes])
-    return crc.to_bytes(4) + rest
+    body_bytes = min(int.from_bytes(data[12:16]), len(data) - HEAD_BYTES)
+    rest = body_bytes.to_bytes(4) + data[16:]
+    crc = crc32c(rest[: HEAD_BYTES - 12 + body_bytes])
+    return SALT.to_bytes(8) + crc.to_bytes(4) + rest
 
 
 def usage(data: bytes) -> None:

@@ -14,6 +14,7 @@ from storage.commitlog.page_cache import PIECE_BYTES, PageCache
 from storage.commitlog.record import encode
 from storage.commitlog.segment import path_of
 from storage.kv import Family
+from storage.watermark import Watermark
 
 MIB = 1024 * 1024
 FAR = (10**6, 0)  # everything is durable
@@ -107,11 +108,12 @@ def cached_bytes(file: Path) -> int:
 
 def written(directory: Path, mib: int, limit: int) -> tuple[CommitLog, list[Pointer]]:
     """A log of that size in segments of 16 MiB, synced at every 2 MiB."""
-    log = CommitLog(directory, BEGIN, open_segments=2, page_cache_bytes=limit)
+    mark = Watermark(directory / "synced")
+    log = CommitLog(directory, BEGIN, mark, open_segments=2, page_cache_bytes=limit)
     pointers = []
     for number in range(1, mib + 1):
         value = number.to_bytes(4) * (MIB // 4)
-        encoded = encode([(Family.ENTRIES, b"%08d" % number, value, False)], number)
+        encoded = encode([(Family.ENTRIES, b"%08d" % number, value, False)])
         place = log.append(encoded)
         log.accept()
         at, size, crc = encoded.places[0]

@@ -111,6 +111,7 @@ def test_tables_that_cannot_be_written_hang_nobody(
         raise Exception("IO error: No space left on device: While appending to file")
 
     with Engine.open(tmp_path, options=OPTIONS) as engine:
+        assert engine._store is not None
         put(engine, b"k")
         engine.sync()
         with monkeypatch.context() as patched:
@@ -119,8 +120,8 @@ def test_tables_that_cannot_be_written_hang_nobody(
             patched.setattr(Database, "is_flushing", lambda _: True)
             patched.setattr(Database, "note", refused)
             with pytest.raises(StorageFullError, match="No space left on device"):
-                engine._guarded("reclaim", engine._cycle.run)
-        before = stored_place(engine._db) if engine._db else None
+                engine._guarded("reclaim", engine._store.cycle.run)
+        before = stored_place(engine._store.db)
         put(engine, b"later")
         assert engine.failure is None
         assert before == BEGIN

@@ -2,8 +2,9 @@
 
 An image is what a disk may hold after the power went: every file of RocksDB as it stands
 (the most that can be there), and of the commit log any length from the last sync on, the
-next bytes being torn. Each image must open to the state after one of the batches, none
-older than the last sync. A model in memory says what that state is.
+next bytes being torn, and any pages lost that no sync covered. Each image must open to the
+state after one of the batches, none older than the last sync. A model in memory says what
+that state is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pytest
 
 from storage import keys
 from storage.commitlog.log import BEGIN
-from storage.commitlog.segment import numbers_in, path_of
+from storage.commitlog.segment import HEADER_BYTES, numbers_in, path_of
 from storage.database import Database
 from storage.engine import Engine
 from storage.flush_cycle import stored_place
@@ -34,6 +35,7 @@ OPTIONS = EngineOptions(
     max_open_segments=2,
 )
 GROUPS = (1, 2, 3)
+PAGE = 512
 BATCHES = 250
 IMAGES = 25
 
@@ -49,7 +51,9 @@ class Writer:
         self.states: list[Rows] = [{}]
         # The state, segment and size that some sync reached, whichever thread asked for it.
         self.durable = (0, 1, 0)
-        self._sync_log, engine._log.sync = engine._log.sync, self._noted  # type: ignore[method-assign]
+        assert engine._store is not None
+        self.log = engine._store.log
+        self._sync_log, self.log.sync = self.log.sync, self._noted  # type: ignore[method-assign]
         self._last = dict.fromkeys(GROUPS, 1)
         self._first = dict.fromkeys(GROUPS, 2)
 
@@ -93,7 +97,7 @@ class Writer:
 
     def _noted(self) -> int:
         """Each sync of the log, also those that flushing and reclaiming ask for."""
-        end, written = self.engine._log.end, len(self.states) - 1
+        end, written = self.log.end, len(self.states) - 1
         number = self._sync_log()
         self.durable = max(self.durable, (written, end.segment, end.position))
         return number
@@ -135,14 +139,27 @@ def cut_power(
     for number in numbers:
         file = path_of(log, number)
         whole = file.stat().st_size
-        least = size if number == segment else 0
+        # The header of a file is durable before anything is written behind it.
+        least = size if number == segment else min(HEADER_BYTES, whole)
         if number == torn:
             with file.open("r+b") as opened:
                 opened.truncate(rng.randint(least, whole) if torn_at is None else least + torn_at)
-                if rng.random() < 0.5:
+                if rng.random() < 0.5 and whole >= HEADER_BYTES:
                     opened.seek(0, 2)
                     opened.write(rng.choice((b"\0", b"\xff")) * rng.randint(1, 5000))
+        if torn_at is None and rng.random() < 0.3:
+            lose_pages(file, least, rng)
     return synced
+
+
+def lose_pages(file: Path, least: int, rng: random.Random) -> None:
+    """The disk writes in its own order: some of what follows is there, and these are not."""
+    content = bytearray(file.read_bytes())
+    for page in range(least - least % PAGE, len(content), PAGE):
+        begin, end = max(page, least), min(page + PAGE, len(content))
+        if begin < end and rng.random() < 0.3:
+            content[begin:end] = bytes(end - begin)
+    file.write_bytes(content)
 
 
 def check(image: Path, writer: Writer, synced: int) -> int:
@@ -274,11 +291,11 @@ def test_the_place_is_noted_after_the_tables_are_written(
 
     monkeypatch.setattr(Database, "is_flushing", is_flushing)
     with Engine.open(tmp_path, options=OPTIONS) as engine:
-        assert engine._db is not None
+        assert engine._store is not None
         fill(engine, 2, 60)
         engine.sync()
         assert asked.wait(30)
-        assert stored_place(engine._db) == BEGIN, "the tables may not be in files yet"
+        assert stored_place(engine._store.db) == BEGIN, "the tables may not be in files yet"
         may_end.set()
-        engine._cycle.run()
-        assert stored_place(engine._db).number == 59
+        engine._store.cycle.run()
+        assert stored_place(engine._store.db).number == 59

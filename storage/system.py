@@ -1,0 +1,105 @@
+"""The operating system as the store uses it: files, locks, randomness.
+
+Everything that the commit log, the mark and the identity do to a disk goes through one
+object of this class, so that a test can pass one in that fails, loses what no sync covered,
+or decides which thread goes on. RocksDB's files are RocksDB's own.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+
+class System:
+    """The real one. Raises OSError from every call."""
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Held by one thread at a time."""
+        return threading.Lock()
+
+    def random_number(self) -> int:
+        """1 to 2**63 - 1, which nobody can guess."""
+        return 1 + secrets.randbelow(2**63 - 1)
+
+    # -- one file -----------------------------------------------------------------
+
+    def open(self, path: Path, flags: int) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def pread(self, descriptor: int, size: int, position: int) -> bytes:
+        return os.pread(descriptor, size, position)
+
+    def pwrite(self, descriptor: int, content: bytes | memoryview, position: int) -> int:
+        return os.pwrite(descriptor, content, position)
+
+    def pwritev(self, descriptor: int, parts: Sequence[bytes], position: int) -> int:
+        return os.pwritev(descriptor, parts, position)
+
+    def fdatasync(self, descriptor: int) -> None:
+        os.fdatasync(descriptor)
+
+    def fsync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def ftruncate(self, descriptor: int, size: int) -> None:
+        os.ftruncate(descriptor, size)
+
+    # -- names --------------------------------------------------------------------
+
+    def mkdir(self, path: Path) -> None:
+        path.mkdir()
+
+    def rename(self, path: Path, target: Path) -> None:
+        path.rename(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def sync_directory(self, path: Path) -> None:
+        """Makes the names in a directory durable."""
+        descriptor = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self.fsync(descriptor)
+        finally:
+            self.close(descriptor)
+
+    # -- made of these ------------------------------------------------------------
+
+    def make_directory(self, path: Path) -> None:
+        """Creates it and its parents, as far as they are not there; durable on return."""
+        if path.is_dir():
+            return
+        if path.parent != path:
+            self.make_directory(path.parent)
+        try:
+            self.mkdir(path)
+        except FileExistsError:
+            if not path.is_dir():
+                raise
+        self.sync_directory(path.parent)
+
+    def write_atomically(self, path: Path, content: bytes) -> None:
+        """Replaces a file: after a crash there is the old content or the new, durable on
+        return."""
+        temporary = path.with_name(path.name + ".tmp")
+        descriptor = self.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            view, done = memoryview(content), 0
+            while done < len(view):
+                done += self.pwrite(descriptor, view[done:], done)
+            self.fsync(descriptor)
+        finally:
+            self.close(descriptor)
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)
+
+
+SYSTEM = System()
