@@ -45,8 +45,8 @@ class Checkpoints:
         self._store, self._journal, self._batch, self._dump = store, journal, batch, dump
         self._every_bytes, self._every_entries = every_bytes, every_entries
         self.indexes = [info.index for info in store.list()]
-        self._bytes = 0
-        self._last = self.indexes[-1] if self.indexes else journal.base_index
+        self._bytes = self._entries = 0  # applied since the last save
+        self.due = False
         self.group, self.replay_cost, self.state_bytes = group, 0, 0
         self._budget = budget
         budget.join(self)
@@ -67,17 +67,15 @@ class Checkpoints:
     def applied(self, size: int) -> None:
         """An entry of `size` bytes was applied."""
         self._bytes += size
+        self._entries += 1
+        self.due = self._bytes >= self._every_bytes or self._entries >= self._every_entries
         self._budget.applied(self, size)
-
-    def save_if_due(self) -> None:
-        entries = self._journal.applied_index - self._last
-        if self._bytes >= self._every_bytes or entries >= self._every_entries:
-            self.save()
 
     def save(self) -> None:
         """Saves the state at the applied index, unless that is there already."""
         index = self._journal.applied_index
-        self._bytes, self._last = 0, index
+        self._bytes = self._entries = 0
+        self.due = False
         self._budget.saved(self)
         if index == UNTRIMMED or (self.indexes and self.indexes[-1] == index):
             return

@@ -62,7 +62,7 @@ class Driver:
         self._kv, self._clock, self._send, self._wake = kv, clock, send, wake
         self.replay = replay
         self.groups: dict[int, Group] = {}
-        self._batch = kv.batch()
+        self.batch: WriteBatch = kv.batch()
         self._inbound: list[tuple[int, Message]] = []
         self._with_work: set[int] = set()
         self._syncing: list[Group] = []
@@ -71,10 +71,6 @@ class Driver:
         self._heartbeats = Heartbeats(clock, self.groups, self.touch)
         self._heartbeat_replies: list[tuple[int, Message]] = []
         self.storage_full = False
-
-    @property
-    def batch(self) -> WriteBatch:
-        return self._batch
 
     # -- what the node calls ------------------------------------------------------
 
@@ -107,7 +103,7 @@ class Driver:
         for gid, group in self.groups.items():
             if peer in group.config.peers:
                 group.set_link(peer, up)
-                self._schedule(group)
+                self._schedule(group, group.next_due())
                 if up or group.is_quiescent:
                     self._with_work.add(gid)
         self._wake()
@@ -130,21 +126,23 @@ class Driver:
         if self.storage_full and not self._write():
             return False
         touched = self._advance()
-        for gid in self.replay.overdue():
-            self.groups[gid].checkpoint_early()
+        if self.replay.total > self.replay.limit:
+            for gid in self.replay.overdue():
+                self.groups[gid].checkpoint_early()
         if not self._write():
             # Nothing of these groups may be seen until it is written.
             self._with_work |= {group.config.group for group in touched}
             return False
         eager: dict[int, list[Message]] = defaultdict(list)
         for group in touched:
-            safe = not group.journal.dirty and not self._unsynced(group)
+            journal = group.journal
+            safe = not journal.dirty and journal.durable_index >= journal.last_index
             for peer, message in group.out:
                 held = not safe and isinstance(message, DURABLE)
                 (self._held.setdefault(peer, []) if held else eager[peer]).append(message)
             group.out.clear()
             if not safe:
-                group.journal.begin_sync()
+                journal.begin_sync()
                 self._syncing.append(group)
         for peer, message in self._coalesced():
             eager[peer].append(message)
@@ -179,18 +177,14 @@ class Driver:
         self._heartbeats.unquiesce(snapshot.group)
         taken = group.install(sender, snapshot)
         if taken and group.journal.base_index != base:
-            self._kv.write(self._batch)
-            self._batch = self._kv.batch()
+            self._kv.write(self.batch)
+            self.batch = self._kv.batch()
             self._kv.sync()
             group.reopen()
         self.touch(snapshot.group)
         return taken
 
     # -- parts ------------------------------------------------------------------------
-
-    @staticmethod
-    def _unsynced(group: Group) -> bool:
-        return group.journal.durable_index < group.journal.last_index
 
     def _advance(self) -> list[Group]:
         """Moves on all groups that have messages, work or a timeout; returns them."""
@@ -206,9 +200,9 @@ class Driver:
             group.advance()
             if group.can_quiesce:
                 self._heartbeats.quiesce(group)
-            self._schedule(group)
             if group.has_work:
                 self._with_work.add(gid)
+            self._schedule(group, group.next_due())
         return list(touched.values())
 
     def _deliver(self) -> dict[int, Group]:
@@ -242,28 +236,30 @@ class Driver:
             if group is None:
                 continue
             group.scheduled_at = float("inf")
-            if group.next_due() <= now:
+            due = group.next_due()
+            if due <= now:
                 touched[gid] = group
             else:
-                self._schedule(group)
+                self._schedule(group, due)
 
     def _coalesced(self) -> list[tuple[int, Message]]:
         """Heartbeats of the quiescent groups, and answers to those of others."""
-        replies, self._heartbeat_replies = self._heartbeat_replies, []
-        return [*replies, *self._heartbeats.send()]
+        out, self._heartbeat_replies = self._heartbeat_replies, []
+        if self._clock() >= self._heartbeats.due:
+            out += self._heartbeats.send()
+        return out
 
-    def _schedule(self, group: Group) -> None:
-        due = group.next_due()
+    def _schedule(self, group: Group, due: float) -> None:
         if due < group.scheduled_at:
             group.scheduled_at = due
             heapq.heappush(self._due, (due, group.config.group))
 
     def _write(self) -> bool:
         """Writes the open batch. False: the disk is full and the batch is kept."""
-        if not len(self._batch):
+        if not len(self.batch):
             return True
         try:
-            self._kv.write(self._batch)
+            self._kv.write(self.batch)
         except StorageFullError as error:
             if not error.recoverable_in_place:
                 raise  # what was written before may be gone too: the node must begin anew
@@ -274,5 +270,5 @@ class Driver:
         if self.storage_full:
             log.warning("storage has space again, writes go on")
         self.storage_full = False
-        self._batch = self._kv.batch()
+        self.batch = self._kv.batch()
         return True

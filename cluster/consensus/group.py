@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any
 
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.journal import Journal
@@ -34,7 +36,7 @@ from cluster.consensus.message import (
     Vote,
     VoteReply,
 )
-from cluster.consensus.port import NO_OP, Core
+from cluster.consensus.port import LEADER, NO_OP, Core
 from cluster.consensus.proposals import Abandoned, Done
 from cluster.consensus.raft import open_raft
 from cluster.consensus.replication import Progress
@@ -44,6 +46,10 @@ from storage.raft_log import RaftLogStore
 log = logging.getLogger(__name__)
 
 MAX_APPLY_PER_ADVANCE = 512
+
+
+def _alias(name: str) -> Any:
+    return property(attrgetter(name))
 
 
 class Group:
@@ -67,17 +73,13 @@ class Group:
         self._raft = open_raft(config, store, checkpoints, machine, env)
         self._leading: LeaderTerm | None = None
         self._seen_term = self.core.term
-        self._known_leader = (0, 0)  # and its term
+        self._known_leader: tuple[object, int] = (None, 0)  # and its term
 
     # -- what others ask ----------------------------------------------------------
 
-    @property
-    def journal(self) -> Journal:
-        return self._raft.journal
-
-    @property
-    def core(self) -> Core:
-        return self._raft.core
+    # Read in each round: a property over an attrgetter takes no call in Python.
+    journal: Journal = _alias("_raft.journal")
+    core: Core = _alias("_raft.core")
 
     @property
     def is_leader(self) -> bool:
@@ -128,15 +130,18 @@ class Group:
         """When `tick` must be called at the latest, by this node's clock."""
         if self.failed is not None or self.is_quiescent:
             return float("inf")
-        leading = self._leading
-        return self._raft.core.election_deadline if leading is None else leading.next_due
+        core, leading = self._raft.core, self._leading
+        if leading is None:
+            return core.election_deadline
+        return leading.next_due if leading.is_transferring else core.heartbeat_due
 
     @property
     def has_work(self) -> bool:
         """Whether `advance` would move something on without a message or a timeout."""
         leading, core, journal = self._leading, self._raft.core, self._raft.journal
         return self.failed is None and (
-            (leading is not None and leading.has_work)
+            # While leadership is handed over proposals wait: for a message or a timeout.
+            (leading is not None and leading.proposals.queued and not leading.is_transferring)
             or journal.applied_index < self.commit_index
             # A lone node's entries are committed by its next tick.
             or (not self.config.peers and core.commit_index < journal.durable_index)
@@ -189,7 +194,8 @@ class Group:
     @property
     def can_quiesce(self) -> bool:
         """Leads, has nothing to say, and everybody reachable has answered to that."""
-        return self._leading is not None and self._leading.can_quiesce
+        leading = self._leading
+        return leading is not None and leading.quiescence.is_quiet and leading.can_quiesce
 
     @property
     def is_quiescent(self) -> bool:
@@ -294,15 +300,13 @@ class Group:
     def _note_role(self) -> None:
         """Collects what the core sent and notices that it began or ceased to lead."""
         core = self._raft.core
-        for peer, raw in core.take_sent():
-            message = self._raft.guard.outbound(raw)
-            if message is not None:
-                self.out.append((peer, message))
-        known = (core.leader_id, core.term)
+        if core.sent:
+            self._take_sent()
+        known = (core.leader, core.term)
         if self._known_leader != known:
             self._known_leader = known
             self._env.leader_changed()
-        led, leads, term = self._leading is not None, core.is_leader, core.term
+        led, leads, term = self._leading is not None, core.state == LEADER, core.term
         if term == self._seen_term and leads == led:
             return
         self._seen_term = term
@@ -312,12 +316,14 @@ class Group:
             log.info("steps down partition=%s term=%d", self.name, term)
             self._end_leading("no longer the leader")
         if leads:
-            self._leading = LeaderTerm(
-                self.config, self._raft, self._env.clock, self._up, lambda: self.commit_index
-            )
+            self._leading = LeaderTerm(self.config, self._raft, self._env.clock, self._up)
             log.info("leads partition=%s term=%d index=%d", self.name, term, self.applied_index)
         if led or leads:
             self.machine.on_role(leader=leads, ready=False, term=term)
+
+    def _take_sent(self) -> None:
+        for peer, raw in self._raft.core.take_sent():
+            self.out.append((peer, self._raft.guard.outbound(raw)))
 
     @property
     def name(self) -> str:
@@ -337,6 +343,8 @@ class Group:
         """Runs what is committed and durable through the state machine, in order."""
         journal = self._raft.journal
         stop = min(self.commit_index, journal.applied_index + MAX_APPLY_PER_ADVANCE)
+        if journal.applied_index >= stop:
+            return
         while journal.applied_index < stop:
             index = journal.applied_index + 1
             data, term = journal.entry(index), journal.term_at(index)
@@ -352,7 +360,8 @@ class Group:
                 leading.ready = True
                 self.machine.on_role(leader=True, ready=True, term=term)
             leading.proposals.applied(index, result)
-        self._raft.checkpoints.save_if_due()
+        if self._raft.checkpoints.due:
+            self._raft.checkpoints.save()
 
     def _lead(self) -> None:
         if self._leading is not None:

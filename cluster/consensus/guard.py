@@ -23,7 +23,7 @@ from typing import Any
 
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply, Vote, VoteReply
-from cluster.consensus.port import Core
+from cluster.consensus.port import LEADER, Core
 
 
 class InvariantBroken(AssertionError):
@@ -48,7 +48,7 @@ class Guard:
         core, journal = self._core, self._journal
         if sender not in self._peers or message.term < core.term:
             return self._refuse(message, journal.last_index + 1)
-        if message.term == core.term and core.is_leader:
+        if message.term == core.term and core.state == LEADER:
             raise InvariantBroken(f"two leaders in term {message.term}: {sender} and this node")
 
         retry_at = self._mismatch(message)
@@ -57,7 +57,7 @@ class Guard:
             return self._refuse(message, retry_at) if retry_at else self._accept(1)
 
         skip = self._matching_prefix(message)
-        last = message.last_index
+        last = message.prev_index + len(message.terms)
         if skip == len(message.terms):
             self._heartbeat(sender, message, verified=last)
             return self._accept(last + 1)
@@ -82,7 +82,7 @@ class Guard:
                 "commit_index": min(message.commit, last),
                 "entries": entries,
                 "prevLogIdx": prev,
-                "prevLogTerm": journal.term_at(prev),
+                "prevLogTerm": message.terms[skip - 1] if skip else message.prev_term,
             },
         )
         assert journal.last_index == last
@@ -96,7 +96,7 @@ class Guard:
         if message.term > core.term:
             core.see_term(message.term, sender)
             return False
-        if message.term < core.term or not core.is_leader:
+        if message.term < core.term or core.state != LEADER:
             return False
         if message.success and message.next_index > self._journal.last_index + 1:
             raise InvariantBroken(f"node {sender} acknowledges entries that were never sent")
@@ -129,16 +129,14 @@ class Guard:
 
     # -- outbound ---------------------------------------------------------------
 
-    def outbound(self, message: dict[str, Any]) -> Vote | VoteReply | None:
-        """Translates what the core sends. Its appends and acks are made by us."""
+    def outbound(self, message: dict[str, Any]) -> Vote | VoteReply:
+        """Translates what the core sends."""
         kind = message["type"]
         if kind == "request_vote":
             last, last_term = message["last_log_index"], message["last_log_term"]
             return Vote(self._group, message["term"], last, last_term)
-        if kind == "response_vote":
-            return VoteReply(self._group, message["term"])
-        assert kind == "next_node_idx", f"the core may not send {kind}"
-        return None
+        assert kind == "response_vote", f"the core may not send {kind}"
+        return VoteReply(self._group, message["term"])
 
     # -- parts --------------------------------------------------------------------
 

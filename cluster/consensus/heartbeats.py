@@ -31,6 +31,7 @@ SILENCE = 0.5  # of the election timeout: a peer that did not reply for so long
 class Heartbeats:
     """The quiescent groups of one node, and when their followers' nodes last replied.
 
+    due:    when `send` must be called at the latest.
     groups: all groups of the node.
     touch:  tells the driver that a group has work.
     """
@@ -44,12 +45,7 @@ class Heartbeats:
         self._followed: dict[int, dict[int, Group]] = {}
         self._prepared: dict[int, Heartbeat] = {}
         self._replied_at: dict[int, float] = {}
-        self._due = float("inf")
-
-    @property
-    def due(self) -> float:
-        """When `send` must be called at the latest."""
-        return self._due
+        self.due = float("inf")
 
     # -- leader -------------------------------------------------------------------------
 
@@ -60,7 +56,7 @@ class Heartbeats:
         assert group.can_quiesce
         self.quiescent[gid] = group
         for peer, replied_at in group.quiesce().items():
-            self._due = min(self._due, now + group.config.heartbeat)
+            self.due = min(self.due, now + group.config.heartbeat)
             self._followed.setdefault(peer, {})[gid] = group
             self._replied_at[peer] = max(replied_at, self._replied_at.get(peer, replied_at))
             self._prepared.pop(peer, None)
@@ -80,15 +76,15 @@ class Heartbeats:
     def send(self) -> list[tuple[int, Heartbeat]]:
         """What is due now; unquiesces the groups of peers that do not reply."""
         now = self._clock()
-        if now < self._due:
+        if now < self.due:
             return []
-        self._due = float("inf")
+        self.due = float("inf")
         out: list[tuple[int, Heartbeat]] = []
         for peer, followed in self._followed.items():
             if not followed:
                 continue
             config = next(iter(followed.values())).config
-            self._due = min(self._due, now + config.heartbeat)
+            self.due = min(self.due, now + config.heartbeat)
             if now - self._replied_at[peer] > SILENCE * config.election_timeout:
                 for gid in followed:
                     self._touch(gid)

@@ -7,7 +7,7 @@ Nothing in here outlives the term, so nothing of an earlier one can be counted i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 from cluster.consensus.environment import GroupConfig
 from cluster.consensus.message import Message, TimeoutNow
@@ -25,7 +25,6 @@ class LeaderTerm:
 
     ready:  the replica has applied an entry of its own term: knows all that is committed.
     up:     peers that can be reached.
-    commit: returns the index that followers may take as committed.
     """
 
     def __init__(
@@ -34,17 +33,15 @@ class LeaderTerm:
         raft: Raft,
         clock: Clock,
         up: Iterable[int],
-        commit: Callable[[], int],
     ) -> None:
         self.term, self.ready = raft.core.term, False
         self.proposals = Proposals()
         self.quiescence = Quiescence(raft.core, clock)
-        self.replicator = Replicator(
-            config.group, self.term, raft.journal, config.peers, up, commit
-        )
+        self.replicator = Replicator(config.group, self.term, raft.journal, config.peers, up)
         self._config, self._clock = config, clock
         self._core, self._journal = raft.core, raft.journal
         self._transfer: tuple[int, float] | None = None
+        self.is_transferring = False
 
     # -- what the group asks ----------------------------------------------------------
 
@@ -53,11 +50,6 @@ class LeaderTerm:
         """When the next heartbeat is due, or a transfer is given up."""
         until = float("inf") if self._transfer is None else self._transfer[1]
         return min(self._core.heartbeat_due, until)
-
-    @property
-    def has_work(self) -> bool:
-        """While leadership is handed over proposals wait: for a message or a timeout."""
-        return self.proposals.queued and self._transfer is None
 
     @property
     def can_quiesce(self) -> bool:
@@ -77,6 +69,7 @@ class LeaderTerm:
         """Hands leadership over once `target` has all entries; gives up after a while."""
         if self._transfer is None:
             self._transfer = (target, self._clock() + TRANSFER_TIMEOUT)
+            self.is_transferring = True
 
     # -- one step ---------------------------------------------------------------------
 
@@ -85,9 +78,11 @@ class LeaderTerm:
         out: list[tuple[int, Message]] = []
         target = self._transfer_target()
         if not target:
-            self._append_proposals()
+            if self.proposals.queued:
+                self._append_proposals()
         elif self._core.match_index(target) == self._journal.last_index:
             out.append((target, TimeoutNow(self._config.group, self.term)))
+        self.replicator.commit_index = min(self._core.commit_index, self._journal.durable_index)
         if self._core.send_due:
             self._core.send_due = False
             self.quiescence.heartbeat(nothing_to_say=self._nothing_to_say())
@@ -111,7 +106,7 @@ class LeaderTerm:
             return 0
         target, until = self._transfer
         if self._clock() >= until:
-            self._transfer = None
+            self._transfer, self.is_transferring = None, False
             return 0
         return target
 

@@ -104,7 +104,9 @@ class _Outbox(Transport):  # type: ignore[misc]
         self.sent: list[tuple[int, dict[str, Any]]] = []
 
     def send(self, node: Node, message: dict[str, Any]) -> bool:
-        self.sent.append((node.id, message))
+        """Acknowledgements of appends are made by the guard, after the sync."""
+        if message["type"] != "next_node_idx":
+            self.sent.append((node.id, message))
         return True
 
     def destroy(self) -> None:
@@ -176,6 +178,9 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         self._enter()
         self._SyncObj__onMessageReceived(self._nodes[sender], message)
 
+    sent: Any = property(attrgetter("_outbox.sent"))
+    """What the core sent and nobody took yet."""
+
     def take_sent(self) -> list[tuple[int, dict[str, Any]]]:
         sent, self._outbox.sent = self._outbox.sent, []
         return sent
@@ -196,13 +201,15 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
 
     @property
     def is_leader(self) -> bool:
-        return bool(self._SyncObj__raftState == LEADER)
+        return bool(self.state == LEADER)
 
     @property
     def is_candidate(self) -> bool:
         return bool(self._SyncObj__raftState == CANDIDATE)
 
     # Read several times for each batch: a property over an attrgetter takes no call in Python.
+    state: int = _alias("_SyncObj__raftState")
+    leader: Node | None = _alias("_SyncObj__raftLeader")
     term: int = _alias("_SyncObj__raftCurrentTerm")
     commit_index: int = _alias("_SyncObj__raftCommitIndex")
     election_deadline: float = _alias("_SyncObj__raftElectionDeadline")
@@ -211,8 +218,7 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
     @property
     def leader_id(self) -> int:
         """Node id of the leader of this term, 0 if none is known."""
-        leader = self._SyncObj__raftLeader
-        return 0 if leader is None else int(leader.id)
+        return 0 if self.leader is None else int(self.leader.id)
 
     def follows(self, leader: int, term: int, commit: int) -> bool:
         """Whether it follows this leader in this term and knows of this commit index."""

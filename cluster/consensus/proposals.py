@@ -41,16 +41,15 @@ class Proposals:
         self._queue: list[tuple[bytes, Done]] = []
         self._confirming: list[Done] = []
         self._waiting: dict[int, Done] = {}
-
-    @property
-    def queued(self) -> bool:
-        return bool(self._queue or self._confirming)
+        self.queued = False  # whether `take` would return something
 
     def propose(self, data: bytes, done: Done) -> None:
         self._queue.append((data, done))
+        self.queued = True
 
     def confirm(self, done: Done) -> None:
         self._confirming.append(done)
+        self.queued = True
 
     def take(self) -> list[tuple[bytes, Done]]:
         """All that is queued; one no-op for all who want a confirmation."""
@@ -63,6 +62,7 @@ class Proposals:
 
             self._queue.append((NO_OP, confirmed))
         queue, self._queue = self._queue, []
+        self.queued = False
         return queue
 
     def appended(self, index: int, done: Done) -> None:
@@ -77,5 +77,6 @@ class Proposals:
     def abandon(self, outcome: Abandoned) -> None:
         waiting = [*self._waiting.values(), *(done for _, done in self._queue), *self._confirming]
         self._waiting, self._queue, self._confirming = {}, [], []
+        self.queued = False
         for done in waiting:
             done(outcome)

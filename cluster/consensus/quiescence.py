@@ -23,16 +23,17 @@ class Quiescence:
         self._core, self._clock = core, clock
         self._quiet_heartbeats = 0
         self._last_heartbeat_at = 0.0
-        self.begun = False
+        self.begun = self.is_quiet = False
 
     def heartbeat(self, *, nothing_to_say: bool) -> None:
         """The group itself is about to send a heartbeat."""
         assert not self.begun
         self._quiet_heartbeats = self._quiet_heartbeats + 1 if nothing_to_say else 0
+        self.is_quiet = self._quiet_heartbeats >= QUIET_HEARTBEATS
         self._last_heartbeat_at = self._clock()
 
     def may_begin(self, reachable: Iterable[int]) -> bool:
-        if self._quiet_heartbeats < QUIET_HEARTBEATS or self.begun:
+        if not self.is_quiet or self.begun:
             return False
         since = self._last_heartbeat_at
         return all(self._core.last_reply_at(peer) >= since for peer in reachable)
@@ -45,7 +46,8 @@ class Quiescence:
 
     def end(self, replied_at: Mapping[int, float]) -> None:
         """The group goes on by itself, with a heartbeat first. replied_at: see `begin`."""
-        self.begun, self._quiet_heartbeats = False, 0
+        self.begun = self.is_quiet = False
+        self._quiet_heartbeats = 0
         self._core.heartbeat_due = self._clock()
         for peer, at in replied_at.items():
             self._core.note_reply(peer, at)

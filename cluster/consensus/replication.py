@@ -17,7 +17,7 @@ pieces by the wrong length (docs/adr/0001).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -73,8 +73,8 @@ class Progress:
 class Replicator:
     """One leader's view of its followers. Made anew with each term that it leads.
 
-    up:     peers that can be reached; nothing is made for the others.
-    commit: returns the index that followers may take as committed.
+    up: peers that can be reached; nothing is made for the others.
+    commit_index: what followers may take as committed; brought up to date before each step.
     """
 
     def __init__(
@@ -84,11 +84,10 @@ class Replicator:
         journal: Journal,
         peers: Iterable[int],
         up: Iterable[int],
-        commit: Callable[[], int],
     ) -> None:
         self._group, self._term = group, term
         self._journal = journal
-        self._commit = commit
+        self.commit_index = 0
         self._up = set(up)
         self._notified_commit = 0
         start = journal.last_index  # the no-op of this term, just appended
@@ -163,10 +162,9 @@ class Replicator:
 
     def commit_notices(self) -> list[tuple[int, Append]]:
         """Empty messages for followers that do not have the newest commit index."""
-        commit = self._commit()
-        if commit <= self._notified_commit:
+        if self.commit_index <= self._notified_commit:
             return []
-        self._notified_commit = commit
+        self._notified_commit = self.commit_index
         return [
             (peer, self._empty(self.peers[peer]))
             for peer in self.reachable()
@@ -198,9 +196,9 @@ class Replicator:
                 break
             append = self._append(progress, last)
             size = sum(map(len, append.data))
-            progress.inflight.append((append.last_index, size))
+            progress.next += len(append.data)
+            progress.inflight.append((progress.next - 1, size))
             progress.inflight_bytes += size
-            progress.next = append.last_index + 1
             out.append((peer, append))
         return out
 
@@ -222,7 +220,7 @@ class Replicator:
             self._term,
             prev,
             journal.term_at(prev),
-            self._commit(),
+            self.commit_index,
             terms,
             tuple(data),
         )
@@ -232,4 +230,4 @@ class Replicator:
         if progress.state is not State.REPLICATE or prev < self._journal.base_index:
             return Append(self._group, self._term, 0, 0, 0)
         prev_term = self._journal.term_at(prev)
-        return Append(self._group, self._term, prev, prev_term, self._commit())
+        return Append(self._group, self._term, prev, prev_term, self.commit_index)

@@ -96,6 +96,7 @@ class Replicas:
         self._settings, self._context = settings, context
         self._partition_class = partition_class
         self.by_group: dict[int, Partition] = {}
+        self._tail_bytes = settings.tail_cache_bytes
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.broken: dict[int, Exception] = {}
 
@@ -148,8 +149,8 @@ class Replicas:
             self._policy(topic.settings),
             NodeView(
                 now_ms=context.now_ms,
-                touch=lambda: context.driver.touch(gid),
-                storage_full=lambda: context.driver.storage_full,
+                touch=partial(context.driver.touch, gid),
+                storage_full=partial(getattr, context.driver, "storage_full"),
             ),
             lambda machine: self._group(gid, record.replicas, machine, f"{topic.name}-{index}"),
             on_role=lambda: context.on_role(gid),
@@ -157,12 +158,14 @@ class Replicas:
         )
         self._add(partition.group)
         self.by_group[gid] = partition
+        self._share_tail_cache()
         self.by_name[topic.name, index] = partition
         return partition.group
 
     def delete(self, gid: int) -> None:
         """Closes a deleted topic's replica and drops all that it stored."""
         partition = self.by_group.pop(gid)
+        self._share_tail_cache()
         del self.by_name[partition.topic, partition.index]
         driver = self._context.driver
         group = driver.remove(gid)
@@ -200,7 +203,7 @@ class Replicas:
                 clock=context.clock,
                 rng=context.rng,
                 batch=partial(getattr, context.driver, "batch"),
-                tail_bytes=self._tail_bytes,
+                tail_bytes=partial(getattr, self, "_tail_bytes"),
                 replay=context.driver.replay,
                 leader_changed=context.leader_changed,
             ),
@@ -213,9 +216,10 @@ class Replicas:
                 group.set_link(peer, True)
         self._context.driver.add(group)
 
-    def _tail_bytes(self) -> int:
+    def _share_tail_cache(self) -> None:
+        """Each replica may keep an equal part of the cache."""
         share = self._settings.tail_cache_bytes // max(1, len(self.by_group))
-        return max(self._settings.min_tail_bytes, share)
+        self._tail_bytes = max(self._settings.min_tail_bytes, share)
 
     def _policy(self, settings: TopicSettings) -> Policy:
         """What a topic's settings mean on this node."""

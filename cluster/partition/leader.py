@@ -101,10 +101,11 @@ class Leadership:
         meta = request.meta
         if self.policy.expected_offsets == ExpectedOffsets.IGNORED:
             meta = meta._replace(expected_offset=-1)
-        verdict = self._check(meta)
+        expired_below = self.policy.expired_below()
+        verdict = self._check(meta, expired_below)
         kind = verdict.kind
         if kind is _APPENDED:
-            self._propose_batch(meta, request, answer_to)
+            self._propose_batch(meta, request, expired_below, answer_to)
         elif kind is Kind.JOINED:
             verdict.token.joined.append(answer_to)
         elif kind in _CERTAIN:
@@ -112,7 +113,7 @@ class Leadership:
         else:
             self._refuse_batch(meta, request, verdict, answer_to)
 
-    def _check(self, meta: BatchMeta) -> Verdict:
+    def _check(self, meta: BatchMeta, expired_below: int) -> Verdict:
         """The verdict with everything in flight counted, and what the leases say."""
         if self._in_flight_bytes > MAX_IN_FLIGHT_BYTES:
             return Verdict(Kind.THROTTLED, message="too many bytes in flight in this partition")
@@ -123,14 +124,18 @@ class Leadership:
         if required and meta.expected_offset < 0:
             text = "expected_offset: missing, and the topic requires it"
             return Verdict(Kind.INVALID_BATCH, message=text)
-        refusal = lease_verdict(
-            self.policy, self._producers.last_seen, meta.producer_id, meta.epoch
-        )
+        refusal = self._lease_verdict(meta.producer_id, meta.epoch, expired_below)
         if refusal is None and verdict.kind is Kind.THROTTLED:
             self._counters.producers_throttled += 1
         return refusal or verdict
 
-    def _propose_batch(self, meta: BatchMeta, request: AppendRequest, answer_to: AnswerTo) -> None:
+    def _lease_verdict(self, producer_id: int, epoch: int, expired_below: int) -> Verdict | None:
+        names, last_seen = self.policy.names, self._producers.last_seen
+        return lease_verdict(names, expired_below, last_seen, producer_id, epoch)
+
+    def _propose_batch(
+        self, meta: BatchMeta, request: AppendRequest, expired_below: int, answer_to: AnswerTo
+    ) -> None:
         policy, size = self.policy, len(request.payload)
         entry = BatchEntry(
             request.codec,
@@ -146,7 +151,7 @@ class Leadership:
             request.max_timestamp_us,
             self._stamp_ms(),
             policy.lease_lifetime_ms,
-            policy.expired_below(),
+            expired_below,
             held_flag(policy.names, meta.producer_id),
         )
         proposal = _Proposal(self, size, answer_to)
@@ -177,7 +182,8 @@ class Leadership:
             last_seen = self._producers.last_seen
             applied = last_seen.check(meta, next_offset=self._stored.next_offset)
             if applied.kind not in (Kind.DUPLICATE, Kind.FENCED):
-                refusal = lease_verdict(self.policy, last_seen, meta.producer_id, meta.epoch)
+                below = self.policy.expired_below()
+                refusal = self._lease_verdict(meta.producer_id, meta.epoch, below)
                 applied = refusal or applied
             if applied.kind is _APPENDED:
                 self.append(request, answer_to)
@@ -202,8 +208,7 @@ class Leadership:
             # An open makes the id known, so only these two speak against it.
             refusal = None
             if held is None:
-                last_seen = self._producers.last_seen
-                refusal = lease_verdict(self.policy, last_seen, producer_id, epoch)
+                refusal = self._lease_verdict(producer_id, epoch, self.policy.expired_below())
             elif epoch < held.fence_epoch:
                 refusal = fenced(epoch, held.epoch)
             verdict, certain = refusal or verdict, refusal is not None

@@ -12,7 +12,7 @@ from itertools import islice
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import Kind, Verdict, fenced
 from cluster.entries import HELD
-from cluster.partition.types import Names, Policy
+from cluster.partition.types import Names
 
 MAX_RELEASED = 10_000  # producer ids in one entry
 
@@ -23,16 +23,15 @@ def held_flag(names: Names, producer_id: int) -> int:
 
 
 def lease_verdict(
-    policy: Policy, last_seen: LastSeen, producer_id: int, epoch: int
+    names: Names, expired_below: int, last_seen: LastSeen, producer_id: int, epoch: int
 ) -> Verdict | None:
     """Why a producer may not append, though the partition's own state would let it."""
     if not producer_id:
         return None
-    names = policy.names
     held = names.holder(producer_id)
     if held is not None and epoch < held.fence_epoch:
         return fenced(epoch, held.epoch)
-    if producer_id >= policy.expired_below():
+    if producer_id >= expired_below:
         return None
     if held is None and names.is_issued(producer_id):
         text = f"producer_id: the lease of {producer_id} has ended"

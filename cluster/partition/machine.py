@@ -82,8 +82,8 @@ class PartitionMachine:
 
     def _apply_batch(self, index: int, data: bytes, batch: WriteBatch) -> Answer:
         entry = unpack_batch(data)
-        self._advance(entry)
         last_seen, stored, meta = self.producers.last_seen, self.stored, meta_of(entry)
+        self._advance(entry)
         verdict = last_seen.check(meta, next_offset=stored.next_offset)
         if verdict.kind is Kind.APPENDED:
             base = stored.append(index, entry, data, batch)

@@ -148,7 +148,10 @@ class Partition:
 
     def lease_verdict(self, producer_id: int, epoch: int) -> Verdict | None:
         """Why the metadata lets a producer not append any more; None: it does."""
-        return lease_verdict(self._policy, self.last_seen, producer_id, epoch)
+        policy = self._policy
+        return lease_verdict(
+            policy.names, policy.expired_below(), self.last_seen, producer_id, epoch
+        )
 
     def _not_leading(self) -> Answer:
         if self.group.is_leader:

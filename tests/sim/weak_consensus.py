@@ -51,7 +51,7 @@ def _commit_in_every_heartbeat() -> tuple[Any, str, Any]:
     empty = Replicator._empty
 
     def with_commit(self: Replicator, progress: Any) -> Any:
-        return empty(self, progress)._replace(commit=self._commit())
+        return empty(self, progress)._replace(commit=self.commit_index)
 
     return (Replicator, "_empty", with_commit)
 
@@ -220,10 +220,10 @@ def fsync_error_ignored() -> Any:
 def full_disk_ignored() -> Any:
     def write(self: Driver) -> bool:
         try:
-            self._kv.write(self._batch)
+            self._kv.write(self.batch)
         except StorageFullError:
             pass
-        self._batch = self._kv.batch()
+        self.batch = self._kv.batch()
         return True
 
     return [(Driver, "_write", write)]
@@ -269,7 +269,8 @@ def checkpoint_off_by_one() -> Any:
             return
         self._store.put(self._batch(), index, self._journal.term_at(index), self._dump())
         self.indexes.append(index)
-        self._bytes, self._last = 0, index
+        self._bytes = self._entries = 0
+        self.due = False
 
     return [(Checkpoints, "save", save)]
 

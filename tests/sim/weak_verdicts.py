@@ -52,7 +52,7 @@ def later_proposals_go_on() -> Any:
 def abandoned_means_applied() -> Any:
     propose = Leadership._propose_batch
 
-    def optimistic(self: Leadership, meta: Any, request: Any, to: Any) -> None:
+    def optimistic(self: Leadership, meta: Any, request: Any, below: int, to: Any) -> None:
         base = self._in_flight.next_offset
 
         def answered(answer: Answer) -> None:
@@ -60,7 +60,7 @@ def abandoned_means_applied() -> Any:
                 answer = Answer(Verdict(Kind.APPENDED, base_offset=base))
             to(answer)
 
-        propose(self, meta, request, answered)
+        propose(self, meta, request, below, answered)
 
     return [(Leadership, "_propose_batch", optimistic)]
 
@@ -94,8 +94,8 @@ def expiry_by_local_clock() -> Any:
 def map_before_append() -> Any:
     propose = Leadership._propose_batch
 
-    def early(self: Leadership, meta: Any, request: Any, to: Any) -> None:
-        propose(self, meta, request, to)
+    def early(self: Leadership, meta: Any, request: Any, below: int, to: Any) -> None:
+        propose(self, meta, request, below, to)
         machine = self._machine
         machine.producers.last_seen.record(meta, self._in_flight.next_offset, machine.clock_ms)
 
@@ -148,8 +148,8 @@ def refusal_for_doomed_batches() -> Any:
 def duplicate_before_commit() -> Any:
     check = Leadership._check
 
-    def hasty(self: Leadership, meta: Any) -> Verdict:
-        verdict = check(self, meta)
+    def hasty(self: Leadership, meta: Any, below: int) -> Verdict:
+        verdict = check(self, meta, below)
         return Verdict(Kind.DUPLICATE) if verdict.kind is Kind.JOINED else verdict
 
     return [(Leadership, "_check", hasty)]
@@ -157,9 +157,9 @@ def duplicate_before_commit() -> Any:
 
 @mutation("a batch is acknowledged when it is proposed")
 def ack_before_commit() -> Any:
-    def hasty(self: Leadership, meta: Any, request: Any, to: Any) -> None:
+    def hasty(self: Leadership, meta: Any, request: Any, below: int, to: Any) -> None:
         base = self._in_flight.next_offset
-        propose(self, meta, request, lambda answer: None)
+        propose(self, meta, request, below, lambda answer: None)
         to(Answer(Verdict(Kind.APPENDED, base_offset=base)))
 
     propose = Leadership._propose_batch
