@@ -193,7 +193,9 @@ class Driver:
         for gid in sorted(with_work):
             if gid in self.groups:
                 touched[gid] = self.groups[gid]
-        self._take_due(touched)
+        now = self._clock()
+        if self._due and self._due[0][0] <= now:
+            self._take_due(touched, now)
         for gid, group in touched.items():
             if gid in self._heartbeats.quiescent:
                 self._heartbeats.unquiesce(gid)
@@ -227,9 +229,8 @@ class Driver:
                 touched[gid] = group
         return touched
 
-    def _take_due(self, touched: dict[int, Group]) -> None:
+    def _take_due(self, touched: dict[int, Group], now: float) -> None:
         """Adds the groups whose timeout has come."""
-        now = self._clock()
         while self._due and self._due[0][0] <= now:
             _, gid = heapq.heappop(self._due)
             group = self.groups.get(gid)

@@ -52,13 +52,13 @@ class PartitionMachine:
     """The replicated state of one partition.
 
     clock_ms: log time, the highest stamp applied; milliseconds since the Unix epoch.
-    on_append: called when batches were added.
+    listeners: called when batches were added.
     """
 
     def __init__(
-        self, offsets: OffsetIndex, *, capacity: int, on_append: Callable[[], None]
+        self, offsets: OffsetIndex, *, capacity: int, listeners: set[Callable[[], None]]
     ) -> None:
-        self._capacity, self._on_append = capacity, on_append
+        self._capacity, self._listeners = capacity, listeners
         self.clock_ms = 0
         self.stored = StoredBatches(offsets)
         self.producers = ProducerTable(capacity)
@@ -89,7 +89,8 @@ class PartitionMachine:
             base = stored.append(index, entry, data, batch)
             last_seen.record(meta, base, self.clock_ms, pin=bool(entry.flags & HELD))
             verdict = Verdict(Kind.APPENDED, base_offset=base)
-            self._on_append()
+            for listener in list(self._listeners):
+                listener()
         return Answer(verdict, entry.stamp_ms)
 
     def _apply_log_start(self, index: int, data: bytes, batch: WriteBatch) -> None:

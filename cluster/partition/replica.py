@@ -64,7 +64,7 @@ class Partition:
         self.counters = Counters()
         self._policy, self._node, self._on_role = policy, node, on_role
         self._leadership: Leadership | None = None
-        self.machine = PartitionMachine(offsets, capacity=capacity, on_append=self.notify)
+        self.machine = PartitionMachine(offsets, capacity=capacity, listeners=self.listeners)
         self.group = open_group(self)
         self._reader = Reader(self.machine.stored, self.group)
 
