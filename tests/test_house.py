@@ -132,15 +132,6 @@ RULES: list[Rule] = [
     *pages.RULES,
 ]
 
-# Files that break a rule still; whoever mends one takes its name out of here.
-NOT_YET: dict[Rule, set[str]] = {
-    shape.attributes_begin_in_constructors: {
-        "bench/systems/kafka.py",
-        "bench/systems/nats.py",
-        "bench/systems/rabbitmq.py",
-    },
-}
-
 # --- the tree ----------------------------------------------------------------
 
 
@@ -179,11 +170,8 @@ def test_rule_holds(rule: Rule) -> None:
     areas = {source.area for source in tree().values()}
     assert {"cluster", "tests"} <= areas, f"the search for our files found only {areas}"
     broken = {name: [*rule(source)] for name, source in tree().items()}
-    later = NOT_YET.get(rule, set())
-    now = [f"{name}: {what}" for name in broken if name not in later for what in broken[name]]
-    assert not now, "\n".join([f"{rule.__name__}:", *now])
-    mended = sorted(name for name in later if not broken.get(name))
-    assert not mended, f"{rule.__name__}: take out of NOT_YET: {mended}"
+    faults = [f"{name}: {what}" for name in broken for what in broken[name]]
+    assert not faults, "\n".join([f"{rule.__name__}:", *faults])
 
 
 BAD: Snippets = [

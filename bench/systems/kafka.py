@@ -118,7 +118,7 @@ class Kafka(Peer):
         ports = free_ports(6)
         pairs = list(zip(ports[:3], ports[3:], strict=True))
         voters = ",".join(f"{n}@{LOOPBACK}:{pair[1]}" for n, pair in enumerate(pairs, 1))
-        self.addresses = [f"{LOOPBACK}:{port}" for port, _ in pairs]
+        self.addresses[:] = [f"{LOOPBACK}:{port}" for port, _ in pairs]
         for node, (port, control) in enumerate(pairs, 1):
             config = directory / f"server{node}.properties"
             config.write_text(

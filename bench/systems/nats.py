@@ -71,7 +71,7 @@ class Nats(MessagePeer):
         directory.mkdir(parents=True, exist_ok=True)
         ports = free_ports(9)
         routes = ", ".join(f'"nats://{LOOPBACK}:{port}"' for port in ports[6:])
-        self.addresses = [f"{LOOPBACK}:{port}" for port in ports[:3]]
+        self.addresses[:] = [f"{LOOPBACK}:{port}" for port in ports[:3]]
         self._monitors = [f"http://{LOOPBACK}:{port}/healthz" for port in ports[3:6]]
         for node in (1, 2, 3):
             config = directory / f"node{node}.conf"

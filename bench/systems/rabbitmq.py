@@ -76,9 +76,9 @@ class RabbitMq(MessagePeer):
         ports = free_ports(10)
         self._epmd = ports[9]
         amqp = [f"{LOOPBACK}:{port}" for port in ports[:3]]
-        self.addresses = amqp
+        self.addresses[:] = amqp
         if self._streams:
-            self.addresses = [f"{LOOPBACK}:{port}" for port in ports[3:6]]
+            self.addresses[:] = [f"{LOOPBACK}:{port}" for port in ports[3:6]]
         cookie = directory / ".erlang.cookie"
         cookie.write_text("ONCELOGBENCH")
         cookie.chmod(0o600)
