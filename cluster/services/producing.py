@@ -17,11 +17,11 @@ import time
 from collections.abc import AsyncIterator
 
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
-from cluster.errors import ClusterError
 from cluster.partition.replica import Answer, AnswerTo, AppendRequest
-from cluster.services.admission import refusal
+from cluster.services.admission import begins_chain, refusal
 from cluster.services.context import NodeContext
 from cluster.services.decoding import decoded
+from cluster.services.leases import Leases
 from cluster.services.listening import Listening
 from cluster.services.outcomes import one_answer
 from cluster.services.replicas import locate
@@ -60,13 +60,15 @@ class Appender:
     def __init__(self, node: NodeContext, resolver: Resolver) -> None:
         self._node = node
         self._resolver = resolver
+        self._leases = Leases(node)
 
-    async def append(self, header: bpb.BatchHeader, payload: bytes, answer_to: AnswerTo) -> None:
+    async def append(self, batch: bpb.Batch, payload: bytes, answer_to: AnswerTo) -> None:
         """Hands a batch to its partition, or says why not. `answer_to` is called once.
 
-        Waits only where the producer id is newer than this node's metadata.
+        payload: the batch's. Waits only where a proven producer id is newer than this
+        node's metadata.
         """
-        node = self._node
+        node, header = self._node, batch.header
         meta = meta_of(header)
         located = locate(node, header.topic, header.partition)
         replica = None if located is None else located.replica
@@ -77,10 +79,9 @@ class Appender:
             known=located is not None,
             leads=located is not None and located.leads,
             max_batch_bytes=0 if replica is None else replica.policy.max_batch_bytes,
-            issued=not meta.producer_id or node.metadata.is_issued(meta.producer_id),
         )
-        if verdict is not None and verdict.kind is Kind.UNKNOWN_PRODUCER:
-            verdict = await self._confirmed(meta.producer_id, verdict)
+        if verdict is None and begins_chain(meta):
+            verdict = await self._leases.check(batch.lease_token, meta.producer_id, meta.epoch)
         if verdict is not None:
             leader_id = 0
             if located is not None and verdict.kind is Kind.NOT_LEADER:
@@ -95,14 +96,6 @@ class Appender:
         if meta.producer_id:
             answer_to = self._resolver.with_offset(replica, meta, answer_to)
         replica.append(request, answer_to)
-
-    async def _confirmed(self, producer_id: int, unknown: Verdict) -> Verdict | None:
-        """`unknown` if the metadata leader does not know the id either; None if it does."""
-        try:
-            issued = await self._node.confirm_issued(producer_id)
-        except ClusterError as error:
-            return Verdict(Kind.NOT_READY, message=str(error))
-        return None if issued else unknown
 
     def _timed(self, answer_to: AnswerTo) -> AnswerTo:
         """`answer_to`, with the metrics shown how long an append took."""
@@ -169,14 +162,14 @@ class Appender:
         """Unary calls overtake each other, so a gap is given a while to close."""
         loop = asyncio.get_running_loop()
         gap_until = min(deadline, loop.time() + PREDECESSOR_WAIT)
-        header, payload = batch.header, batch.payload
-        prev = meta_of(header).prev
+        payload = batch.payload
+        prev = meta_of(batch.header).prev
         while True:
             # Before it asks: the predecessor may come while the refusal is confirmed.
             seen = listening.count
             future: asyncio.Future[Answer]
             future, answer_to = one_answer()
-            await self.append(header, payload, answer_to)
+            await self.append(batch, payload, answer_to)
             try:
                 async with asyncio.timeout_at(deadline):
                     answer = await future
@@ -229,9 +222,7 @@ class ProduceStream:
         position, size = self._position, len(payload)
         self._waiting[position] = (batch.id, size, self._loop.time() + timeout)
         self._waiting_bytes += size
-        await self._appender.append(
-            batch.header, payload, lambda answer: self._answer(position, answer)
-        )
+        await self._appender.append(batch, payload, lambda answer: self._answer(position, answer))
         return size
 
     def _answer(self, position: int, answer: Answer) -> None:

@@ -105,7 +105,7 @@ def test_a_lease_ends_by_log_time_and_a_name_outlives_it(short: LocalCluster, to
     for sequence in (count, count - 1, 0):
         late = batch(topic, 0, fresh.producer_id, sequence, b"%d" % sequence)
         assert verdict(short.produce(late)) == "PRODUCER_EXPIRED"
-    assert opened(short, topic, 0, fresh.producer_id, 1).error == "PRODUCER_EXPIRED"
+    assert opened(short, topic, 0, fresh.producer_id, 0).error == "PRODUCER_EXPIRED"
     assert list(short.api(1).stored(topic, 0)) == stored
     # What it stored can still be found, and it is certain that no more comes.
     middle = count // 2

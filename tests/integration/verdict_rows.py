@@ -185,7 +185,7 @@ REFUSED = [
     repeats(
         "producer id never issued",
         lambda m: m(0, pid=NEVER_ISSUED),
-        refused("UNKNOWN_PRODUCER", message="never issued"),
+        refused("UNKNOWN_PRODUCER", message="lease_token"),
     ),
     repeats(
         "older epoch",

@@ -42,6 +42,7 @@ class Replica:
     log_start_offset: int = 2
     last_seen: LastSeen = field(default_factory=LastSeen)
     group: Group | None = field(default_factory=Group)
+    closed: bool = False
 
 
 class Node:
@@ -105,9 +106,6 @@ class Node:
     async def transfer_leadership(self, group_id: int, target: int) -> int:
         self.transferred.append((group_id, target))
         return target or 3
-
-    async def confirm_issued(self, producer_id: int) -> bool:
-        return self.metadata.is_issued(producer_id)
 
     async def next_producer_id(self) -> int:
         return await self._ids.next_id()
