@@ -31,10 +31,14 @@ class Tokens(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientIntercepto
         elif isinstance(request, producer_pb2.OpenProducerRequest) and not request.lease_token:
             request.lease_token = self.of(request.producer_id, request.epoch)
         call = continuation(details, request)
-        if isinstance(request, producer_pb2.LeaseProducerRequest) and call.exception() is None:
+        if isinstance(request, producer_pb2.LeaseProducerRequest):
+            call.add_done_callback(self._keep)
+        return call
+
+    def _keep(self, call: Any) -> None:
+        if call.code() is grpc.StatusCode.OK:
             lease = call.result()
             self._known[lease.producer_id, lease.epoch] = lease.lease_token
-        return call
 
     def intercept_stream_stream(self, continuation: Any, details: Any, requests: Any) -> Any:
         return continuation(details, self._filled(requests))
