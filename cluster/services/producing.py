@@ -24,6 +24,7 @@ from cluster.services.decoding import decoded
 from cluster.services.leases import Leases
 from cluster.services.listening import Listening
 from cluster.services.outcomes import one_answer
+from cluster.services.refused_heads import RefusedHeads
 from cluster.services.replicas import locate
 from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, in_range
 from cluster.services.resolving import Resolver
@@ -62,15 +63,23 @@ class Appender:
         self._resolver = resolver
         self._leases = Leases(node)
 
-    async def append(self, batch: bpb.Batch, payload: bytes, answer_to: AnswerTo) -> None:
+    async def append(
+        self,
+        batch: bpb.Batch,
+        payload: bytes,
+        answer_to: AnswerTo,
+        heads: RefusedHeads | None = None,
+    ) -> None:
         """Hands a batch to its partition, or says why not. `answer_to` is called once.
 
-        payload: the batch's. Waits only where a proven producer id is newer than this
-        node's metadata.
+        payload: the batch's. heads: those of its stream. Waits only where a proven
+        producer id is newer than this node's metadata.
         """
         node, header = self._node, batch.header
-        meta = meta_of(header)
-        located = locate(node, header.topic, header.partition)
+        meta, topic, number = meta_of(header), header.topic, header.partition
+        # As it is now: by the time of the answer the head may have come again.
+        reason = heads.reason(topic, number, meta) if heads else None
+        located = locate(node, topic, number)
         replica = None if located is None else located.replica
         verdict = refusal(
             header,
@@ -86,24 +95,39 @@ class Appender:
             leader_id = 0
             if located is not None and verdict.kind is Kind.NOT_LEADER:
                 leader_id = located.leader_id
-            answer_to(Answer(verdict, leader_id=leader_id))
+            refused = Answer(verdict, leader_id=leader_id)
+            if heads is not None:
+                refused = heads.answered(topic, number, meta, refused, reason)
+            answer_to(refused)
             return
         assert replica is not None, "refusal lets through what this node leads"
         request = AppendRequest(
             meta, header.codec, header.transaction_id, header.max_timestamp_us, payload
         )
-        answer_to = self._timed(answer_to)
+        answer_to = self._watched(answer_to, topic, number, meta, heads, reason)
         if meta.producer_id:
             answer_to = self._resolver.with_offset(replica, meta, answer_to)
         replica.append(request, answer_to)
 
-    def _timed(self, answer_to: AnswerTo) -> AnswerTo:
-        """`answer_to`, with the metrics shown how long an append took."""
+    def _watched(
+        self,
+        answer_to: AnswerTo,
+        topic: str,
+        number: int,
+        meta: BatchMeta,
+        heads: RefusedHeads | None,
+        reason: Answer | None,
+    ) -> AnswerTo:
+        """`answer_to`, with the metrics shown how long an append took, and its stream's
+        heads what was refused."""
         started = time.monotonic()
 
         def answer(answer: Answer) -> None:
-            if answer.verdict.kind is Kind.APPENDED:
+            kind = answer.verdict.kind
+            if kind is Kind.APPENDED:
                 self._node.metrics.commit_latency.observe(time.monotonic() - started)
+            elif heads is not None and kind is not Kind.DUPLICATE:
+                answer = heads.answered(topic, number, meta, answer, reason)
             answer_to(answer)
 
         return answer
@@ -195,6 +219,7 @@ class ProduceStream:
         self._waiting: dict[int, tuple[int, int, float]] = {}
         self._waiting_bytes = 0
         self._position = 0
+        self._heads = RefusedHeads()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._ended = False
@@ -222,7 +247,9 @@ class ProduceStream:
         position, size = self._position, len(payload)
         self._waiting[position] = (batch.id, size, self._loop.time() + timeout)
         self._waiting_bytes += size
-        await self._appender.append(batch, payload, lambda answer: self._answer(position, answer))
+        await self._appender.append(
+            batch, payload, lambda answer: self._answer(position, answer), self._heads
+        )
         return size
 
     def _answer(self, position: int, answer: Answer) -> None:
