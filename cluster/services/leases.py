@@ -26,7 +26,8 @@ class Leases:
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
-        self._round: asyncio.Task[object] | None = None
+        self._round: asyncio.Task[None] | None = None
+        self._behind_until = 0.0  # the loop's time; nobody waits again before
 
     def proven(self, token: bytes, producer_id: int, epoch: int) -> bool:
         """Whether the token proves the lease, and this node's metadata knows the id."""
@@ -41,10 +42,7 @@ class Leases:
             return None
         secret = self._node.metadata.lease_secret
         if len(token) == TOKEN_BYTES and (not secret or proves(secret, token, producer_id, epoch)):
-            try:
-                async with asyncio.timeout(CATCH_UP):
-                    await self._catch_up()
-            except (ClusterError, TimeoutError):
+            if not await self._caught_up():
                 text = f"this node's metadata is behind the lease of producer_id {producer_id}"
                 return Verdict(Kind.NOT_READY, message=text)
             if self.proven(token, producer_id, epoch):
@@ -57,6 +55,19 @@ class Leases:
         if not metadata.is_issued(producer_id):
             await self._catch_up()
         return metadata.is_issued(producer_id)
+
+    async def _caught_up(self) -> bool:
+        """Waits for it, but not again for a while if it was in vain: a stream waits, too."""
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._behind_until:
+            return False
+        try:
+            async with asyncio.timeout(CATCH_UP):
+                await self._catch_up()
+        except (ClusterError, TimeoutError):
+            self._behind_until = loop.time() + CATCH_UP
+            return False
+        return True
 
     async def _catch_up(self) -> None:
         """Returns when this node has applied what was committed before the call."""

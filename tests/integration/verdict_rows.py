@@ -188,6 +188,12 @@ REFUSED = [
         refused("UNKNOWN_PRODUCER", message="lease_token"),
     ),
     repeats(
+        "an epoch that nobody leased",
+        lambda m: m(0, epoch=m.epoch + 1),
+        refused("UNKNOWN_PRODUCER", message="lease_token"),
+        before=lambda m: [m(0)],
+    ),
+    repeats(
         "older epoch",
         lambda m: m(1, epoch=m.epoch - 1),
         FENCED,

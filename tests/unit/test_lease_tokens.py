@@ -147,10 +147,17 @@ async def test_wrong_ids_ask_nobody():
     assert node.rounds == 0
 
 
-async def test_a_node_that_stays_behind_is_not_ready(monkeypatch):
-    monkeypatch.setattr("cluster.services.leases.CATCH_UP", 0.01)
-    verdict = await produce(Behind(), sign(SECRET, 1000, 0, 9), 1000)
-    assert verdict.kind is Kind.NOT_READY
+async def test_a_node_that_stays_behind_is_not_ready_and_waits_once(monkeypatch):
+    """A stream with many partitions would otherwise wait for each of them."""
+    monkeypatch.setattr("cluster.services.leases.CATCH_UP", 0.5)
+    node, loop = Behind(), asyncio.get_running_loop()
+    started = loop.time()
+    for pid in range(1000, 1100):
+        verdict = await produce(node, sign(SECRET, pid, 0, 9), pid)
+        assert verdict.kind is Kind.NOT_READY
+    assert loop.time() - started < 5, "not 50"
+    assert node.rounds == 1
+    assert (await produce(node, sign(SECRET, 1, 0, 9), 1)).kind is Kind.APPENDED
 
 
 # -- leases and opens over gRPC -------------------------------------------------------------
