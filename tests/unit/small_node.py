@@ -41,7 +41,7 @@ class Replica:
     high_watermark: int = 7
     log_start_offset: int = 2
     last_seen: LastSeen = field(default_factory=LastSeen)
-    group: Group | None = field(default_factory=Group)
+    group: Group = field(default_factory=Group)
     closed: bool = False
 
 
