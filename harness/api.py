@@ -1,6 +1,7 @@
 """Raw gRPC to one node, and batches made by hand.
 
-No retry, no leader search, no cache: what a test asks is what the node answers.
+No retry, no leader search, no cache: what a test asks is what the node answers. Only the
+tokens of leases are put in where they belong (`lease_tokens.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from harness.lease_tokens import Tokens
 from oncelog.v1 import (
     batch_pb2,
     cluster_pb2,
@@ -109,11 +111,13 @@ class Lease:
 class Api:
     """All services of the node at one address. Closes its channel with `close`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tokens: Tokens | None = None) -> None:
+        """`tokens`: of the cluster, for whoever leases at one node and writes at another."""
         self.address = address
         self.channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        self.log = log_pb2_grpc.LogServiceStub(self.channel)
-        self.producers = producer_pb2_grpc.ProducerServiceStub(self.channel)
+        proving = grpc.intercept_channel(self.channel, tokens or Tokens())
+        self.log = log_pb2_grpc.LogServiceStub(proving)
+        self.producers = producer_pb2_grpc.ProducerServiceStub(proving)
         self.cluster = cluster_pb2_grpc.ClusterServiceStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)
 

@@ -27,6 +27,7 @@ import grpc
 from harness import disk
 from harness.api import Api, Batch, Result, verdict
 from harness.layout import DESCRIPTION, Layout
+from harness.lease_tokens import Tokens
 from harness.node_process import HarnessError, NodeProcess
 from harness.proxy import Proxy
 from oncelog.v1 import cluster_pb2, log_pb2
@@ -93,6 +94,7 @@ class LocalCluster:
         if self._layout.control_port:
             port, log = self._layout.control_port, self.root / "proxy.log"
             self.proxy = Proxy(port, self._layout.routes, log, detached=detached)
+        self.tokens = Tokens()
         self._apis: dict[int, Api] = {}
 
     # -- a cluster that another command started ---------------------------------------------
@@ -246,7 +248,7 @@ class LocalCluster:
     def api(self, node: int) -> Api:
         """Raw gRPC to a node; the channel is kept for the next call."""
         if node not in self._apis:
-            self._apis[node] = Api(self.addresses[node])
+            self._apis[node] = Api(self.addresses[node], self.tokens)
         return self._apis[node]
 
     def wait_serving(self, nodes: Iterable[int], timeout: float = START_TIMEOUT) -> None:

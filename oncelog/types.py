@@ -86,12 +86,14 @@ class ProducerIdentity:
     """A producer id to start with instead of a leased one.
 
     `next_sequences` says for each partition where to go on; partitions that are not
-    named start at 0.
+    named start at 0. `lease_token` is that of the id's lease; a partition that starts
+    at 0 is refused without it.
     """
 
     producer_id: int
     epoch: int = 0
     next_sequences: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lease_token: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class ProducerLease:
     epoch: int
     expire_ms: int  # Unix time
     lifetime_ms: int  # from the moment of issue
+    lease_token: bytes = field(default=b"", repr=False)  # what proves the lease to a partition
 
 
 @dataclass(frozen=True, slots=True)

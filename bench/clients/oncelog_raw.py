@@ -58,18 +58,19 @@ async def _leaders(channel: grpc.aio.Channel, topic: str) -> list[str]:
     return [addresses[one.leader_id] for one in answer.topics[0].partitions]
 
 
-async def _lease(channel: grpc.aio.Channel) -> int:
-    answer = await producer_pb2_grpc.ProducerServiceStub(channel).LeaseProducer(
+async def _lease(channel: grpc.aio.Channel) -> producer_pb2.LeaseProducerResponse:
+    stub: Any = producer_pb2_grpc.ProducerServiceStub(channel)
+    answer: producer_pb2.LeaseProducerResponse = await stub.LeaseProducer(
         producer_pb2.LeaseProducerRequest()
     )
-    return int(answer.producer_id)
+    return answer
 
 
 async def _one(
     channel: grpc.aio.Channel,
     asked: Asked,
     partition: int,
-    producer_id: int,
+    lease: producer_pb2.LeaseProducerResponse,
     until: float,
     times: list[float],
 ) -> None:
@@ -77,7 +78,7 @@ async def _one(
     header = batch_pb2.BatchHeader(
         topic=asked.topic,
         partition=partition,
-        producer_id=producer_id,
+        producer_id=lease.producer_id,
         record_count=1,
         crc32c=crc32c.crc32c(payload),
     )
@@ -86,11 +87,13 @@ async def _one(
     while time.monotonic() < until:
         header.base_sequence = sequence
         batch = batch_pb2.Batch(header=header, payload=payload, id=sequence)
+        if not sequence:
+            batch.lease_token = lease.lease_token
         started = time.monotonic()
         await call.write(log_pb2.ProduceRequest(batches=[batch]))
         (result,) = (await call.read()).results
         if result.verdict != log_pb2.VERDICT_APPENDED:
-            raise SystemExit(f"producer {producer_id}: {result}")
+            raise SystemExit(f"producer {lease.producer_id}: {result}")
         times.append((time.monotonic() - started) * 1e3)
         sequence += 1
     call.cancel()

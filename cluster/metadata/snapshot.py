@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
+from cluster.metadata.lease_tokens import SECRET_BYTES
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
@@ -33,6 +34,7 @@ def dump_tables(tables: Tables) -> bytes:
         ],
         lease_lifetime_ms=tables.stamped[0],
         producer_name_expiry_ms=tables.stamped[1],
+        lease_secret=tables.lease_secret,
     )
     return snapshot.SerializeToString(deterministic=True)
 
@@ -47,6 +49,7 @@ def load_tables(data: bytes) -> Tables:
         next_producer_id=snapshot.next_producer_id,
         next_group_id=snapshot.next_group_id,
         next_topic_id=snapshot.next_topic_id,
+        lease_secret=snapshot.lease_secret,
         nodes={node.node_id: node.address for node in snapshot.nodes},
         directories={
             node.node_id: node.directory_id for node in snapshot.nodes if node.directory_id
@@ -121,6 +124,8 @@ def _check_snapshot(snapshot: pb.MetadataSnapshot) -> None:
         raise ValueError("the next ids are missing")
     if min(snapshot.lease_lifetime_ms, snapshot.producer_name_expiry_ms) < 0:
         raise ValueError("a lease lifetime or name expiry is negative")
+    if len(snapshot.lease_secret) not in (0, SECRET_BYTES):
+        raise ValueError(f"a lease secret of {len(snapshot.lease_secret)} bytes")
     _check_unique("node", (node.node_id for node in snapshot.nodes))
     _check_unique("topic", (topic.name for topic in snapshot.topics))
     topic_ids = [topic.topic_id for topic in snapshot.topics]

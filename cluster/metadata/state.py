@@ -25,6 +25,7 @@ from google.protobuf.message import DecodeError
 
 from cluster.metadata import topics as rules
 from cluster.metadata.events import Event, LayoutChanged, TermsChanged, TopicAltered, difference
+from cluster.metadata.lease_tokens import SECRET_BYTES
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.snapshot import dump_tables, load_tables
 from cluster.metadata.tables import FIRST_PARTITION_GROUP_ID, Tables
@@ -92,6 +93,11 @@ class MetadataState:
     def lease_lifetime_ms(self) -> int:
         """How long a producer id is valid: what is in force, whatever a node's settings say."""
         return self._terms(self._tables)[0]
+
+    @property
+    def lease_secret(self) -> bytes:
+        """The key of lease tokens; empty as long as nothing was leased."""
+        return self._tables.lease_secret
 
     @property
     def name_expiry_ms(self) -> int:
@@ -208,6 +214,8 @@ class MetadataState:
                 return self._allocate_producer_ids(command.allocate_producer_ids, now_ms)
             case "lease_name":
                 return self._lease_name(command.lease_name, now_ms)
+            case "create_lease_secret":
+                return self._create_lease_secret(command.create_lease_secret)
         raise Rejected(rules.NOT_SUPPORTED, "the command is not known to this version")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:
@@ -290,6 +298,13 @@ class MetadataState:
         if fresh_id_used:
             self._take_ids(1, now_ms, node_id=0)
         return pb.MetadataResult(producer_id=name.producer_id, epoch=name.epoch)
+
+    def _create_lease_secret(self, command: pb.CreateLeaseSecret) -> pb.MetadataResult:
+        if len(command.secret) != SECRET_BYTES:
+            raise invalid("secret", f"has {len(command.secret)} bytes, must have {SECRET_BYTES}")
+        # Another node may have been faster; tokens may be out under its secret.
+        self._tables.lease_secret = self._tables.lease_secret or command.secret
+        return pb.MetadataResult()
 
     def _take_ids(self, count: int, now_ms: int, node_id: int) -> int:
         self._check_ids_left(count)

@@ -19,6 +19,7 @@ class Tables:
     stamped: lease lifetime, name expiry; 0: no command had one.
     nodes: node id -> the address that clients use.
     directories: node id -> the id of the data directory that it registered.
+    lease_secret: the key of lease tokens; empty: not made yet.
     groups: group id -> (topic, partition number). It follows from `topics`.
     """
 
@@ -27,6 +28,7 @@ class Tables:
     next_producer_id: int = 1
     next_group_id: int = FIRST_PARTITION_GROUP_ID
     next_topic_id: int = 1
+    lease_secret: bytes = b""
     nodes: dict[int, str] = field(default_factory=dict)
     directories: dict[int, int] = field(default_factory=dict)
     topics: dict[str, TopicState] = field(default_factory=dict)

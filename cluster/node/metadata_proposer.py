@@ -29,7 +29,9 @@ log = logging.getLogger(__name__)
 
 RETRY_WAIT = 0.05  # seconds; a leader is being elected
 # Commands that may be repeated when their outcome is unknown.
-REPEATABLE = ("register_node", "allocate_producer_ids", "lease_name", None)
+REPEATABLE = (
+    "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret", None
+)  # fmt: skip
 
 
 class MetadataProposer:

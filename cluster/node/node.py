@@ -368,14 +368,6 @@ class Node:
     async def next_producer_id(self) -> int:
         return await self._producer_ids.next_id()
 
-    def is_issued(self, producer_id: int) -> bool:
-        return self.metadata.is_issued(producer_id)
-
-    async def confirm_issued(self, producer_id: int) -> bool:
-        """An empty command is refused by all replicas, but only after what came before it."""
-        await self._proposer.propose(mpb.MetadataCommand(), self.request_timeout)
-        return self.metadata.is_issued(producer_id)
-
     # -- who is where -------------------------------------------------------------------
 
     def leader_of(self, group_id: int) -> tuple[int, int]:

@@ -39,12 +39,11 @@ def refusal(
     known: bool,
     leads: bool,
     max_batch_bytes: int,
-    issued: bool,
 ) -> Verdict | None:
-    """Why a batch does not come before its partition; None if it does.
+    """Why a batch does not come before its partition; None if it does, or if only its
+    lease is left to be proven (`begins_chain`).
 
     known: there is such a partition, as far as this node knows. leads: this node leads it.
-    issued: the producer id is 0, or this node knows that it was handed out.
     """
     topic = header.topic
     if is_internal(topic):
@@ -60,13 +59,19 @@ def refusal(
             return Verdict(Kind.UNKNOWN_TOPIC_OR_PARTITION, message=UNKNOWN_TOPIC)
         if not leads:
             return Verdict(Kind.NOT_LEADER)
-    if wrong is None and not issued:
-        return unissued(meta.producer_id)
     return wrong
 
 
+def begins_chain(meta: BatchMeta) -> bool:
+    """Whether a batch can make its producer id and epoch known to a partition.
+
+    Any other needs an epoch that the partition knows, so one that was proven to it.
+    """
+    return meta.prev == -1 and meta.producer_id != 0
+
+
 def unissued(producer_id: int) -> Verdict:
-    """UNKNOWN_PRODUCER for an id that the cluster never handed out."""
+    """UNKNOWN_PRODUCER for an id that was asked about and never handed out."""
     text = f"producer_id: {producer_id} was never issued by this cluster"
     return Verdict(Kind.UNKNOWN_PRODUCER, message=text)
 

@@ -24,6 +24,7 @@ from cluster.metadata.topics import (
 )
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
+from cluster.services.limits import request_limits
 from cluster.services.replicas import not_leader
 from cluster.services.requests import count_in_range, invalid, timeout_s
 from cluster.v1 import metadata_pb2 as meta
@@ -51,6 +52,7 @@ class ClusterService(rpc.ClusterServiceServicer):
             controller_id=node.controller_id,
             nodes=self._nodes(),
             max_message_bytes=node.config.max_message_bytes,
+            limits=request_limits(node.config),
         )
         alive = {info.node_id for info in response.nodes if info.alive}
         for topic in node.metadata.topics():

@@ -51,9 +51,6 @@ class NodeContext(Protocol):
         Returns the new leader. Raises NotLeaderError, NotReadyError, ProposalTimeoutError.
         """
 
-    async def confirm_issued(self, producer_id: int) -> bool:
-        """Whether the id was issued, as the metadata leader says. Raises ClusterError."""
-
     async def next_producer_id(self) -> int:
         """A fresh producer id (`ProducerIdBlocks`). Raises as `propose_metadata` does."""
 

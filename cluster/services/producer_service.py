@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from cluster.dedup.last_seen import ProducerEntry
-from cluster.dedup.verdict import Kind, validate_open
+from cluster.dedup.verdict import Kind, Verdict, validate_open
 from cluster.errors import NotReadyError
+from cluster.metadata.lease_tokens import SECRET_BYTES, sign
 from cluster.metadata.producer_names import check_producer_name
 from cluster.metadata.topics import (
     INVALID_REQUEST,
@@ -18,9 +19,9 @@ from cluster.metadata.topics import (
     is_internal,
 )
 from cluster.partition.types import Answer
-from cluster.services.admission import unissued
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
+from cluster.services.leases import Leases
 from cluster.services.outcomes import called_back
 from cluster.services.replicas import leading, locate, replica_here
 from cluster.services.requests import (
@@ -43,7 +44,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     """Answers for one node.
 
     `now_ms` is the wall clock, milliseconds since the Unix epoch; `new_nonce` gives
-    random 64-bit numbers.
+    random 64-bit numbers, which nobody can guess.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         self.node = node
         self._now_ms = now_ms
         self._new_nonce = new_nonce
+        self._leases = Leases(node)
 
     @public_errors
     async def LeaseProducer(
         self, request: pb.LeaseProducerRequest, context: Any
     ) -> pb.LeaseProducerResponse:
         count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS_PER_CALL)
+        secret = await self._lease_secret()
         if request.producer_name:
             producer_id, epoch, since_ms = await self._lease_name(request)
         else:
@@ -80,6 +83,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             epoch=epoch,
             expire_ms=expire_ms,
             lifetime_ms=lifetime_ms,
+            lease_token=sign(secret, producer_id, epoch, expire_ms),
             partitions=[
                 self._partition_lease(partition, producer_id, epoch, expire_ms)
                 for partition in request.partitions
@@ -95,10 +99,13 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         if fault is not None:
             raise Rejected(INVALID_REQUEST, fault.message)
         pid, epoch = request.producer_id, request.epoch
-        issued = self.node.metadata.is_issued(pid) or await self.node.confirm_issued(pid)
+        verdict = await self._leases.check(request.lease_token, pid, epoch)
+        if verdict is not None:
+            return pb.OpenProducerResponse(
+                partitions=[_refused(partition, verdict) for partition in request.partitions]
+            )
         answers: list[Awaitable[pb.OpenedPartition]] = [
-            self._open(partition, pid, epoch) if issued else _unissued(partition, pid)
-            for partition in request.partitions
+            self._open(partition, pid, epoch) for partition in request.partitions
         ]
         return pb.OpenProducerResponse(partitions=await asyncio.gather(*answers))
 
@@ -143,6 +150,18 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         )
 
     # --- leases --------------------------------------------------------------------
+
+    async def _lease_secret(self) -> bytes:
+        """The key of lease tokens; made with the cluster's first lease."""
+        if not self.node.metadata.lease_secret:
+            words = [self._new_nonce() for _ in range(SECRET_BYTES // 8)]
+            secret = b"".join(word.to_bytes(8, "little") for word in words)
+            command = meta.MetadataCommand(
+                create_lease_secret=meta.CreateLeaseSecret(secret=secret)
+            )
+            timeout = self.node.config.request_timeout_ms / 1000
+            accepted(await self.node.propose_metadata(command, timeout))
+        return self.node.metadata.lease_secret
 
     async def _lease_fresh(self) -> tuple[int, int, int]:
         """(producer id, epoch, since when it is leased) of an id that no name holds."""
@@ -234,10 +253,9 @@ def _line(partition: batch_pb2.TopicPartition) -> pb.OpenedPartition:
     )
 
 
-async def _unissued(partition: batch_pb2.TopicPartition, pid: int) -> pb.OpenedPartition:
+def _refused(partition: batch_pb2.TopicPartition, verdict: Verdict) -> pb.OpenedPartition:
     opened = _line(partition)
-    opened.error = Kind.UNKNOWN_PRODUCER.name
-    opened.message = unissued(pid).message
+    opened.error, opened.message = verdict.kind.name, verdict.message
     return opened
 
 

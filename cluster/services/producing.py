@@ -17,13 +17,14 @@ import time
 from collections.abc import AsyncIterator
 
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
-from cluster.errors import ClusterError
 from cluster.partition.replica import Answer, AnswerTo, AppendRequest
-from cluster.services.admission import refusal
+from cluster.services.admission import begins_chain, refusal
 from cluster.services.context import NodeContext
 from cluster.services.decoding import decoded
+from cluster.services.leases import Leases
 from cluster.services.listening import Listening
 from cluster.services.outcomes import one_answer
+from cluster.services.refused_heads import RefusedHeads
 from cluster.services.replicas import locate
 from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, in_range
 from cluster.services.resolving import Resolver
@@ -60,15 +61,25 @@ class Appender:
     def __init__(self, node: NodeContext, resolver: Resolver) -> None:
         self._node = node
         self._resolver = resolver
+        self._leases = Leases(node)
 
-    async def append(self, header: bpb.BatchHeader, payload: bytes, answer_to: AnswerTo) -> None:
+    async def append(
+        self,
+        batch: bpb.Batch,
+        payload: bytes,
+        answer_to: AnswerTo,
+        heads: RefusedHeads | None = None,
+    ) -> None:
         """Hands a batch to its partition, or says why not. `answer_to` is called once.
 
-        Waits only where the producer id is newer than this node's metadata.
+        payload: the batch's. heads: those of its stream. Waits only where a proven
+        producer id is newer than this node's metadata.
         """
-        node = self._node
-        meta = meta_of(header)
-        located = locate(node, header.topic, header.partition)
+        node, header = self._node, batch.header
+        meta, topic, number = meta_of(header), header.topic, header.partition
+        # As it is now: by the time of the answer the head may have come again.
+        reason = heads.reason(topic, number, meta) if heads else None
+        located = locate(node, topic, number)
         replica = None if located is None else located.replica
         verdict = refusal(
             header,
@@ -77,40 +88,46 @@ class Appender:
             known=located is not None,
             leads=located is not None and located.leads,
             max_batch_bytes=0 if replica is None else replica.policy.max_batch_bytes,
-            issued=not meta.producer_id or node.metadata.is_issued(meta.producer_id),
         )
-        if verdict is not None and verdict.kind is Kind.UNKNOWN_PRODUCER:
-            verdict = await self._confirmed(meta.producer_id, verdict)
+        if verdict is None and begins_chain(meta):
+            verdict = await self._leases.check(batch.lease_token, meta.producer_id, meta.epoch)
         if verdict is not None:
             leader_id = 0
             if located is not None and verdict.kind is Kind.NOT_LEADER:
                 leader_id = located.leader_id
-            answer_to(Answer(verdict, leader_id=leader_id))
+            refused = Answer(verdict, leader_id=leader_id)
+            if heads is not None:
+                refused = heads.answered(topic, number, meta, refused, reason)
+            answer_to(refused)
             return
         assert replica is not None, "refusal lets through what this node leads"
         request = AppendRequest(
             meta, header.codec, header.transaction_id, header.max_timestamp_us, payload
         )
-        answer_to = self._timed(answer_to)
+        answer_to = self._watched(answer_to, topic, number, meta, heads, reason)
         if meta.producer_id:
             answer_to = self._resolver.with_offset(replica, meta, answer_to)
         replica.append(request, answer_to)
 
-    async def _confirmed(self, producer_id: int, unknown: Verdict) -> Verdict | None:
-        """`unknown` if the metadata leader does not know the id either; None if it does."""
-        try:
-            issued = await self._node.confirm_issued(producer_id)
-        except ClusterError as error:
-            return Verdict(Kind.NOT_READY, message=str(error))
-        return None if issued else unknown
-
-    def _timed(self, answer_to: AnswerTo) -> AnswerTo:
-        """`answer_to`, with the metrics shown how long an append took."""
+    def _watched(
+        self,
+        answer_to: AnswerTo,
+        topic: str,
+        number: int,
+        meta: BatchMeta,
+        heads: RefusedHeads | None,
+        reason: Answer | None,
+    ) -> AnswerTo:
+        """`answer_to`, with the metrics shown how long an append took, and its stream's
+        heads what was refused."""
         started = time.monotonic()
 
         def answer(answer: Answer) -> None:
-            if answer.verdict.kind is Kind.APPENDED:
+            kind = answer.verdict.kind
+            if kind is Kind.APPENDED:
                 self._node.metrics.commit_latency.observe(time.monotonic() - started)
+            elif heads is not None and kind is not Kind.DUPLICATE:
+                answer = heads.answered(topic, number, meta, answer, reason)
             answer_to(answer)
 
         return answer
@@ -169,14 +186,14 @@ class Appender:
         """Unary calls overtake each other, so a gap is given a while to close."""
         loop = asyncio.get_running_loop()
         gap_until = min(deadline, loop.time() + PREDECESSOR_WAIT)
-        header, payload = batch.header, batch.payload
-        prev = meta_of(header).prev
+        payload = batch.payload
+        prev = meta_of(batch.header).prev
         while True:
             # Before it asks: the predecessor may come while the refusal is confirmed.
             seen = listening.count
             future: asyncio.Future[Answer]
             future, answer_to = one_answer()
-            await self.append(header, payload, answer_to)
+            await self.append(batch, payload, answer_to)
             try:
                 async with asyncio.timeout_at(deadline):
                     answer = await future
@@ -202,6 +219,7 @@ class ProduceStream:
         self._waiting: dict[int, tuple[int, int, float]] = {}
         self._waiting_bytes = 0
         self._position = 0
+        self._heads = RefusedHeads()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._ended = False
@@ -230,7 +248,7 @@ class ProduceStream:
         self._waiting[position] = (batch.id, size, self._loop.time() + timeout)
         self._waiting_bytes += size
         await self._appender.append(
-            batch.header, payload, lambda answer: self._answer(position, answer)
+            batch, payload, lambda answer: self._answer(position, answer), self._heads
         )
         return size
 

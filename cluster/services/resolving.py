@@ -27,6 +27,7 @@ from cluster.partition.lookup import Found, Miss, find_batch, search_from, settl
 from cluster.partition.replica import Answer, AnswerTo, Partition
 from cluster.services.admission import unissued
 from cluster.services.context import NodeContext
+from cluster.services.leases import Leases
 from cluster.services.outcomes import applied, called_back, confirm, unable
 from cluster.services.replicas import has_stopped, leading, unreadable
 from cluster.services.requests import in_range, timeout_s
@@ -45,6 +46,7 @@ class Resolver:
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
+        self._leases = Leases(node)
         self._lookups: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Semaphore(1)
 
@@ -59,8 +61,7 @@ class Resolver:
         pid = request.producer_id
         try:
             async with asyncio.timeout(timeout_s(0, self._node)):
-                issued = self._node.metadata.is_issued(pid)
-                if not issued and not await self._node.confirm_issued(pid):
+                if not await self._leases.is_issued(pid):
                     raise errors.UnknownProducerError(unissued(pid).message)
                 found = await self._resolve(partition, pid, request.epoch, request.sequence)
         except TimeoutError:

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MetadataCommand(_message.Message):
-    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "lease_lifetime_ms", "producer_name_expiry_ms")
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "lease_lifetime_ms", "producer_name_expiry_ms")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class MetadataCommand(_message.Message):
     ALTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
     ALLOCATE_PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     LEASE_NAME_FIELD_NUMBER: _ClassVar[int]
+    CREATE_LEASE_SECRET_FIELD_NUMBER: _ClassVar[int]
     LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     stamp_ms: int
@@ -25,9 +26,10 @@ class MetadataCommand(_message.Message):
     alter_topic: AlterTopic
     allocate_producer_ids: AllocateProducerIds
     lease_name: LeaseName
+    create_lease_secret: CreateLeaseSecret
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
-    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "address", "directory_id")
@@ -93,6 +95,12 @@ class LeaseName(_message.Message):
     held_epoch: int
     def __init__(self, name: _Optional[str] = ..., fence_only: _Optional[bool] = ..., nonce: _Optional[int] = ..., held_producer_id: _Optional[int] = ..., held_epoch: _Optional[int] = ...) -> None: ...
 
+class CreateLeaseSecret(_message.Message):
+    __slots__ = ("secret",)
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    secret: bytes
+    def __init__(self, secret: _Optional[bytes] = ...) -> None: ...
+
 class MetadataResult(_message.Message):
     __slots__ = ("error", "message", "first_producer_id", "producer_id", "epoch", "stamp_ms", "applied_index")
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -112,7 +120,7 @@ class MetadataResult(_message.Message):
     def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms")
+    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret")
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +131,7 @@ class MetadataSnapshot(_message.Message):
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_SECRET_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRecord]
     topics: _containers.RepeatedCompositeFieldContainer[TopicRecord]
     next_producer_id: int
@@ -133,7 +142,8 @@ class MetadataSnapshot(_message.Message):
     blocks: _containers.RepeatedCompositeFieldContainer[BlockRecord]
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
+    lease_secret: bytes
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ...) -> None: ...
 
 class NodeRecord(_message.Message):
     __slots__ = ("node_id", "address", "directory_id")

@@ -24,7 +24,7 @@ def lease(admin: Admin, name: str | None, as_json: bool) -> None:
     """Lease a producer id."""
     leased = admin.lease_producer(name)
     if as_json:
-        print_json(asdict(leased))
+        print_json(asdict(leased) | {"lease_token": leased.lease_token.hex()})
         return
     print_facts(
         [
@@ -32,6 +32,7 @@ def lease(admin: Admin, name: str | None, as_json: bool) -> None:
             ("epoch", leased.epoch),
             ("expires", when(leased.expire_ms)),
             ("lifetime ms", leased.lifetime_ms),
+            ("lease token", leased.lease_token.hex()),
         ]
     )
 

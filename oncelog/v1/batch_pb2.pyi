@@ -54,14 +54,16 @@ class BatchHeader(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., base_sequence: _Optional[int] = ..., record_count: _Optional[int] = ..., last_sequence: _Optional[int] = ..., prev_sequence: _Optional[int] = ..., expected_offset: _Optional[int] = ..., transaction_id: _Optional[int] = ..., codec: _Optional[_Union[Codec, str]] = ..., crc32c: _Optional[int] = ..., max_timestamp_us: _Optional[int] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("header", "payload", "id")
+    __slots__ = ("header", "payload", "id", "lease_token")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     header: BatchHeader
     payload: bytes
     id: int
-    def __init__(self, header: _Optional[_Union[BatchHeader, _Mapping]] = ..., payload: _Optional[bytes] = ..., id: _Optional[int] = ...) -> None: ...
+    lease_token: bytes
+    def __init__(self, header: _Optional[_Union[BatchHeader, _Mapping]] = ..., payload: _Optional[bytes] = ..., id: _Optional[int] = ..., lease_token: _Optional[bytes] = ...) -> None: ...
 
 class StoredBatch(_message.Message):
     __slots__ = ("header", "payload", "base_offset", "append_time_ms")

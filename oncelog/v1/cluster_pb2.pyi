@@ -31,7 +31,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes")
+    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     ANSWERING_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,7 @@ class DescribeClusterResponse(_message.Message):
     LEADERLESS_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     UNDER_REPLICATED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     answering_node_id: int
     controller_id: int
@@ -50,7 +51,28 @@ class DescribeClusterResponse(_message.Message):
     leaderless_partitions: int
     under_replicated_partitions: int
     max_message_bytes: int
-    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ...) -> None: ...
+    limits: RequestLimits
+    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ...) -> None: ...
+
+class RequestLimits(_message.Message):
+    __slots__ = ("produce_batches", "fetch_partitions", "fetch_wait_ms", "producer_partitions", "produce_timeout_ms", "stream_waiting_bytes", "fetch_bytes", "message_bytes")
+    PRODUCE_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    FETCH_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    FETCH_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    STREAM_WAITING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FETCH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    produce_batches: int
+    fetch_partitions: int
+    fetch_wait_ms: int
+    producer_partitions: int
+    produce_timeout_ms: int
+    stream_waiting_bytes: int
+    fetch_bytes: int
+    message_bytes: int
+    def __init__(self, produce_batches: _Optional[int] = ..., fetch_partitions: _Optional[int] = ..., fetch_wait_ms: _Optional[int] = ..., producer_partitions: _Optional[int] = ..., produce_timeout_ms: _Optional[int] = ..., stream_waiting_bytes: _Optional[int] = ..., fetch_bytes: _Optional[int] = ..., message_bytes: _Optional[int] = ...) -> None: ...
 
 class TopicConfig(_message.Message):
     __slots__ = ("retention_ms", "retention_bytes", "max_batch_bytes", "expected_offsets")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from oncelog.v1 import batch_pb2 as oncelog_dot_v1_dot_batch__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19oncelog/v1/producer.proto\x12\noncelog.v1\x1a\x16oncelog/v1/batch.proto\"\x9a\x01\n\x14LeaseProducerRequest\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12.\n\npartitions\x18\x02 \x03(\x0b\x32\x1a.oncelog.v1.TopicPartition\x12\r\n\x05nonce\x18\x03 \x01(\x06\x12\x18\n\x10held_producer_id\x18\x04 \x01(\x03\x12\x12\n\nheld_epoch\x18\x05 \x01(\x05\"\x8a\x01\n\x0ePartitionLease\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x03\x12\r\n\x05\x65poch\x18\x05 \x01(\x05\x12\x10\n\x08sequence\x18\x06 \x01(\x03\x12\x11\n\texpire_ms\x18\x07 \x01(\x03\"\x93\x01\n\x15LeaseProducerResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x11\n\texpire_ms\x18\x03 \x01(\x03\x12\x13\n\x0blifetime_ms\x18\x04 \x01(\x03\x12.\n\npartitions\x18\x05 \x03(\x0b\x32\x1a.oncelog.v1.PartitionLease\"i\n\x13OpenProducerRequest\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12.\n\npartitions\x18\x03 \x03(\x0b\x32\x1a.oncelog.v1.TopicPartition\"\xc1\x01\n\x0fOpenedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x15\n\rlast_sequence\x18\x04 \x01(\x03\x12\x13\n\x0blast_offset\x18\x05 \x01(\x03\x12\x15\n\rcurrent_epoch\x18\x06 \x01(\x05\x12\x11\n\tleader_id\x18\x07 \x01(\x05\x12\x16\n\x0eleader_address\x18\x08 \x01(\t\x12\x0f\n\x07message\x18\t \x01(\t\"G\n\x14OpenProducerResponse\x12/\n\npartitions\x18\x01 \x03(\x0b\x32\x1b.oncelog.v1.OpenedPartition\"\x90\x01\n\x18\x44\x65scribeProducersRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\x19\n\x11\x61\x66ter_producer_id\x18\x04 \x01(\x03\x12\r\n\x05limit\x18\x05 \x01(\x05\x12\x13\n\x0b\x61ny_replica\x18\x06 \x01(\x08\"w\n\x0bRecentBatch\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x03\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x14\n\x0crecord_count\x18\x04 \x01(\x05\x12\x0e\n\x06\x63rc32c\x18\x05 \x01(\x07\"\x8b\x01\n\rProducerState\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x15\n\rlast_sequence\x18\x03 \x01(\x03\x12\x16\n\x0elast_append_ms\x18\x04 \x01(\x03\x12\'\n\x06recent\x18\x05 \x03(\x0b\x32\x17.oncelog.v1.RecentBatch\"I\n\x19\x44\x65scribeProducersResponse\x12,\n\tproducers\x18\x01 \x03(\x0b\x32\x19.oncelog.v1.ProducerState\"<\n\x14\x46\x65nceProducerRequest\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\r\n\x05nonce\x18\x02 \x01(\x06\";\n\x15\x46\x65nceProducerResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\"\x1a\n\x18ListProducerNamesRequest\"W\n\x0cProducerName\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x15\n\rlast_lease_ms\x18\x04 \x01(\x03\"D\n\x19ListProducerNamesResponse\x12\'\n\x05names\x18\x01 \x03(\x0b\x32\x18.oncelog.v1.ProducerName2\xd4\x03\n\x0fProducerService\x12T\n\rLeaseProducer\x12 .oncelog.v1.LeaseProducerRequest\x1a!.oncelog.v1.LeaseProducerResponse\x12Q\n\x0cOpenProducer\x12\x1f.oncelog.v1.OpenProducerRequest\x1a .oncelog.v1.OpenProducerResponse\x12`\n\x11\x44\x65scribeProducers\x12$.oncelog.v1.DescribeProducersRequest\x1a%.oncelog.v1.DescribeProducersResponse\x12T\n\rFenceProducer\x12 .oncelog.v1.FenceProducerRequest\x1a!.oncelog.v1.FenceProducerResponse\x12`\n\x11ListProducerNames\x12$.oncelog.v1.ListProducerNamesRequest\x1a%.oncelog.v1.ListProducerNamesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19oncelog/v1/producer.proto\x12\noncelog.v1\x1a\x16oncelog/v1/batch.proto\"\x9a\x01\n\x14LeaseProducerRequest\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12.\n\npartitions\x18\x02 \x03(\x0b\x32\x1a.oncelog.v1.TopicPartition\x12\r\n\x05nonce\x18\x03 \x01(\x06\x12\x18\n\x10held_producer_id\x18\x04 \x01(\x03\x12\x12\n\nheld_epoch\x18\x05 \x01(\x05\"\x8a\x01\n\x0ePartitionLease\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x03\x12\r\n\x05\x65poch\x18\x05 \x01(\x05\x12\x10\n\x08sequence\x18\x06 \x01(\x03\x12\x11\n\texpire_ms\x18\x07 \x01(\x03\"\xa8\x01\n\x15LeaseProducerResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x11\n\texpire_ms\x18\x03 \x01(\x03\x12\x13\n\x0blifetime_ms\x18\x04 \x01(\x03\x12.\n\npartitions\x18\x05 \x03(\x0b\x32\x1a.oncelog.v1.PartitionLease\x12\x13\n\x0blease_token\x18\x06 \x01(\x0c\"~\n\x13OpenProducerRequest\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12.\n\npartitions\x18\x03 \x03(\x0b\x32\x1a.oncelog.v1.TopicPartition\x12\x13\n\x0blease_token\x18\x04 \x01(\x0c\"\xc1\x01\n\x0fOpenedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x15\n\rlast_sequence\x18\x04 \x01(\x03\x12\x13\n\x0blast_offset\x18\x05 \x01(\x03\x12\x15\n\rcurrent_epoch\x18\x06 \x01(\x05\x12\x11\n\tleader_id\x18\x07 \x01(\x05\x12\x16\n\x0eleader_address\x18\x08 \x01(\t\x12\x0f\n\x07message\x18\t \x01(\t\"G\n\x14OpenProducerResponse\x12/\n\npartitions\x18\x01 \x03(\x0b\x32\x1b.oncelog.v1.OpenedPartition\"\x90\x01\n\x18\x44\x65scribeProducersRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\x19\n\x11\x61\x66ter_producer_id\x18\x04 \x01(\x03\x12\r\n\x05limit\x18\x05 \x01(\x05\x12\x13\n\x0b\x61ny_replica\x18\x06 \x01(\x08\"w\n\x0bRecentBatch\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x03\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x14\n\x0crecord_count\x18\x04 \x01(\x05\x12\x0e\n\x06\x63rc32c\x18\x05 \x01(\x07\"\x8b\x01\n\rProducerState\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x15\n\rlast_sequence\x18\x03 \x01(\x03\x12\x16\n\x0elast_append_ms\x18\x04 \x01(\x03\x12\'\n\x06recent\x18\x05 \x03(\x0b\x32\x17.oncelog.v1.RecentBatch\"I\n\x19\x44\x65scribeProducersResponse\x12,\n\tproducers\x18\x01 \x03(\x0b\x32\x19.oncelog.v1.ProducerState\"<\n\x14\x46\x65nceProducerRequest\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\r\n\x05nonce\x18\x02 \x01(\x06\";\n\x15\x46\x65nceProducerResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\"\x1a\n\x18ListProducerNamesRequest\"W\n\x0cProducerName\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x15\n\rlast_lease_ms\x18\x04 \x01(\x03\"D\n\x19ListProducerNamesResponse\x12\'\n\x05names\x18\x01 \x03(\x0b\x32\x18.oncelog.v1.ProducerName2\xd4\x03\n\x0fProducerService\x12T\n\rLeaseProducer\x12 .oncelog.v1.LeaseProducerRequest\x1a!.oncelog.v1.LeaseProducerResponse\x12Q\n\x0cOpenProducer\x12\x1f.oncelog.v1.OpenProducerRequest\x1a .oncelog.v1.OpenProducerResponse\x12`\n\x11\x44\x65scribeProducers\x12$.oncelog.v1.DescribeProducersRequest\x1a%.oncelog.v1.DescribeProducersResponse\x12T\n\rFenceProducer\x12 .oncelog.v1.FenceProducerRequest\x1a!.oncelog.v1.FenceProducerResponse\x12`\n\x11ListProducerNames\x12$.oncelog.v1.ListProducerNamesRequest\x1a%.oncelog.v1.ListProducerNamesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,31 +37,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PARTITIONLEASE']._serialized_start=223
   _globals['_PARTITIONLEASE']._serialized_end=361
   _globals['_LEASEPRODUCERRESPONSE']._serialized_start=364
-  _globals['_LEASEPRODUCERRESPONSE']._serialized_end=511
-  _globals['_OPENPRODUCERREQUEST']._serialized_start=513
-  _globals['_OPENPRODUCERREQUEST']._serialized_end=618
-  _globals['_OPENEDPARTITION']._serialized_start=621
-  _globals['_OPENEDPARTITION']._serialized_end=814
-  _globals['_OPENPRODUCERRESPONSE']._serialized_start=816
-  _globals['_OPENPRODUCERRESPONSE']._serialized_end=887
-  _globals['_DESCRIBEPRODUCERSREQUEST']._serialized_start=890
-  _globals['_DESCRIBEPRODUCERSREQUEST']._serialized_end=1034
-  _globals['_RECENTBATCH']._serialized_start=1036
-  _globals['_RECENTBATCH']._serialized_end=1155
-  _globals['_PRODUCERSTATE']._serialized_start=1158
-  _globals['_PRODUCERSTATE']._serialized_end=1297
-  _globals['_DESCRIBEPRODUCERSRESPONSE']._serialized_start=1299
-  _globals['_DESCRIBEPRODUCERSRESPONSE']._serialized_end=1372
-  _globals['_FENCEPRODUCERREQUEST']._serialized_start=1374
-  _globals['_FENCEPRODUCERREQUEST']._serialized_end=1434
-  _globals['_FENCEPRODUCERRESPONSE']._serialized_start=1436
-  _globals['_FENCEPRODUCERRESPONSE']._serialized_end=1495
-  _globals['_LISTPRODUCERNAMESREQUEST']._serialized_start=1497
-  _globals['_LISTPRODUCERNAMESREQUEST']._serialized_end=1523
-  _globals['_PRODUCERNAME']._serialized_start=1525
-  _globals['_PRODUCERNAME']._serialized_end=1612
-  _globals['_LISTPRODUCERNAMESRESPONSE']._serialized_start=1614
-  _globals['_LISTPRODUCERNAMESRESPONSE']._serialized_end=1682
-  _globals['_PRODUCERSERVICE']._serialized_start=1685
-  _globals['_PRODUCERSERVICE']._serialized_end=2153
+  _globals['_LEASEPRODUCERRESPONSE']._serialized_end=532
+  _globals['_OPENPRODUCERREQUEST']._serialized_start=534
+  _globals['_OPENPRODUCERREQUEST']._serialized_end=660
+  _globals['_OPENEDPARTITION']._serialized_start=663
+  _globals['_OPENEDPARTITION']._serialized_end=856
+  _globals['_OPENPRODUCERRESPONSE']._serialized_start=858
+  _globals['_OPENPRODUCERRESPONSE']._serialized_end=929
+  _globals['_DESCRIBEPRODUCERSREQUEST']._serialized_start=932
+  _globals['_DESCRIBEPRODUCERSREQUEST']._serialized_end=1076
+  _globals['_RECENTBATCH']._serialized_start=1078
+  _globals['_RECENTBATCH']._serialized_end=1197
+  _globals['_PRODUCERSTATE']._serialized_start=1200
+  _globals['_PRODUCERSTATE']._serialized_end=1339
+  _globals['_DESCRIBEPRODUCERSRESPONSE']._serialized_start=1341
+  _globals['_DESCRIBEPRODUCERSRESPONSE']._serialized_end=1414
+  _globals['_FENCEPRODUCERREQUEST']._serialized_start=1416
+  _globals['_FENCEPRODUCERREQUEST']._serialized_end=1476
+  _globals['_FENCEPRODUCERRESPONSE']._serialized_start=1478
+  _globals['_FENCEPRODUCERRESPONSE']._serialized_end=1537
+  _globals['_LISTPRODUCERNAMESREQUEST']._serialized_start=1539
+  _globals['_LISTPRODUCERNAMESREQUEST']._serialized_end=1565
+  _globals['_PRODUCERNAME']._serialized_start=1567
+  _globals['_PRODUCERNAME']._serialized_end=1654
+  _globals['_LISTPRODUCERNAMESRESPONSE']._serialized_start=1656
+  _globals['_LISTPRODUCERNAMESRESPONSE']._serialized_end=1724
+  _globals['_PRODUCERSERVICE']._serialized_start=1727
+  _globals['_PRODUCERSERVICE']._serialized_end=2195
 # @@protoc_insertion_point(module_scope)

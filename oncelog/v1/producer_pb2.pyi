@@ -40,28 +40,32 @@ class PartitionLease(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., expire_ms: _Optional[int] = ...) -> None: ...
 
 class LeaseProducerResponse(_message.Message):
-    __slots__ = ("producer_id", "epoch", "expire_ms", "lifetime_ms", "partitions")
+    __slots__ = ("producer_id", "epoch", "expire_ms", "lifetime_ms", "partitions", "lease_token")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_MS_FIELD_NUMBER: _ClassVar[int]
     LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     epoch: int
     expire_ms: int
     lifetime_ms: int
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionLease]
-    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., expire_ms: _Optional[int] = ..., lifetime_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionLease, _Mapping]]] = ...) -> None: ...
+    lease_token: bytes
+    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., expire_ms: _Optional[int] = ..., lifetime_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionLease, _Mapping]]] = ..., lease_token: _Optional[bytes] = ...) -> None: ...
 
 class OpenProducerRequest(_message.Message):
-    __slots__ = ("producer_id", "epoch", "partitions")
+    __slots__ = ("producer_id", "epoch", "partitions", "lease_token")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     epoch: int
     partitions: _containers.RepeatedCompositeFieldContainer[_batch_pb2.TopicPartition]
-    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_batch_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
+    lease_token: bytes
+    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_batch_pb2.TopicPartition, _Mapping]]] = ..., lease_token: _Optional[bytes] = ...) -> None: ...
 
 class OpenedPartition(_message.Message):
     __slots__ = ("topic", "partition", "error", "last_sequence", "last_offset", "current_epoch", "leader_id", "leader_address", "message")

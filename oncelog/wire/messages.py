@@ -98,7 +98,11 @@ def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:
 
 def producer_lease(message: producer_pb2.LeaseProducerResponse) -> t.ProducerLease:
     return t.ProducerLease(
-        message.producer_id, message.epoch, message.expire_ms, message.lifetime_ms
+        message.producer_id,
+        message.epoch,
+        message.expire_ms,
+        message.lifetime_ms,
+        message.lease_token,
     )
 
 

@@ -72,6 +72,7 @@ class Workload:
         self.acks = Acks()
         self.failures: list[str] = []
         self._addresses = dict(cluster.addresses)
+        self._tokens = cluster.tokens
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(
@@ -103,7 +104,7 @@ class Workload:
         assert not self.failures, self.failures
 
     def _run(self, topic: str, partition: int, producer_id: int) -> None:
-        apis = {node: Api(address) for node, address in self._addresses.items()}
+        apis = {node: Api(address, self._tokens) for node, address in self._addresses.items()}
         node, sequence = min(apis), 0
         try:
             while not self._stop.is_set():

@@ -96,7 +96,7 @@ def test_application_controlled_sequences(cluster: LocalCluster, admin: Admin, t
     tp = TopicPartition(topic, 0)
 
     def identity(start: int) -> ProducerIdentity:
-        return ProducerIdentity(lease.producer_id, lease.epoch, {tp: start})
+        return ProducerIdentity(lease.producer_id, lease.epoch, {tp: start}, lease.lease_token)
 
     numbers = [10, 20, 21, 40]
     with Producer(cluster.bootstrap, initial=identity(0), linger_ms=0) as producer:

@@ -161,8 +161,11 @@ def test_open_of_what_cannot_be_opened(cluster: LocalCluster, topic: str) -> Non
     node = cluster.leader(topic, 0)
     lines = open_at(cluster, node, topic, [0, 1, -1], pid, 0)
     assert [line.error for line in lines] == ["", *["UNKNOWN_TOPIC_OR_PARTITION"] * 2]
-    (line,) = open_at(cluster, node, topic, [0], 1 << 40, 0)
-    assert line.error == "UNKNOWN_PRODUCER"
+    # Reserved and not leased, an epoch that nobody leased, never issued.
+    for unleased in ((pid + 1, 0), (pid, 1), (1 << 40, 0)):
+        (line,) = open_at(cluster, node, topic, [0], *unleased)
+        assert line.error == "UNKNOWN_PRODUCER"
+        assert line.message.startswith("lease_token")
     for bad in ((0, 0), (-1, 0), (pid, -1)):
         with pytest.raises(grpc.RpcError) as caught:
             open_at(cluster, node, topic, [0], *bad)

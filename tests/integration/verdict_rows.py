@@ -185,7 +185,13 @@ REFUSED = [
     repeats(
         "producer id never issued",
         lambda m: m(0, pid=NEVER_ISSUED),
-        refused("UNKNOWN_PRODUCER", message="never issued"),
+        refused("UNKNOWN_PRODUCER", message="lease_token"),
+    ),
+    repeats(
+        "an epoch that nobody leased",
+        lambda m: m(0, epoch=m.epoch + 1),
+        refused("UNKNOWN_PRODUCER", message="lease_token"),
+        before=lambda m: [m(0)],
     ),
     repeats(
         "older epoch",

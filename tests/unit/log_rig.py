@@ -11,6 +11,7 @@ import crc32c
 import grpc
 
 from cluster.consensus.proposals import Applied
+from cluster.metadata.lease_tokens import SECRET_BYTES, sign
 from cluster.partition.replica import Answer, Partition, Policy
 from cluster.partition.types import NodeView
 from cluster.services.decoding import Decoding
@@ -26,6 +27,7 @@ from tests.unit.small_node import Node
 
 TOPIC, GROUP = "orders", 16  # the first that is not of the nodes themselves
 PAYLOAD = encode_payload([b"value"], [1])
+SECRET = bytes(range(SECRET_BYTES))
 
 
 class OneLog:
@@ -71,6 +73,8 @@ class LogNode(Node):
         self.apply(meta.MetadataCommand(create_topic=create))
         allocate = meta.AllocateProducerIds(node_id=1, count=100)
         self.apply(meta.MetadataCommand(allocate_producer_ids=allocate))
+        secret = meta.CreateLeaseSecret(secret=SECRET)
+        self.apply(meta.MetadataCommand(create_lease_secret=secret))
         self.storage_full = False
         disk = Disk()
         self.log = OneLog(disk)
@@ -93,9 +97,16 @@ class LogNode(Node):
     async def send(self, header: batch_pb2.BatchHeader, payload: bytes) -> Answer:
         """The answer to a batch, which comes at once here."""
         answers: list[Answer] = []
-        await self.appender.append(header, payload, answers.append)
+        await self.appender.append(self.batch(header, payload), payload, answers.append)
         (answer,) = answers
         return answer
+
+    def batch(self, header: batch_pb2.BatchHeader, payload: bytes) -> batch_pb2.Batch:
+        """With the token of its lease, as if its id had been leased, if it was issued."""
+        batch = batch_pb2.Batch(header=header, payload=payload)
+        if self.metadata.is_issued(header.producer_id) and header.epoch >= 0:
+            batch.lease_token = sign(SECRET, header.producer_id, header.epoch, 1)
+        return batch
 
 
 def header(payload: bytes = PAYLOAD, **fields: Any) -> batch_pb2.BatchHeader:

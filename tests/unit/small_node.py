@@ -107,9 +107,6 @@ class Node:
         self.transferred.append((group_id, target))
         return target or 3
 
-    async def confirm_issued(self, producer_id: int) -> bool:
-        return self.metadata.is_issued(producer_id)
-
     async def next_producer_id(self) -> int:
         return await self._ids.next_id()
 

@@ -102,7 +102,7 @@ ROWS: list[tuple[str, list[Condition]]] = [
     ("no such topic or partition", [says(topic="nope"), says(partition=1), says(partition=-1)]),
     ("this node has no replica of it, or does not lead", [no_replica, led_elsewhere, follows]),
     ("payload above the topic's", [too_large]),
-    ("a producer id that the cluster never issued", [says(producer_id=NEVER_ISSUED)]),
+    ("the first batch of a chain, without proof", [says(producer_id=NEVER_ISSUED)]),
     ("this node has just begun to lead", [not_ready]),
     ("its disk is full", [disk_full]),
     ("too many bytes in flight", [busy]),
@@ -166,15 +166,6 @@ async def test_not_leader_names_the_leader(case):
     led_elsewhere(case)
     answer = await case.node.send(header(), PAYLOAD)
     assert (answer.verdict.kind, answer.leader_id) == (Kind.NOT_LEADER, 2)
-
-
-async def test_an_id_that_the_metadata_leader_knows_is_not_unknown(case, monkeypatch):
-    async def confirm_issued(producer_id: int) -> bool:
-        return True
-
-    monkeypatch.setattr(case.node, "confirm_issued", confirm_issued)
-    case.fields["producer_id"] = NEVER_ISSUED
-    assert (await case.verdict()).kind is Kind.APPENDED
 
 
 # -- record_count decides which offsets a batch takes -----------------------------------------
@@ -275,7 +266,8 @@ async def answered(node: LogNode, one: Batch) -> Kind:
     fields, payload = one
     future: asyncio.Future[Answer]
     future, answer_to = one_answer()  # an old duplicate is looked up in the log first
-    await node.appender.append(header(payload, **fields), payload, answer_to)
+    batch = node.batch(header(payload, **fields), payload)
+    await node.appender.append(batch, payload, answer_to)
     return Kind((await future).verdict.kind)
 
 

@@ -132,6 +132,7 @@ class Node(
             producer_id=7 if named else 100 + number,
             epoch=number if named else 0,
             lifetime_ms=self.script.lifetime_ms,
+            lease_token=b"token %d" % number,
         )
 
     def OpenProducer(
@@ -194,6 +195,27 @@ def send(client: Producer, *values: bytes) -> list[Any]:
 def stored(arrived: list[Arrived], offset: int = 0) -> None:
     for number, one in enumerate(arrived):
         one.answer(V.VERDICT_APPENDED, base_offset=offset + number)
+
+
+def test_the_first_batch_of_a_chain_and_an_open_carry_the_token(node: Node) -> None:
+    with producer(node) as client:
+        futures = send(client, b"0", b"1")
+        first, second = node.next(2)
+        assert (first.batch.lease_token, second.batch.lease_token) == (b"token 1", b"")
+        first.answer(V.VERDICT_NOT_READY)
+        again = node.next(2)
+        assert [one.batch.lease_token for one in again] == [b"token 1", b""], "in all attempts"
+        stored(again)
+        assert [future.result(WAIT).base_offset for future in futures] == [0, 1]
+    named = producer_pb2.OpenedPartition(topic="t", partition=0, last_sequence=4)
+    node.script.open_answers.append(named)
+    with producer(node, producer_name="n") as client:
+        (future,) = send(client, b"5")
+        goes_on = node.one()
+        assert node.script.opens[0].lease_token == b"token 2"
+        assert goes_on.batch.lease_token == b"", "the open made the epoch known"
+        stored([goes_on], 5)
+        assert future.result(WAIT).base_offset == 5
 
 
 def test_all_ways_into_a_batch_agree(node: Node) -> None:

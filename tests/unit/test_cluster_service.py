@@ -214,6 +214,16 @@ async def test_describe_cluster_counts_what_is_wrong(client, node):
     assert answer.leaderless_partitions == 1
     assert answer.under_replicated_partitions == 4
     assert answer.max_message_bytes == 65 * MIB
+    assert answer.limits == cpb.RequestLimits(
+        produce_batches=20_000,
+        fetch_partitions=1000,
+        fetch_wait_ms=60_000,
+        producer_partitions=20_000,
+        produce_timeout_ms=10_000,
+        stream_waiting_bytes=64 * MIB,
+        fetch_bytes=4 * MIB,
+        message_bytes=69 * MIB,
+    )
 
 
 async def test_describe_cluster_shows_nodes_that_have_not_joined(client, node):

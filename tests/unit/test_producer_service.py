@@ -51,7 +51,7 @@ async def test_fresh_leases_rise_and_end_with_their_block(client, node):
     assert second.producer_id == 2
     assert second.expire_ms == first.expire_ms, "both are of one block"
     assert second.lifetime_ms == LIFETIME - 500
-    assert node.proposed == 1
+    assert node.proposed == 2, "the secret, and the block"
     assert node.metrics.leases == 2
 
 

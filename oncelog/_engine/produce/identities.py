@@ -74,7 +74,14 @@ class Identities:
         initial = self._config.initial
         if initial is not None:
             forever = float("inf")
-            return Identity(initial.producer_id, initial.epoch, self._serial, forever, forever)
+            return Identity(
+                initial.producer_id,
+                initial.epoch,
+                self._serial,
+                forever,
+                forever,
+                initial.lease_token,
+            )
         request = producer_pb2.LeaseProducerRequest(producer_name=self._name)
         if self._name:
             # One number for all attempts of this lease: the epoch rises by one at most.
@@ -93,6 +100,7 @@ class Identities:
             self._serial,
             start + lifetime * _RENEW_AT,
             start + lifetime,
+            answer.lease_token,
         )
         if self._name:
             self._newest = identity
@@ -104,6 +112,7 @@ class Identities:
         request = producer_pb2.OpenProducerRequest(
             producer_id=identity.producer_id,
             epoch=identity.epoch,
+            lease_token=identity.lease_token,
             partitions=[batch_pb2.TopicPartition(topic=tp.topic, partition=tp.partition)],
         )
         failures = 0

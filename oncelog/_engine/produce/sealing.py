@@ -27,6 +27,7 @@ class Identity:
     serial: int
     renew_at: float  # monotonic; when to get the next one
     expire_at: float
+    lease_token: bytes = b""  # proves it to a partition that does not know it yet
 
 
 NO_IDENTITY = Identity(0, 0, 0, float("inf"), float("inf"))
@@ -105,7 +106,9 @@ def seal(
             header.prev_sequence = prev_sequence
     if batch.expected_offset >= 0:
         header.expected_offset = batch.expected_offset
-    head = batch_pb2.Batch(header=header).SerializeToString() + _PAYLOAD_TAG
+    proof = identity.lease_token if prev_sequence == -1 else b""
+    message = batch_pb2.Batch(header=header, lease_token=proof)
+    head = message.SerializeToString() + _PAYLOAD_TAG
     head += encode_varint(len(payload))
     delivery = batch.delivery
     delivery.producer_id = identity.producer_id

@@ -1,0 +1,95 @@
+"""What a lease token is worth at this node: of batches that begin a chain, of OpenProducer.
+
+    Appender, ProducerService --check--> metadata.lease_tokens.proves
+    Resolver ----------------is_issued-'--> the metadata leader, where this node is behind
+
+A token that proves nothing costs one HMAC and is answered at once. Only an id that is
+proven, but newer than this node's metadata, is waited for: a leader must know whether a
+name holds it. However many wait, one empty metadata command is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from cluster.dedup.verdict import Kind, Verdict
+from cluster.errors import ClusterError
+from cluster.metadata.lease_tokens import TOKEN_BYTES, proves
+from cluster.services.context import NodeContext
+from cluster.v1.metadata_pb2 import MetadataCommand
+
+CATCH_UP = 1.0  # seconds that a proven id is waited for
+
+
+class Leases:
+    """Of one node's services."""
+
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
+        self._round: asyncio.Task[None] | None = None
+        self._behind_until = 0.0  # the loop's time; nobody waits again before
+
+    def proven(self, token: bytes, producer_id: int, epoch: int) -> bool:
+        """Whether the token proves the lease, and this node's metadata knows the id."""
+        metadata = self._node.metadata
+        return metadata.is_issued(producer_id) and proves(
+            metadata.lease_secret, token, producer_id, epoch
+        )
+
+    async def check(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
+        """Why this id and epoch may not begin here; None if they may."""
+        if self.proven(token, producer_id, epoch):
+            return None
+        secret = self._node.metadata.lease_secret
+        if len(token) == TOKEN_BYTES and (not secret or proves(secret, token, producer_id, epoch)):
+            if not await self._caught_up():
+                text = f"this node's metadata is behind the lease of producer_id {producer_id}"
+                return Verdict(Kind.NOT_READY, message=text)
+            if self.proven(token, producer_id, epoch):
+                return None
+        return unproven(token, producer_id, epoch)
+
+    async def is_issued(self, producer_id: int) -> bool:
+        """Whether the id was ever handed out, as the metadata leader says. Raises ClusterError."""
+        metadata = self._node.metadata
+        if not metadata.is_issued(producer_id):
+            await self._catch_up()
+        return metadata.is_issued(producer_id)
+
+    async def _caught_up(self) -> bool:
+        """Waits for it, but not again for a while if it was in vain: a stream waits, too."""
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._behind_until:
+            return False
+        try:
+            async with asyncio.timeout(CATCH_UP):
+                await self._catch_up()
+        except (ClusterError, TimeoutError):
+            self._behind_until = loop.time() + CATCH_UP
+            return False
+        return True
+
+    async def _catch_up(self) -> None:
+        """Returns when this node has applied what was committed before the call."""
+        before = self._round
+        if before is not None and not before.done():
+            # It may have been proposed before the id was issued.
+            await asyncio.wait([before])
+        if self._round is before:
+            self._round = asyncio.create_task(self._ask())
+            # All who wait may have given up; its error is then nobody's.
+            self._round.add_done_callback(lambda task: task.cancelled() or task.exception())
+        assert self._round is not None
+        await asyncio.shield(self._round)
+
+    async def _ask(self) -> None:
+        """An empty command is refused by all replicas, but only after what came before it."""
+        timeout = self._node.config.request_timeout_ms / 1000
+        await self._node.propose_metadata(MetadataCommand(), timeout)
+
+
+def unproven(token: bytes, producer_id: int, epoch: int) -> Verdict:
+    """UNKNOWN_PRODUCER for an id and epoch without proof that they were leased."""
+    fault = "does not prove" if token else "missing; only it proves"
+    text = f"lease_token: {fault} that producer_id {producer_id} was leased with epoch {epoch}"
+    return Verdict(Kind.UNKNOWN_PRODUCER, message=text)

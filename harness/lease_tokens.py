@@ -1,0 +1,60 @@
+"""The tokens of the leases that raw calls were given, put into what they send.
+
+    Api.lease, LeaseProducer --answer--> Tokens --into--> Produce, ProduceStream, OpenProducer
+
+A request that has a token keeps it, and one for an id that was not leased here gets none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from oncelog.v1 import batch_pb2, log_pb2, producer_pb2
+
+
+class Tokens(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientInterceptor):
+    """Of one cluster: (producer id, epoch) -> token."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], bytes] = {}
+
+    def of(self, producer_id: int, epoch: int) -> bytes:
+        """Empty if there was no such lease."""
+        return self._known.get((producer_id, epoch), b"")
+
+    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        if isinstance(request, log_pb2.ProduceRequest):
+            self._fill(request)
+        elif isinstance(request, producer_pb2.OpenProducerRequest) and not request.lease_token:
+            request.lease_token = self.of(request.producer_id, request.epoch)
+        call = continuation(details, request)
+        if isinstance(request, producer_pb2.LeaseProducerRequest):
+            call.add_done_callback(self._keep)
+        return call
+
+    def _keep(self, call: Any) -> None:
+        if call.code() is grpc.StatusCode.OK:
+            lease = call.result()
+            self._known[lease.producer_id, lease.epoch] = lease.lease_token
+
+    def intercept_stream_stream(self, continuation: Any, details: Any, requests: Any) -> Any:
+        return continuation(details, self._filled(requests))
+
+    def _filled(self, requests: Iterator[log_pb2.ProduceRequest]) -> Iterator[Any]:
+        for request in requests:
+            self._fill(request)
+            yield request
+
+    def _fill(self, request: log_pb2.ProduceRequest) -> None:
+        for batch in request.batches:
+            if not batch.lease_token and _begins_chain(batch.header):
+                batch.lease_token = self.of(batch.header.producer_id, batch.header.epoch)
+
+
+def _begins_chain(header: batch_pb2.BatchHeader) -> bool:
+    if header.HasField("prev_sequence"):
+        return header.prev_sequence == -1
+    return header.base_sequence == 0
