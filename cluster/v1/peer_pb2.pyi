@@ -57,12 +57,14 @@ class Frame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ...) -> None: ...
 
 class Entry(_message.Message):
-    __slots__ = ("term", "size")
+    __slots__ = ("term", "size", "crc32c")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
     term: int
     size: int
-    def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+    crc32c: int
+    def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
     __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits")

@@ -220,9 +220,36 @@ def commit_stops_at_the_last_entry_that_matches() -> None:
             stage.group(1).commit_index,
             journal.terms(at + 1, at + 1),
             (journal.entry(at + 1),),
+            (journal.summed_entry(at + 1)[1],),
         )
         stage.deliver(1, 3, late)
         stage.finish()
+
+
+@schedule
+def a_flipped_bit_on_its_way_changes_nothing() -> None:
+    """In the header of a batch, on its way to node 2 and node 3; node 2 leads afterwards."""
+    stage = Stage()
+    stage.elect(1)
+    stage.produce(1)
+    batch = stage.batch()
+    flips = 2
+
+    def damage(frame: bytes) -> bytes:
+        nonlocal flips
+        at = frame.find(batch.payload) - 60  # inside the header
+        if flips == 0 or at < 0:
+            return frame
+        flips -= 1
+        return frame[:at] + bytes([frame[at] ^ 4]) + frame[at + 1 :]
+
+    stage.cluster.network.damage = damage
+    stage.send(1, batch)
+    stage.run(3.0)
+    assert flips == 0
+    stage.transfer(1, 2)
+    stage.produce(2, pid=5)
+    stage.finish()
 
 
 @schedule

@@ -18,6 +18,7 @@ from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
 from cluster.partition.replica import Partition
+from cluster.transport import frames
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
 from tests.sim.mutations import mutation
@@ -88,6 +89,11 @@ def no_log_matching() -> Any:
         return int(last + 1 if message.prev_index > last else 0)
 
     return [(Guard, "_mismatch", mismatch)]
+
+
+@mutation("what peers send is taken without a look at its checksums")
+def frames_not_compared() -> Any:
+    return [(frames, "_is_intact", lambda data, checksum: True)]
 
 
 # -- acknowledgements and votes ----------------------------------------------------------------
