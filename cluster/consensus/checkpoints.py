@@ -28,6 +28,7 @@ class Checkpoints:
 
     every_bytes, every_entries: how much log a restart replays at most, about. budget: the
     same for all replicas of the node, who may be asked to save before that.
+    applied_bytes: of all entries that were applied since the replica was opened.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Checkpoints:
         self._store, self._journal, self._batch, self._dump = store, journal, batch, dump
         self._every_bytes, self._every_entries = every_bytes, every_entries
         self.indexes = [info.index for info in store.list()]
-        self._bytes = 0
+        self.applied_bytes = self._saved_bytes = 0
         self._last = self.indexes[-1] if self.indexes else journal.base_index
         self.group, self.replay_cost, self.state_bytes = group, 0, 0
         self._budget = budget
@@ -66,32 +67,34 @@ class Checkpoints:
 
     def applied(self, size: int) -> None:
         """An entry of `size` bytes was applied."""
-        self._bytes += size
+        self.applied_bytes += size
         self._budget.applied(self, size)
 
     def save_if_due(self) -> None:
         entries = self._journal.applied_index - self._last
-        if self._bytes >= self._every_bytes or entries >= self._every_entries:
+        size = self.applied_bytes - self._saved_bytes
+        if size >= self._every_bytes or entries >= self._every_entries:
             self.save()
 
-    def save(self) -> None:
-        """Saves the state at the applied index, unless that is there already."""
+    def save(self) -> int | None:
+        """Saves the state at the applied index, unless that is there already; its checksum."""
         index = self._journal.applied_index
-        self._bytes, self._last = 0, index
+        self._saved_bytes, self._last = self.applied_bytes, index
         self._budget.saved(self)
         if index == UNTRIMMED or (self.indexes and self.indexes[-1] == index):
-            return
+            return None
         batch, term, state = self._batch(), self._journal.term_at(index), self._dump()
         self.state_bytes = len(state)
         try:
-            self._store.put(batch, index, term, state)
+            checksum = self._store.put(batch, index, term, state)
         except StorageFullError as error:
             # A large state is written at once. Without it a restart replays more; no harm done.
             log.warning("no checkpoint index=%d: %s", index, error)
-            return
+            return None
         self.indexes.append(index)
         if len(self.indexes) > MAX_CHECKPOINTS:
             self._store.drop(batch, self._thin())
+        return checksum
 
     def _thin(self) -> int:
         """Gives up the checkpoint whose neighbours are closest; never the first or last."""
@@ -106,6 +109,13 @@ class Checkpoints:
             self._journal.trim_to(fit[-1])
             self._store.drop_below(self._batch(), fit[-1])
             self.indexes = [index for index in self.indexes if index >= fit[-1]]
+
+    def drop_from(self, index: int) -> None:
+        """Drops those that a wrong state may be in, as far as the log has what follows."""
+        batch = self._batch()
+        while self.indexes and self.indexes[-1] >= max(index, self._journal.base_index + 1):
+            self._store.drop(batch, self.indexes.pop())
+            self._journal.dirty = True  # nothing else of a stopped replica makes a sync
 
     def base(self) -> tuple[int, int, bytes]:
         """(index, term, state) exactly at the log's base. Raises storage.StorageError."""

@@ -96,6 +96,25 @@ class TimeoutNow:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointAt:
+    """Leader to followers: save your state when you have applied `index`, and say its checksum."""
+
+    group: int
+    term: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateChecksum:
+    """Replica to all others: CRC-32C of its state at `index`."""
+
+    group: int
+    term: int
+    index: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A leader's state exactly at `index`, in pieces on the wire: it goes by a call of its own."""
 
@@ -131,7 +150,10 @@ class HeartbeatReply:
     disagree: tuple[int, ...]
 
 
-GroupMessage = Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
+GroupMessage = (
+    Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
+    | CheckpointAt | StateChecksum
+)  # fmt: skip
 Message = GroupMessage | Leadership | Heartbeat | HeartbeatReply
 
 # These promise something about the sender's stable storage, so they wait for

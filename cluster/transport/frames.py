@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from cluster.consensus.message import (
     Append,
     AppendReply,
+    CheckpointAt,
     Heartbeat,
     HeartbeatReply,
     Leadership,
@@ -27,6 +28,7 @@ from cluster.consensus.message import (
     PreVote,
     PreVoteReply,
     Snapshot,
+    StateChecksum,
     TimeoutNow,
     Vote,
     VoteReply,
@@ -163,6 +165,12 @@ def _head_of(message: Message) -> pb.Message:
             return pb.Message(group=group, type=kind, term=term, success=granted)
         case TimeoutNow(group, term):
             return pb.Message(group=group, type=pb.MESSAGE_TYPE_TIMEOUT_NOW, term=term)
+        case CheckpointAt(group, term, index):
+            kind = pb.MESSAGE_TYPE_CHECKPOINT_AT
+            return pb.Message(group=group, type=kind, term=term, index=index)
+        case StateChecksum(group, term, index, checksum):
+            kind = pb.MESSAGE_TYPE_STATE_CHECKSUM
+            return pb.Message(group=group, type=kind, term=term, index=index, checksum=checksum)
         case Leadership(group, term, leader):
             kind = pb.MESSAGE_TYPE_LEADER
             return pb.Message(group=group, type=kind, term=term, leader=leader)
@@ -187,6 +195,10 @@ def _decode(raw: pb.Message) -> Message:
             return PreVoteReply(raw.group, raw.term, raw.success)
         case pb.MESSAGE_TYPE_TIMEOUT_NOW:
             return TimeoutNow(raw.group, raw.term)
+        case pb.MESSAGE_TYPE_CHECKPOINT_AT:
+            return CheckpointAt(raw.group, raw.term, raw.index)
+        case pb.MESSAGE_TYPE_STATE_CHECKSUM:
+            return StateChecksum(raw.group, raw.term, raw.index, raw.checksum)
         case pb.MESSAGE_TYPE_LEADER:
             return Leadership(raw.group, raw.term, raw.leader)
         case pb.MESSAGE_TYPE_BEAT:

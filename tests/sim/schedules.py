@@ -227,32 +227,6 @@ def commit_stops_at_the_last_entry_that_matches() -> None:
 
 
 @schedule
-def a_flipped_bit_on_its_way_changes_nothing() -> None:
-    """In the header of a batch, on its way to node 2 and node 3; node 2 leads afterwards."""
-    stage = Stage()
-    stage.elect(1)
-    stage.produce(1)
-    batch = stage.batch()
-    flips = 2
-
-    def damage(frame: bytes) -> bytes:
-        nonlocal flips
-        at = frame.find(batch.payload) - 60  # inside the header
-        if flips == 0 or at < 0:
-            return frame
-        flips -= 1
-        return frame[:at] + bytes([frame[at] ^ 4]) + frame[at + 1 :]
-
-    stage.cluster.network.damage = damage
-    stage.send(1, batch)
-    stage.run(3.0)
-    assert flips == 0
-    stage.transfer(1, 2)
-    stage.produce(2, pid=5)
-    stage.finish()
-
-
-@schedule
 def a_restarted_replica_trusts_no_commit_index() -> None:
     """An entry that only node 1 has; it restarts with both others gone."""
     stage = Stage()

@@ -64,6 +64,8 @@ CAUGHT_BY = {
     "rest-outlives-a-snapshot": "a_leader_at_rest_is_replaced_by_a_snapshot",
     "unwritten-index-is-empty": "a_first_batch_on_a_full_disk_is_not_trimmed",
     "frames-not-compared": "a_flipped_bit_on_its_way_changes_nothing",
+    "states-not-compared": "a_follower_whose_map_is_damaged_stops",
+    "wrong-checkpoints-kept": "a_leader_whose_map_is_damaged_stops",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }
 
