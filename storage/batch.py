@@ -14,17 +14,24 @@ HOUSEKEEPING_BYTES = 4096
 
 
 class Batch:
-    """See `kv.WriteBatch`. put_bytes: size of all values."""
+    """See `kv.WriteBatch`.
 
-    __slots__ = ("deletes_range", "operations", "put_bytes")
+    put_bytes: size of all values. checksums: those that came with a value, by the number
+    of its operation.
+    """
+
+    __slots__ = ("checksums", "deletes_range", "operations", "put_bytes")
 
     def __init__(self) -> None:
         # (family, key or begin, value or end or None, is it a range)
         self.operations: list[tuple[Family, bytes, bytes | None, bool]] = []
+        self.checksums: dict[int, int] = {}
         self.put_bytes = 0
         self.deletes_range = False
 
-    def put(self, family: Family, key: bytes, value: bytes) -> None:
+    def put(self, family: Family, key: bytes, value: bytes, checksum: int | None = None) -> None:
+        if checksum is not None:
+            self.checksums[len(self.operations)] = checksum
         self.operations.append((family, key, value, False))
         self.put_bytes += len(value)
 

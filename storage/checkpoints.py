@@ -50,8 +50,8 @@ class CheckpointStore:
         self._group = group
         self._prefix = keys.prefix(group)
 
-    def put(self, batch: WriteBatch, index: int, term: int, state: bytes) -> None:
-        """Stores `state` as the checkpoint at `index` once `batch` is written.
+    def put(self, batch: WriteBatch, index: int, term: int, state: bytes) -> int:
+        """Stores `state` as the checkpoint at `index` once `batch` is written; its CRC-32C.
 
         A large state writes its chunks at once, before `batch`; they are
         invisible until the manifest in `batch` is written, and dropped with
@@ -64,6 +64,7 @@ class CheckpointStore:
             self._put_large(index, state)
         row = _ROW.pack(info.index, info.term, info.size, info.crc32c, CHUNK_BYTES)
         batch.put(Family.CHECKPOINTS, self._manifest_key(index), row)
+        return info.crc32c
 
     def list(self) -> list[CheckpointInfo]:
         """The complete checkpoints, oldest first."""

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from storage.batch import Batch
 from storage.commitlog.log import Pointer
-from storage.commitlog.record import Change, encode
+from storage.commitlog.record import encode
 from storage.commitlog.usage import Usage
 from storage.database import Row
 from storage.errors import StorageError, StorageFullError, from_engine
@@ -165,14 +165,14 @@ class Engine:
                 self._guarded("write", store.cycle.run)
             with self._write_lock:
                 self._refuse_if_failed()  # another thread may have met a fault meanwhile
-                self._append(store, batch.operations)
+                self._append(store, batch)
 
-    def _append(self, store: OpenStore, changes: Sequence[Change]) -> None:
+    def _append(self, store: OpenStore, batch: Batch) -> None:
         """One record, and its rows. Holds the write lock."""
         commit_log = store.log
         if commit_log.end.position >= 2 * self.options.segment_bytes:
             self._guarded("write", lambda: commit_log.roll(commit_log.following()))
-        encoded = encode(changes)
+        encoded = encode(batch.operations, batch.checksums)
         try:
             begin = commit_log.append(encoded)
         except OSError as error:
@@ -180,7 +180,7 @@ class Engine:
         rows: list[Row] = []
         usage = store.cycle.usages.setdefault(begin.segment, Usage())
         places = iter(encoded.places)
-        for change in changes:
+        for change in batch.operations:
             family, key, value, is_range = change
             if value is None or is_range:
                 rows.append(change)
@@ -437,9 +437,9 @@ class Engine:
                 family = store.db.families[Family.ENTRIES]
                 for (key, pointer), value in zip(entries, values, strict=True):
                     if family.get(key) == pointer.pack():
-                        batch.put(Family.ENTRIES, key, value)
+                        batch.put(Family.ENTRIES, key, value, pointer.crc)
                 if batch.operations:
-                    self._append(store, batch.operations)
+                    self._append(store, batch)
         self.sync()
 
     # -- who is inside ----------------------------------------------------------------

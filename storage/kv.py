@@ -31,7 +31,8 @@ class Family(enum.Enum):
 class WriteBatch(Protocol):
     """Changes that are written together, applied in the order of the calls."""
 
-    def put(self, family: Family, key: bytes, value: bytes) -> None: ...
+    def put(self, family: Family, key: bytes, value: bytes, checksum: int | None = None) -> None:
+        """checksum: CRC-32C of `value`, where it was made before; it is what is stored."""
 
     def delete(self, family: Family, key: bytes) -> None: ...
 

@@ -146,8 +146,11 @@ class RaftLogStore:
 
     # -- writing --------------------------------------------------------------
 
-    def put_entry(self, batch: WriteBatch, index: int, data: bytes) -> None:
-        batch.put(Family.ENTRIES, keys.numbered(self._group, index), data)
+    def put_entry(
+        self, batch: WriteBatch, index: int, data: bytes, checksum: int | None = None
+    ) -> None:
+        """checksum: CRC-32C of `data`, where it was made before."""
+        batch.put(Family.ENTRIES, keys.numbered(self._group, index), data, checksum)
 
     def put_term_start(self, batch: WriteBatch, first_index: int, term: int) -> None:
         """Entries from `first_index` on have `term`. Only needed where the term changes."""

@@ -28,6 +28,7 @@ class Checkpoints:
 
     every_bytes, every_entries: how much log a restart replays at most, about. budget: the
     same for all replicas of the node, who may be asked to save before that.
+    applied_bytes: of all entries that were applied since the replica was opened.
     """
 
     def __init__(
@@ -45,7 +46,8 @@ class Checkpoints:
         self._store, self._journal, self._batch, self._dump = store, journal, batch, dump
         self._every_bytes, self._every_entries = every_bytes, every_entries
         self.indexes = [info.index for info in store.list()]
-        self._bytes = self._entries = 0  # applied since the last save
+        self.applied_bytes = self._saved_bytes = 0
+        self._entries = 0  # applied since the last save
         self.due = False
         self.group, self.replay_cost, self.state_bytes = group, 0, 0
         self._budget = budget
@@ -66,30 +68,32 @@ class Checkpoints:
 
     def applied(self, size: int) -> None:
         """An entry of `size` bytes was applied."""
-        self._bytes += size
+        self.applied_bytes += size
         self._entries += 1
-        self.due = self._bytes >= self._every_bytes or self._entries >= self._every_entries
+        grown = self.applied_bytes - self._saved_bytes
+        self.due = grown >= self._every_bytes or self._entries >= self._every_entries
         self._budget.applied(self, size)
 
-    def save(self) -> None:
-        """Saves the state at the applied index, unless that is there already."""
+    def save(self) -> int | None:
+        """Saves the state at the applied index, unless that is there already; its checksum."""
         index = self._journal.applied_index
-        self._bytes = self._entries = 0
+        self._saved_bytes, self._entries = self.applied_bytes, 0
         self.due = False
         self._budget.saved(self)
         if index == UNTRIMMED or (self.indexes and self.indexes[-1] == index):
-            return
+            return None
         batch, term, state = self._batch(), self._journal.term_at(index), self._dump()
         self.state_bytes = len(state)
         try:
-            self._store.put(batch, index, term, state)
+            checksum = self._store.put(batch, index, term, state)
         except StorageFullError as error:
             # A large state is written at once. Without it a restart replays more; no harm done.
             log.warning("no checkpoint index=%d: %s", index, error)
-            return
+            return None
         self.indexes.append(index)
         if len(self.indexes) > MAX_CHECKPOINTS:
             self._store.drop(batch, self._thin())
+        return checksum
 
     def _thin(self) -> int:
         """Gives up the checkpoint whose neighbours are closest; never the first or last."""
@@ -104,6 +108,13 @@ class Checkpoints:
             self._journal.trim_to(fit[-1])
             self._store.drop_below(self._batch(), fit[-1])
             self.indexes = [index for index in self.indexes if index >= fit[-1]]
+
+    def drop_from(self, index: int) -> None:
+        """Drops those that a wrong state may be in, as far as the log has what follows."""
+        batch = self._batch()
+        while self.indexes and self.indexes[-1] >= max(index, self._journal.base_index + 1):
+            self._store.drop(batch, self.indexes.pop())
+            self._journal.dirty = True  # nothing else of a stopped replica makes a sync
 
     def base(self) -> tuple[int, int, bytes]:
         """(index, term, state) exactly at the log's base. Raises storage.StorageError."""

@@ -28,10 +28,12 @@ from cluster.consensus.leader_term import LeaderTerm
 from cluster.consensus.message import (
     Append,
     AppendReply,
+    CheckpointAt,
     Message,
     PreVote,
     PreVoteReply,
     Snapshot,
+    StateChecksum,
     TimeoutNow,
     Vote,
     VoteReply,
@@ -40,6 +42,7 @@ from cluster.consensus.port import LEADER, NO_OP, Core
 from cluster.consensus.proposals import Abandoned, Done
 from cluster.consensus.raft import open_raft
 from cluster.consensus.replication import Progress
+from cluster.consensus.state_check import StateDivergedError
 from storage.checkpoints import CheckpointStore
 from storage.raft_log import RaftLogStore
 
@@ -262,16 +265,29 @@ class Group:
     # -- parts ------------------------------------------------------------------------
 
     def _receive(self, sender: int, message: Message) -> None:
-        now, core = self._env.clock(), self._raft.core
-        guard, election = self._raft.guard, self._raft.election
+        core, guard, check = self._raft.core, self._raft.guard, self._raft.check
         match message:
             case Append():
                 if message.term >= core.term:
-                    election.on_leader_contact(now)
+                    self._raft.election.on_leader_contact(self._env.clock())
                 self.out.append((sender, guard.append(sender, message)))
             case AppendReply():
                 if guard.append_reply(sender, message) and self._leading is not None:
                     self._leading.replicator.on_reply(sender, message)
+            case CheckpointAt():
+                if message.term == core.term and sender == core.leader_id:
+                    check.plan(message.index)
+            case StateChecksum():
+                if sender in self.config.peers:
+                    check.note(sender, message.index, message.checksum)
+            case _:
+                self._receive_of_election(sender, message)
+        self._note_role()
+
+    def _receive_of_election(self, sender: int, message: Message) -> None:
+        now, core = self._env.clock(), self._raft.core
+        guard, election = self._raft.guard, self._raft.election
+        match message:
             case Vote():
                 guard.vote(sender, message)
             case VoteReply():
@@ -288,7 +304,6 @@ class Group:
                     election.begin(now)
             case _:
                 raise AssertionError(f"not a message for a group: {message!r}")
-        self._note_role()
 
     def _campaign_if_due(self) -> None:
         now, core = self._env.clock(), self._raft.core
@@ -353,6 +368,8 @@ class Group:
                 result = self.machine.apply(index, term, data, self._env.batch())
             journal.applied_index = index
             self._raft.checkpoints.applied(len(data))
+            if index == self._raft.check.at:
+                self._check_state(index)
             leading = self._leading
             if leading is None:
                 continue
@@ -362,6 +379,14 @@ class Group:
             leading.proposals.applied(index, result)
         if self._raft.checkpoints.due:
             self._raft.checkpoints.save()
+
+    def _check_state(self, index: int) -> None:
+        """Saves the state that all replicas compare, and says its checksum."""
+        checksum, config = self._raft.check.save(), self.config
+        if checksum is not None:
+            said = StateChecksum(config.group, self.term, index, checksum)
+            self.out += [(peer, said) for peer in config.peers]
+            self._raft.check.note(config.node_id, index, checksum)
 
     def _lead(self) -> None:
         if self._leading is not None:
@@ -376,7 +401,10 @@ class Group:
         log.critical(text, self.name, self.term, self.applied_index, error, exc_info=error)
         self.failed = error
         self._env.replay.leave(self.config.group)
-        self.out.clear()
+        if isinstance(error, StateDivergedError):
+            self._raft.checkpoints.drop_from(error.index)
+        # The others judge by what this replica said of its state, too.
+        self.out = [one for one in self.out if isinstance(one[1], StateChecksum)]
         self._end_leading("this replica has stopped")
         self.machine.on_role(leader=False, ready=False, term=self.core.term)
 

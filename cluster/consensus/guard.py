@@ -69,9 +69,13 @@ class Guard:
                 f"replace a committed one (commit index {core.commit_index})"
             )
         entries = [
-            (data, prev + 1 + i, term)
-            for i, (data, term) in enumerate(
-                zip(message.data[skip:], message.terms[skip:], strict=True)
+            (data, index, term, checksum)
+            for index, data, term, checksum in zip(
+                range(prev + 1, last + 1),
+                message.data[skip:],
+                message.terms[skip:],
+                message.checksums[skip:],
+                strict=True,
             )
         ]
         core.deliver(

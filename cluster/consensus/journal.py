@@ -12,6 +12,10 @@ everything is covered by a checkpoint. Terms are kept as a short list of
 (first index, term), so no entry is read for its term. In memory are only the
 entries above the durable and applied ones plus a bounded tail of recent ones.
 
+An entry's checksum is made here by the leader that appends it. It goes with the entry
+into the messages to followers and into the store of each replica, and is compared
+wherever the entry is received or read.
+
 The commit index is volatile, as in the Raft paper: after a restart it begins
 at the checkpoint that the state was restored from, and the leader's word moves
 it on.
@@ -22,6 +26,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
+
+from crc32c import crc32c
 
 from storage.kv import WriteBatch
 from storage.raft_log import RaftLogStore
@@ -57,7 +63,7 @@ class Journal:
         self.durable_index = self.last_index
         self.applied_index = self.base_index
         # Entries in memory: indexes last_index - len(_tail) + 1 .. last_index.
-        self._tail: dict[int, bytes] = {}
+        self._tail: dict[int, tuple[bytes, int]] = {}  # with their checksums
         self._tail_size = 0
         self.dirty = False
         self._pending_index = self.last_index
@@ -86,7 +92,8 @@ class Journal:
 
     # -- writing --------------------------------------------------------------
 
-    def append(self, data: bytes, index: int, term: int) -> None:
+    def append(self, data: bytes, index: int, term: int, checksum: int | None = None) -> None:
+        """checksum: the one that came with the entry; none yet for a leader's own."""
         assert index == self.last_index + 1, (index, self.last_index)
         assert term >= self.last_term, "terms never fall along a log"
         batch = self._batch()
@@ -94,8 +101,10 @@ class Journal:
             self._starts.append(index)
             self._terms.append(term)
             self._store.put_term_start(batch, index, term)
-        self._store.put_entry(batch, index, data)
-        self._tail[index] = data
+        if checksum is None:
+            checksum = crc32c(data)
+        self._store.put_entry(batch, index, data, checksum)
+        self._tail[index] = data, checksum
         self._tail_size += len(data)
         self.last_index = index
         self.dirty = True
@@ -111,7 +120,7 @@ class Journal:
             self._starts.pop()
             self._terms.pop()
         for gone in range(max(index, self._first_in_memory), self.last_index + 1):
-            self._tail_size -= len(self._tail.pop(gone))
+            self._forget(gone)
         self.last_index = index - 1
         self.durable_index = min(self.durable_index, self.last_index)
         self._pending_index = min(self._pending_index, self.last_index)
@@ -137,7 +146,7 @@ class Journal:
             self._terms.clear()
         self.base_index, self.base_term = index, term
         for gone in range(self._first_in_memory, index + 1):
-            self._tail_size -= len(self._tail.pop(gone))
+            self._forget(gone)
 
     def reset(self, index: int, term: int) -> None:
         """Begins anew above an installed snapshot."""
@@ -168,8 +177,12 @@ class Journal:
         keep_from = min(self.applied_index, self.durable_index)
         first = self._first_in_memory
         while self._tail_size > allowance and first <= keep_from:
-            self._tail_size -= len(self._tail.pop(first))
+            self._forget(first)
             first += 1
+
+    def _forget(self, index: int) -> None:
+        """The entry is in memory no more."""
+        self._tail_size -= len(self._tail.pop(index)[0])
 
     # -- reading --------------------------------------------------------------
 
@@ -183,18 +196,26 @@ class Journal:
         is_intact: compares a checksum that the caller has; saves the store's own.
         """
         assert self.base_index < index <= self.last_index, (index, self.base_index)
-        data = self._tail.get(index)
-        if data is not None:
-            return data
+        found = self._tail.get(index)
+        if found is not None:
+            return found[0]
         if is_intact is not None:
             return self._store.read_checked_by(index, is_intact)
         return self._store.read(index, index)[0]
+
+    def summed_entry(self, index: int) -> tuple[bytes, int]:
+        """An entry and its checksum, to be sent. Raises storage.CorruptionError."""
+        found = self._tail.get(index)
+        if found is not None:
+            return found
+        data = self.entry(index)  # compared with the stored checksum, so this one is equal
+        return data, crc32c(data)
 
     def entries(self, first: int, last: int) -> list[bytes]:
         """Entries first..last. Raises storage.CorruptionError."""
         assert self.base_index < first <= last <= self.last_index
         in_memory = max(first, self._first_in_memory)
-        tail = [self._tail[index] for index in range(in_memory, last + 1)]
+        tail = [self._tail[index][0] for index in range(in_memory, last + 1)]
         if first >= in_memory:
             return tail
         return self._store.read(first, min(last, in_memory - 1)) + tail
@@ -207,8 +228,8 @@ class Journal:
 
     # -- what the core calls ----------------------------------------------------
 
-    def add(self, command: bytes, idx: int, term: int) -> None:
-        self.append(command, idx, term)
+    def add(self, command: bytes, idx: int, term: int, checksum: int | None = None) -> None:
+        self.append(command, idx, term, checksum)
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803
         self.truncate_from(self.base_index + entryFrom)

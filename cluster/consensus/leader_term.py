@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from cluster.consensus.environment import GroupConfig
-from cluster.consensus.message import Message, TimeoutNow
+from cluster.consensus.message import CheckpointAt, Message, TimeoutNow
 from cluster.consensus.port import Clock
 from cluster.consensus.proposals import Proposals
 from cluster.consensus.quiescence import Quiescence
@@ -39,7 +39,7 @@ class LeaderTerm:
         self.quiescence = Quiescence(raft.core, clock)
         self.replicator = Replicator(config.group, self.term, raft.journal, config.peers, up)
         self._config, self._clock = config, clock
-        self._core, self._journal = raft.core, raft.journal
+        self._core, self._journal, self._check = raft.core, raft.journal, raft.check
         self._transfer: tuple[int, float] | None = None
         self.is_transferring = False
 
@@ -79,6 +79,8 @@ class LeaderTerm:
         target = self._transfer_target()
         if not target:
             if self.proposals.queued:
+                if self._check.is_due:
+                    out += self._plan_check()
                 self._append_proposals()
         elif self._core.match_index(target) == self._journal.last_index:
             out.append((target, TimeoutNow(self._config.group, self.term)))
@@ -92,6 +94,13 @@ class LeaderTerm:
             if self._config.notify_commits:
                 out += self.replicator.commit_notices()
         return out
+
+    def _plan_check(self) -> list[tuple[int, Message]]:
+        """All will compare their states at the entry that is appended next."""
+        index = self._journal.last_index + 1
+        self._check.plan(index)
+        message = CheckpointAt(self._config.group, self.term, index)
+        return [(peer, message) for peer in self.replicator.reachable()]
 
     def _append_proposals(self) -> None:
         journal = self._journal

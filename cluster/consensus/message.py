@@ -5,7 +5,7 @@ network: the guard reads and writes them, `cluster.transport.frames` turns them 
 bytes and back, the simulator passes them as they are. A message is
 immutable; `term` is always the sender's term when it was made.
 
-Entries travel as parallel tuples (terms, data) that start at `prev_index + 1`.
+Entries travel as parallel tuples (terms, data, checksums) that start at `prev_index + 1`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import NamedTuple
 class Append(NamedTuple):
     """Leader to follower. Without entries it is a heartbeat.
 
-    `prev_index` 0 verifies nothing: it only says that the leader lives.
+    `prev_index` 0 verifies nothing: it only says that the leader lives. checksums: CRC-32C
+    of each entry, made once, by the leader that appended it.
     """
 
     group: int
@@ -27,6 +28,7 @@ class Append(NamedTuple):
     commit: int
     terms: tuple[int, ...] = ()
     data: tuple[bytes, ...] = ()
+    checksums: tuple[int, ...] = ()
 
     @property
     def last_index(self) -> int:
@@ -94,6 +96,25 @@ class TimeoutNow:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointAt:
+    """Leader to followers: save your state when you have applied `index`, and say its checksum."""
+
+    group: int
+    term: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateChecksum:
+    """Replica to all others: CRC-32C of its state at `index`."""
+
+    group: int
+    term: int
+    index: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A leader's state exactly at `index`, in pieces on the wire: it goes by a call of its own."""
 
@@ -129,7 +150,10 @@ class HeartbeatReply:
     disagree: tuple[int, ...]
 
 
-GroupMessage = Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
+GroupMessage = (
+    Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
+    | CheckpointAt | StateChecksum
+)  # fmt: skip
 Message = GroupMessage | Leadership | Heartbeat | HeartbeatReply
 
 # These promise something about the sender's stable storage, so they wait for

@@ -53,11 +53,11 @@ Clock = Callable[[], float]
 class CoreJournal(Protocol):
     """What the core asks of its log. Positions are relative to the first entry.
 
-    Entries are (command, index, term). The core reads index and term only:
-    command may be empty.
+    Entries are (command, index, term), those that it is given (command, index, term,
+    checksum). The core reads index and term only: command may be empty.
     """
 
-    def add(self, command: bytes, idx: int, term: int) -> None: ...
+    def add(self, command: bytes, idx: int, term: int, checksum: int | None = None) -> None: ...
     def deleteEntriesFrom(self, entryFrom: int) -> None: ...  # noqa: N802, N803
     def __getitem__(self, item: Any) -> Any: ...
     def __len__(self) -> int: ...

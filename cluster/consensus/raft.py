@@ -16,6 +16,7 @@ from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.guard import Guard
 from cluster.consensus.journal import Journal
 from cluster.consensus.port import Core
+from cluster.consensus.state_check import StateCheck
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
 from storage.raft_log import RaftLogStore
@@ -30,6 +31,7 @@ class Raft:
     core: Core
     guard: Guard
     election: Election
+    check: StateCheck
 
 
 def open_raft(
@@ -75,4 +77,5 @@ def open_raft(
         core,
         Guard(config.group, core, journal, config.peers),
         Election(config.group, core, journal, config.peers, timeout=timeout, rng=env.rng),
+        StateCheck(config, journal, checkpoints),
     )

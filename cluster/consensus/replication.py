@@ -207,12 +207,14 @@ class Replicator:
         first, journal = progress.next, self._journal
         prev = first - 1
         data: list[bytes] = []
+        checksums: list[int] = []
         size = 0
         while first + len(data) <= last and len(data) < MAX_MESSAGE_ENTRIES:
-            entry = journal.entry(first + len(data))
+            entry, checksum = journal.summed_entry(first + len(data))
             if data and size + len(entry) > MAX_MESSAGE_BYTES:
                 break
             data.append(entry)
+            checksums.append(checksum)
             size += len(entry)
         terms = journal.terms(first, prev + len(data)) if data else ()
         return Append(
@@ -223,6 +225,7 @@ class Replicator:
             self.commit_index,
             terms,
             tuple(data),
+            tuple(checksums),
         )
 
     def _empty(self, progress: Progress) -> Append:

@@ -1,41 +1,58 @@
 """Messages between nodes <-> the bytes of a frame.
 
-    u32 little-endian: length of the head | head: protobuf Frame | entries' bytes
+    u32 length of the head | u32 its CRC-32C | head: protobuf Frame | entries' bytes
 
 The head says what each message is and how long its entries are; their bytes
 follow as they are stored, so a frame costs no copy to build and one slice for
 each entry to take apart. Everything is checked before it is believed: the
-sender is another process, perhaps of another version.
+sender is another process, perhaps of another version, and TCP's own checksum
+lets through what a bad memory or card flips. An entry's checksum is not made
+here: it is the one that its leader made, and that each disk stores.
 """
 
 from __future__ import annotations
 
 import struct
 
+from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
 from cluster.consensus.message import (
     Append,
     AppendReply,
+    CheckpointAt,
     Heartbeat,
     HeartbeatReply,
     Leadership,
     Message,
     PreVote,
     PreVoteReply,
+    Snapshot,
+    StateChecksum,
     TimeoutNow,
     Vote,
     VoteReply,
 )
 from cluster.v1 import peer_pb2 as pb
 
-_LENGTH = struct.Struct("<I")
+_PREFIX = struct.Struct("<II")
+_SNAPSHOT = struct.Struct("<QQQQ")
 HEARTBEAT_ROW_BYTES = 12
 OVERHEAD_BYTES = 64  # of a message beside its entries, about
 
 
 class FrameError(ValueError):
     """The bytes are no frame of this version."""
+
+
+class DamagedFrameError(FrameError):
+    """The bytes are not those that were sent."""
+
+
+def snapshot_checksum(snapshot: Snapshot) -> int:
+    """Of the state, and of where in which log it is the state."""
+    place = snapshot.group, snapshot.term, snapshot.index, snapshot.index_term
+    return crc32c(snapshot.state, crc32c(_SNAPSHOT.pack(*place)))
 
 
 def size_of(message: Message) -> int:
@@ -48,14 +65,17 @@ def size_of(message: Message) -> int:
 
 
 def encode_hello(hello: pb.Hello) -> bytes:
-    head = pb.Frame(hello=hello).SerializeToString()
-    return _LENGTH.pack(len(head)) + head
+    return _prefixed(pb.Frame(hello=hello).SerializeToString())
+
+
+def _prefixed(head: bytes) -> bytes:
+    return _PREFIX.pack(len(head), crc32c(head)) + head
 
 
 def encode_frame(messages: list[Message]) -> list[bytes]:
     """The pieces of the frame, in order; entries as they are, not copied."""
     head = pb.Frame(messages=[_head_of(message) for message in messages]).SerializeToString()
-    pieces = [_LENGTH.pack(len(head)) + head]
+    pieces = [_prefixed(head)]
     for message in messages:
         if isinstance(message, Append):
             pieces += message.data
@@ -63,15 +83,18 @@ def encode_frame(messages: list[Message]) -> list[bytes]:
 
 
 def decode_frame(raw: bytes | memoryview) -> tuple[pb.Frame, list[Message]]:
-    """Raises FrameError if the bytes are no frame of this version."""
-    if len(raw) < _LENGTH.size:
+    """Raises FrameError if the bytes are no frame of this version, or were damaged."""
+    if len(raw) < _PREFIX.size:
         raise FrameError(f"frame of {len(raw)} bytes")
-    (length,) = _LENGTH.unpack_from(raw)
-    at = _LENGTH.size + length
+    length, checksum = _PREFIX.unpack_from(raw)
+    at = _PREFIX.size + length
     if at > len(raw):
         raise FrameError(f"frame's head of {length} bytes in a frame of {len(raw)}")
+    serialized = bytes(raw[_PREFIX.size : at])
+    if not _is_intact(serialized, checksum):
+        raise DamagedFrameError(f"frame's head of {length} bytes fails its checksum")
     try:
-        head = pb.Frame.FromString(bytes(raw[_LENGTH.size : at]))
+        head = pb.Frame.FromString(serialized)
     except DecodeError as error:
         raise FrameError(f"frame's head: {error}") from error
     messages: list[Message] = []
@@ -86,20 +109,31 @@ def decode_frame(raw: bytes | memoryview) -> tuple[pb.Frame, list[Message]]:
                 raise FrameError(f"entry of {entry.size} bytes at {at} of {len(raw)}")
             data.append(bytes(raw[at:end]))
             at = end
+            if not _is_intact(data[-1], entry.crc32c):
+                index = message.index + len(data)
+                raise DamagedFrameError(
+                    f"entry {index} of group {message.group} fails its checksum"
+                )
         messages.append(_append(message, tuple(data)))
     if at != len(raw):
         raise FrameError(f"{len(raw) - at} bytes too many in a frame")
     return head, messages
 
 
+def _is_intact(data: bytes, checksum: int) -> bool:
+    return crc32c(data) == checksum
+
+
 def _append(raw: pb.Message, data: tuple[bytes, ...]) -> Append:
     terms = tuple([entry.term for entry in raw.entries])
-    return Append(raw.group, raw.term, raw.index, raw.log_term, raw.commit, terms, data)
+    sums = tuple([entry.crc32c for entry in raw.entries])
+    return Append(raw.group, raw.term, raw.index, raw.log_term, raw.commit, terms, data, sums)
 
 
 def _head_of(message: Message) -> pb.Message:
     match message:
-        case Append(group, term, prev, prev_term, commit, terms, data):
+        case Append(group, term, prev, prev_term, commit, terms, data, sums):
+            entries = zip(terms, data, sums, strict=True)
             return pb.Message(
                 group=group,
                 type=pb.MESSAGE_TYPE_APPEND,
@@ -107,7 +141,7 @@ def _head_of(message: Message) -> pb.Message:
                 index=prev,
                 log_term=prev_term,
                 commit=commit,
-                entries=[pb.Entry(term=t, size=len(d)) for t, d in zip(terms, data, strict=True)],
+                entries=[pb.Entry(term=t, size=len(d), crc32c=c) for t, d, c in entries],
             )
         case AppendReply(group, term, next_index, success, rejected):
             return pb.Message(
@@ -131,6 +165,12 @@ def _head_of(message: Message) -> pb.Message:
             return pb.Message(group=group, type=kind, term=term, success=granted)
         case TimeoutNow(group, term):
             return pb.Message(group=group, type=pb.MESSAGE_TYPE_TIMEOUT_NOW, term=term)
+        case CheckpointAt(group, term, index):
+            kind = pb.MESSAGE_TYPE_CHECKPOINT_AT
+            return pb.Message(group=group, type=kind, term=term, index=index)
+        case StateChecksum(group, term, index, checksum):
+            kind = pb.MESSAGE_TYPE_STATE_CHECKSUM
+            return pb.Message(group=group, type=kind, term=term, index=index, checksum=checksum)
         case Leadership(group, term, leader):
             kind = pb.MESSAGE_TYPE_LEADER
             return pb.Message(group=group, type=kind, term=term, leader=leader)
@@ -155,6 +195,10 @@ def _decode(raw: pb.Message) -> Message:
             return PreVoteReply(raw.group, raw.term, raw.success)
         case pb.MESSAGE_TYPE_TIMEOUT_NOW:
             return TimeoutNow(raw.group, raw.term)
+        case pb.MESSAGE_TYPE_CHECKPOINT_AT:
+            return CheckpointAt(raw.group, raw.term, raw.index)
+        case pb.MESSAGE_TYPE_STATE_CHECKSUM:
+            return StateChecksum(raw.group, raw.term, raw.index, raw.checksum)
         case pb.MESSAGE_TYPE_LEADER:
             return Leadership(raw.group, raw.term, raw.leader)
         case pb.MESSAGE_TYPE_BEAT:

@@ -24,19 +24,24 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import crc32c
 import grpc
 
 from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
-from cluster.transport.frames import decode_frame, encode_frame, encode_hello, size_of
+from cluster.transport.frames import (
+    decode_frame,
+    encode_frame,
+    encode_hello,
+    size_of,
+    snapshot_checksum,
+)
 from cluster.transport.stream import LENGTH, PING, FrameWriter, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
 
 log = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_FRAME_BYTES = 8 * 1024 * 1024  # of a frame with more than one message, about
 MAX_HELLO_BYTES = 4096
 ANSWERS_BYTES = 64  # of answers to pings that are read at once
@@ -285,7 +290,7 @@ class PeerLink:
                 index=snapshot.index,
                 index_term=snapshot.index_term,
                 size=len(state),
-                crc32c=crc32c.crc32c(state),
+                crc32c=snapshot_checksum(snapshot),
                 sender=self._identity.node_id,
             )
             for start in range(0, len(state), SNAPSHOT_CHUNK_BYTES):

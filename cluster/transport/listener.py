@@ -16,13 +16,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import cast
 
-import crc32c
 import grpc
 
 from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
 from cluster.errors import ListenError
-from cluster.transport.frames import FrameError, decode_frame, encode_hello
+from cluster.transport.frames import FrameError, decode_frame, encode_hello, snapshot_checksum
 from cluster.transport.link import (
     HELLO_TIMEOUT,
     MAX_HELLO_BYTES,
@@ -279,9 +278,9 @@ class PeerService(rpc.PeerServiceServicer):
                 return pb.SnapshotResult(refused=f"size: more than {first.size} bytes came")
             parts.append(chunk.data)
         state = b"".join(parts)
-        if size != first.size or crc32c.crc32c(state) != first.crc32c:
-            return pb.SnapshotResult(refused="crc32c: the snapshot was damaged on its way")
         snapshot = Snapshot(first.group, first.term, first.index, first.index_term, state)
+        if size != first.size or snapshot_checksum(snapshot) != first.crc32c:
+            return pb.SnapshotResult(refused="crc32c: the snapshot was damaged on its way")
         return await self._install(first.sender, snapshot)
 
     async def ProposeMetadata(

@@ -20,6 +20,8 @@ class MessageType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MESSAGE_TYPE_LEADER: _ClassVar[MessageType]
     MESSAGE_TYPE_BEAT: _ClassVar[MessageType]
     MESSAGE_TYPE_BEAT_REPLY: _ClassVar[MessageType]
+    MESSAGE_TYPE_CHECKPOINT_AT: _ClassVar[MessageType]
+    MESSAGE_TYPE_STATE_CHECKSUM: _ClassVar[MessageType]
 MESSAGE_TYPE_UNSPECIFIED: MessageType
 MESSAGE_TYPE_APPEND: MessageType
 MESSAGE_TYPE_APPEND_REPLY: MessageType
@@ -31,6 +33,8 @@ MESSAGE_TYPE_TIMEOUT_NOW: MessageType
 MESSAGE_TYPE_LEADER: MessageType
 MESSAGE_TYPE_BEAT: MessageType
 MESSAGE_TYPE_BEAT_REPLY: MessageType
+MESSAGE_TYPE_CHECKPOINT_AT: MessageType
+MESSAGE_TYPE_STATE_CHECKSUM: MessageType
 
 class Hello(_message.Message):
     __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id")
@@ -57,15 +61,17 @@ class Frame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ...) -> None: ...
 
 class Entry(_message.Message):
-    __slots__ = ("term", "size")
+    __slots__ = ("term", "size", "crc32c")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
     term: int
     size: int
-    def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+    crc32c: int
+    def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits")
+    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +85,7 @@ class Message(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     group: int
     type: MessageType
     term: int
@@ -92,7 +99,8 @@ class Message(_message.Message):
     groups: _containers.RepeatedScalarFieldContainer[int]
     terms: _containers.RepeatedScalarFieldContainer[int]
     commits: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ...) -> None: ...
+    checksum: int
+    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
     __slots__ = ("group", "term", "index", "index_term", "size", "crc32c", "sender", "data")

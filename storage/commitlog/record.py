@@ -22,7 +22,7 @@ Their salt is 0 here, and they claim nothing.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ _NUMBER_OF = {Family.ENTRIES: 0, Family.STATE: 1, Family.OFFSETS: 2, Family.CHEC
 _FAMILY_OF = {number: family for family, number in _NUMBER_OF.items()}
 
 MAX_PART_BYTES = 2**32 - 1
+_NONE_KNOWN: Mapping[int, int] = {}
 
 #: family, key or begin, value or end or None, is it a range: as in `Batch.operations`
 Change = tuple[Family, bytes, bytes | None, bool]
@@ -108,20 +109,25 @@ class Encoded:
         return _HEAD.pack(salt, crc, body_bytes, values_bytes, number, synced)
 
 
-def encode(changes: Sequence[Change]) -> Encoded:
-    """The record of these changes. Raises ValueError when it is larger than 4 GiB."""
+def encode(changes: Sequence[Change], checksums: Mapping[int, int] = _NONE_KNOWN) -> Encoded:
+    """The record of these changes. Raises ValueError when it is larger than 4 GiB.
+
+    checksums: CRC-32C of values by the number of their change, where it was made before.
+    It is stored as it is: a value that was damaged since then is found when it is read.
+    """
     assert changes, "an empty batch is not written"
     parts: list[bytes] = []
     values: list[bytes] = []
     crcs: list[int] = []
-    for family, key, value, is_range in changes:
+    for at, (family, key, value, is_range) in enumerate(changes):
         if value is None:
             parts.append(_DELETE.pack(_KIND_DELETE, _NUMBER_OF[family], len(key)))
         elif is_range:
             parts.append(_RANGE.pack(_KIND_RANGE, _NUMBER_OF[family], len(key), len(value)))
             key += value
         else:
-            crc = crc32c(value)
+            known = checksums.get(at)
+            crc = crc32c(value) if known is None else known
             values.append(value)
             crcs.append(crc)
             parts.append(_PUT.pack(_KIND_PUT, _NUMBER_OF[family], len(key), len(value), crc))

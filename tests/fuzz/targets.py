@@ -76,8 +76,9 @@ def frames(data: bytes) -> None:
 
 
 def frame_seeds() -> list[bytes]:
+    entries = (b"first", b"x" * 40)
     messages: list[Message] = [
-        Append(3, 7, 10, 6, 9, (7, 7), (b"first", b"x" * 40)),
+        Append(3, 7, 10, 6, 9, (7, 7), entries, tuple(map(crc32c, entries))),
         AppendReply(3, 7, 12, True, 0),
         Vote(3, 8, 11, 7),
         PreVote(3, 8, 11, 7),
@@ -86,6 +87,12 @@ def frame_seeds() -> list[bytes]:
     hello = pb.Hello(cluster_id="oncelog", node_id=2, incarnation=99, protocol_version=1)
     frames = [b"".join(encode_frame(some)) for some in (messages, messages[:1])]
     return [*frames, encode_hello(hello)]
+
+
+def with_head_sum(data: bytes) -> bytes:
+    """The head's checksum made right for a head that reaches to the end, or to where it says."""
+    head = data[8 : 8 + int.from_bytes(data[:4], "little")]
+    return data[:4] + crc32c(head).to_bytes(4, "little") + data[8:]
 
 
 def peer_stream(data: bytes) -> None:
@@ -477,7 +484,7 @@ def usage_seeds() -> list[bytes]:
 TARGETS = {
     target.name: target
     for target in (
-        Target("frames", frames, frame_seeds),
+        Target("frames", frames, frame_seeds, with_head_sum),
         Target("peer-stream", peer_stream, peer_stream_seeds),
         Target("payload", payload, payload_seeds),
         Target("codec", codec, codec_seeds),

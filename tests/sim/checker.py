@@ -69,6 +69,7 @@ class Checker:
         self.votes: dict[tuple[int, int, int], int] = {}  # (group, term, voter) -> candidate
         self.promised: dict[tuple[int, int], tuple[int, int]] = {}  # (node, group) -> term, index
         self.dumps: dict[tuple[int, int], bytes] = {}
+        self.damaged: set[tuple[int, int]] = set()  # (node, group): the run has damaged its state
         self.disks: dict[int, DurableDisk] = {}
         self.families: tuple[Any, Any] = (None, None)  # entries, state
         self.acknowledged = self.applied = 0
@@ -207,7 +208,7 @@ class Checker:
 
     def state(self, node: int, gid: int, index: int, dump: bytes) -> None:
         """A replica's state after the entry at `index`."""
-        if gid in self.deleted:
+        if gid in self.deleted or (node, gid) in self.damaged:
             return
         log = self.logs[gid]
         while index > 0 and log.get(index, _NOTHING).data == NOOP:

@@ -20,17 +20,17 @@ class Scheduler:
     __slots__ = ("_heap", "_planned", "events", "now")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._planned = 0
         self.now = 0.0
         self.events = 0
 
-    def at(self, time: float, call: Callable[..., None], *args: Any) -> None:
+    def at(self, time: float, call: Callable[..., object], *args: Any) -> None:
         """Plans `call(*args)`; a time in the past means now."""
         self._planned += 1
         heappush(self._heap, (time if time > self.now else self.now, self._planned, call, args))
 
-    def after(self, delay: float, call: Callable[..., None], *args: Any) -> None:
+    def after(self, delay: float, call: Callable[..., object], *args: Any) -> None:
         self._planned += 1
         heappush(self._heap, (self.now + delay, self._planned, call, args))
 

@@ -40,7 +40,7 @@ class Batch:
     def __init__(self) -> None:
         self.ops: list[tuple[int, Family, bytes, bytes]] = []
 
-    def put(self, family: Family, key: bytes, value: bytes) -> None:
+    def put(self, family: Family, key: bytes, value: bytes, checksum: int | None = None) -> None:
         self.ops.append((_PUT, family, key, value))
 
     def delete(self, family: Family, key: bytes) -> None:

@@ -10,6 +10,9 @@ A run uses one of two kinds:
 Either kind knows blocked directions. A blocked stream holds what is sent until
 it is unblocked or reset, as TCP does; a blocked datagram is lost. A link is
 up or down as its sender sees it, independent of whether it is blocked.
+
+Where `damage` is set, messages arrive as the frames that nodes really send, as `damage`
+leaves them. A frame that its receiver refuses is lost, and ends a stream.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.transport.frames import FrameError, decode_frame, encode_frame
 from tests.sim.clock import Scheduler
 
 Pair = tuple[int, int]
@@ -34,6 +38,19 @@ class Quality:
     duplicate: float = 0.0
     reorder: float = 0.0
     late: float = 0.0  # chance that a datagram arrives seconds later, in another term
+
+
+class BitFlips:
+    """What a bad memory or card does: of `chance` of all frames one bit is flipped."""
+
+    def __init__(self, rng: random.Random, chance: float) -> None:
+        self._rng, self._chance = rng, chance
+
+    def __call__(self, frame: bytes) -> bytes:
+        if self._rng.random() >= self._chance:
+            return frame
+        bit = 1 << self._rng.randrange(8 * len(frame))
+        return (int.from_bytes(frame) ^ bit).to_bytes(len(frame))
 
 
 @dataclass(slots=True)
@@ -75,7 +92,8 @@ class Network:
         self.quality = Quality()
         self.links = {(a, b): Link() for a in self.nodes for b in self.nodes if a != b}
         self.tap: Callable[[int, int, Any], bool] | None = None  # True: the tap keeps it
-        self.sent = self.lost = 0
+        self.damage: Callable[[bytes], bytes] | None = None
+        self.sent = self.lost = self.refused = 0
 
     # -- sending ------------------------------------------------------------------------
 
@@ -110,9 +128,23 @@ class Network:
     ) -> None:
         link = self.links[sender, receiver]
         if link.generation == generation or self._scheduler.now <= link.cut_at:
-            self._deliver(receiver, sender, messages)
+            if not self._arrive(receiver, sender, messages):
+                self.reset(sender, receiver)
+                link.cut_at = -1.0  # the receiver reads nothing behind what it refused
         else:
             self.lost += 1
+
+    def _arrive(self, receiver: int, sender: int, messages: list[Any]) -> bool:
+        """Hands over what has come. False: as bytes that the receiver refused."""
+        if self.damage is not None:
+            try:
+                messages = decode_frame(self.damage(b"".join(encode_frame(messages))))[1]
+            except FrameError:
+                self.lost += 1
+                self.refused += 1
+                return False
+        self._deliver(receiver, sender, messages)
+        return True
 
     def _send_datagrams(self, sender: int, receiver: int, messages: list[Any]) -> None:
         quality, rng, scheduler = self.quality, self._rng, self._scheduler
@@ -128,7 +160,7 @@ class Network:
                     delay *= 10 ** (3 * rng.random())
                 if quality.late and rng.random() < quality.late:
                     delay = 8 * rng.random()
-                scheduler.after(delay, self._deliver, receiver, sender, part)
+                scheduler.after(delay, self._arrive, receiver, sender, part)
 
     # -- connections ----------------------------------------------------------------------
 

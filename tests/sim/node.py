@@ -358,6 +358,8 @@ class Node:
         for gid, machine in self.machines.items():
             group = machine.group
             assert group is not None
+            if group.failed is not None and (self.id, gid) in self.cluster.checker.damaged:
+                continue
             if group.failed is not None and gid not in self.cluster.checker.deleted:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed
             self.cluster.checker.stands(self.id, gid, group.term, group.journal.last_index)

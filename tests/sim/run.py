@@ -19,6 +19,7 @@ from tests.sim.client import Anonymous, Producer, Style
 from tests.sim.clock import NEVER
 from tests.sim.cluster import Cluster, create_topic, register_node, topic_config
 from tests.sim.faults import Faults
+from tests.sim.network import BitFlips
 from tests.sim.node import Settings
 
 DURATION = 30.0
@@ -37,6 +38,7 @@ class Result:
     acknowledged: int = 0
     applied: int = 0
     installs: int = 0
+    refused_frames: int = 0
     crashes: int = 0
     elections: int = 0
     events: int = 0
@@ -225,6 +227,8 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     if seed % 4 == 0:  # by the seed, not by dice: other seeds run as they always did
         settings = replace(settings, checkpoint_node_bytes=SMALL_REPLAY_BYTES)
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
+    if seed % 5 == 1:
+        cluster.network.damage = BitFlips(random.Random(seed), 0.02)
     cluster.trace("%s", settings)
     before = [getattr(module, name) for module, name, _ in limits]
     for module, name, value in limits:
@@ -244,6 +248,7 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
     result.installs, result.events = cluster.installs, cluster.scheduler.events
     result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
+    result.refused_frames = cluster.network.refused
     result.log = cluster.log
     return result
 

@@ -220,6 +220,7 @@ def commit_stops_at_the_last_entry_that_matches() -> None:
             stage.group(1).commit_index,
             journal.terms(at + 1, at + 1),
             (journal.entry(at + 1),),
+            (journal.summed_entry(at + 1)[1],),
         )
         stage.deliver(1, 3, late)
         stage.finish()

@@ -63,6 +63,9 @@ CAUGHT_BY = {
     "overlay-kept": "a_batch_that_failed_leaves_no_trace",
     "rest-outlives-a-snapshot": "a_leader_at_rest_is_replaced_by_a_snapshot",
     "unwritten-index-is-empty": "a_first_batch_on_a_full_disk_is_not_trimmed",
+    "frames-not-compared": "a_flipped_bit_on_its_way_changes_nothing",
+    "states-not-compared": "a_follower_whose_map_is_damaged_stops",
+    "wrong-checkpoints-kept": "a_leader_whose_map_is_damaged_stops",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }
 
@@ -101,6 +104,7 @@ def test_a_seed_does_the_work_it_claims() -> None:
     assert sum(result.crashes for result in results) > 50
     assert sum(result.elections for result in results) > 60
     assert sum(result.installs for result in results) > 0
+    assert sum(result.refused_frames for result in results) > 20
 
 
 def test_equal_seeds_give_equal_runs_in_other_processes(root: Path) -> None:

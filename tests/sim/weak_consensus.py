@@ -17,7 +17,9 @@ from cluster.consensus.journal import Journal
 from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
+from cluster.consensus.state_check import StateCheck
 from cluster.partition.replica import Partition
+from cluster.transport import frames
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
 from tests.sim.mutations import mutation
@@ -88,6 +90,21 @@ def no_log_matching() -> Any:
         return int(last + 1 if message.prev_index > last else 0)
 
     return [(Guard, "_mismatch", mismatch)]
+
+
+@mutation("what peers send is taken without a look at its checksums")
+def frames_not_compared() -> Any:
+    return [(frames, "_is_intact", lambda data, checksum: True)]
+
+
+@mutation("replicas do not compare their states")
+def states_not_compared() -> Any:
+    return [(StateCheck, "note", lambda self, node, index, checksum: None)]
+
+
+@mutation("a replica whose state is wrong keeps its checkpoints of it")
+def wrong_checkpoints_kept() -> Any:
+    return [(Checkpoints, "drop_from", lambda self, index: None)]
 
 
 # -- acknowledgements and votes ----------------------------------------------------------------
@@ -263,14 +280,16 @@ def trim_beyond_checkpoint() -> Any:
 
 @mutation("a checkpoint is saved under the index before its own")
 def checkpoint_off_by_one() -> Any:
-    def save(self: Checkpoints) -> None:
+    def save(self: Checkpoints) -> int | None:
         index = self._journal.applied_index - 1
         if index <= self._journal.base_index or (self.indexes and self.indexes[-1] >= index):
-            return
-        self._store.put(self._batch(), index, self._journal.term_at(index), self._dump())
+            return None
+        term, state = self._journal.term_at(index), self._dump()
+        checksum = self._store.put(self._batch(), index, term, state)
         self.indexes.append(index)
-        self._bytes = self._entries = 0
+        self._saved_bytes, self._entries = self.applied_bytes, 0
         self.due = False
+        return checksum
 
     return [(Checkpoints, "save", save)]
 

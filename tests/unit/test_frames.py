@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.consensus.message import (
     Append,
     AppendReply,
+    CheckpointAt,
     Heartbeat,
     HeartbeatReply,
     Leadership,
     Message,
     PreVote,
     PreVoteReply,
+    Snapshot,
+    StateChecksum,
     TimeoutNow,
     Vote,
     VoteReply,
 )
-from cluster.transport.frames import FrameError, decode_frame, encode_frame, encode_hello
+from cluster.transport import frames
+from cluster.transport.frames import (
+    DamagedFrameError,
+    FrameError,
+    decode_frame,
+    encode_frame,
+    encode_hello,
+    snapshot_checksum,
+)
 from cluster.v1 import peer_pb2 as pb
 
 u64 = st.integers(0, 2**64 - 1)
@@ -31,7 +45,14 @@ def appends(draw: st.DrawFn) -> Append:
     entries = draw(entry_lists)
     numbers = [draw(u64) for _ in range(5)]
     terms, data = tuple(t for t, _ in entries), tuple(d for _, d in entries)
-    return Append(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], terms, data)
+    return append(*numbers, terms=terms, data=data)
+
+
+def append(
+    group: int, term: int, prev: int, prev_term: int, commit: int,
+    *, terms: tuple[int, ...], data: tuple[bytes, ...],
+) -> Append:  # fmt: skip
+    return Append(group, term, prev, prev_term, commit, terms, data, tuple(map(crc32c, data)))
 
 
 @st.composite
@@ -48,6 +69,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(PreVote, u64, u64, u64, u64),
     st.builds(PreVoteReply, u64, u64, st.booleans()),
     st.builds(TimeoutNow, u64, u64),
+    st.builds(CheckpointAt, u64, u64, u64),
+    st.builds(StateChecksum, u64, u64, u64, st.integers(0, 2**32 - 1)),
     st.builds(Leadership, u64, u64, st.integers(0, 2**31 - 1)),
     beats(),
     st.builds(HeartbeatReply, st.lists(u64, max_size=5).map(tuple)),
@@ -68,8 +91,9 @@ def test_round_trip(sent: list[Message]) -> None:
 def test_a_beat_with_columns_of_unequal_length_is_refused() -> None:
     beat = pb.Message(type=pb.MESSAGE_TYPE_BEAT, groups=[1, 2], terms=[1, 1], commits=[5])
     head = pb.Frame(messages=[beat]).SerializeToString()
+    prefix = len(head).to_bytes(4, "little") + crc32c(head).to_bytes(4, "little")
     with pytest.raises(FrameError, match="columns"):
-        decode_frame(len(head).to_bytes(4, "little") + head)
+        decode_frame(prefix + head)
 
 
 def test_hello() -> None:
@@ -88,24 +112,52 @@ def test_any_bytes_are_taken_or_refused(raw: bytes) -> None:
 
 
 @given(st.lists(messages, min_size=1, max_size=3), st.data())
-def test_damaged_frames_are_taken_or_refused(sent: list[Message], data: st.DataObject) -> None:
+def test_damaged_frames_are_refused(sent: list[Message], data: st.DataObject) -> None:
     raw = bytearray(whole(sent))
     at = data.draw(st.integers(0, len(raw) - 1))
     raw[at] ^= data.draw(st.integers(1, 255))
-    try:
+    with pytest.raises(FrameError):
         decode_frame(bytes(raw))
-    except FrameError:
-        return
+
+
+def test_each_flipped_bit_is_found_and_without_the_check_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[Message] = [append(7, 3, 9, 3, 8, terms=(3, 3), data=(b"first", b"second"))]
+    raw = whole(sent)
+    damaged = [(int.from_bytes(raw) ^ (1 << bit)).to_bytes(len(raw)) for bit in range(8 * len(raw))]
+    for one in damaged:
+        with pytest.raises(FrameError):
+            decode_frame(one)
+    monkeypatch.setattr(frames, "_is_intact", lambda data, checksum: True)
+    assert decode_frame(damaged[0])[1] != sent
+
+
+def test_what_is_damaged_is_named() -> None:
+    raw = whole([append(7, 3, 9, 3, 8, terms=(3, 3), data=(b"first", b"second"))])
+    with pytest.raises(DamagedFrameError, match="entry 11 of group 7"):
+        decode_frame(raw[:-1] + b"?")
+    with pytest.raises(DamagedFrameError, match="head of"):
+        decode_frame(raw[:8] + bytes([raw[8] ^ 1]) + raw[9:])
+
+
+def test_a_snapshot_says_of_what_it_is_the_state() -> None:
+    snapshot = Snapshot(group=7, term=3, index=9, index_term=2, state=b"state")
+    others = [
+        replace(snapshot, **{name: value})  # type: ignore[arg-type]
+        for name, value in (("index", 8), ("index_term", 3), ("group", 6), ("state", b"stat3"))
+    ]
+    assert snapshot_checksum(snapshot) not in map(snapshot_checksum, others)
 
 
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
         (b"", "frame of 0 bytes"),
-        (b"\xff\xff\xff\x7f", "head of 2147483647 bytes"),
-        (whole([Append(1, 1, 1, 1, 1, (1,), (b"abc",))])[:-1], "entry of 3 bytes"),
-        (whole([Append(1, 1, 1, 1, 1, (1,), (b"abc",))]) + b"x", "1 bytes too many"),
-        (whole([Append(1, 1, 1, 1, 1, (1,), (b"",))]), "entry of 0 bytes"),
+        (b"\xff\xff\xff\x7f" + bytes(4), "head of 2147483647 bytes"),
+        (whole([append(1, 1, 1, 1, 1, terms=(1,), data=(b"abc",))])[:-1], "entry of 3 bytes"),
+        (whole([append(1, 1, 1, 1, 1, terms=(1,), data=(b"abc",))]) + b"x", "1 bytes too many"),
+        (whole([append(1, 1, 1, 1, 1, terms=(1,), data=(b"",))]), "entry of 0 bytes"),
     ],
     ids=["empty", "head too long", "cut off", "too long", "empty entry"],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 
 from cluster.consensus.guard import InvariantBroken
 from cluster.consensus.message import Append, AppendReply, Vote, VoteReply
@@ -24,7 +25,7 @@ def append(
     term: int, prev: int, prev_term: int, *terms: int, commit: int = 0, name: str = "n"
 ) -> Append:
     data = tuple(f"{name}{prev + 1 + i}".encode() for i in range(len(terms)))
-    return Append(GROUP, term, prev, prev_term, commit, terms, data)
+    return Append(GROUP, term, prev, prev_term, commit, terms, data, tuple(map(crc32c, data)))
 
 
 def entries(parts: Parts) -> list[bytes]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from cluster.consensus.message import Append, Message, PreVote
 from cluster.errors import ListenError
@@ -29,7 +30,8 @@ MAX_FRAME = 24 * MIB
 
 
 def entry(number: int, size: int = 10) -> Append:
-    return Append(7, 1, number, 1, 0, (1,), (number.to_bytes(4) * (size // 4 + 1),))
+    data = number.to_bytes(4) * (size // 4 + 1)
+    return Append(7, 1, number, 1, 0, (1,), (data,), (crc32c(data),))
 
 
 class Side:
@@ -234,8 +236,16 @@ async def test_a_listener_that_says_more_than_answers_is_left() -> None:
         await side.until(lambda: side.links[:2] == [(1, True), (1, False)])
 
 
+def flipped(frame: bytes) -> bytes:
+    """One bit of the last byte is another one."""
+    return frame[:-1] + bytes([frame[-1] ^ 0x10])
+
+
 def prefixed(frame: bytes) -> bytes:
     return LENGTH.pack(len(frame)) + frame
+
+
+FLIPPED = prefixed(flipped(b"".join(encode_frame([entry(1)]))))
 
 
 @pytest.mark.parametrize(
@@ -248,6 +258,7 @@ def prefixed(frame: bytes) -> bytes:
         prefixed(b"no frame"),
         prefixed(b"".join(encode_frame([entry(1)]))),
         prefixed(encode_hello(PEER.hello())) + prefixed(b"no frame"),
+        prefixed(encode_hello(PEER.hello())) + FLIPPED,
         prefixed(encode_hello(PEER.hello())) + LENGTH.pack(MAX_FRAME + 1),
     ],
     ids=[
@@ -258,6 +269,7 @@ def prefixed(frame: bytes) -> bytes:
         "noise",
         "a message first",
         "noise after the hello",
+        "an entry with a flipped bit",
         "too much after the hello",
     ],
 )
