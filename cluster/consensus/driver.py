@@ -92,6 +92,11 @@ class Driver:
         self._syncing = [other for other in self._syncing if other is not group]
         return group
 
+    def on_stopped(self, gid: int) -> None:
+        """A replica has failed: this node leads it no more, and says so by silence."""
+        self._heartbeats.unquiesce(gid)
+        self.replay.leave(gid)
+
     def touch(self, gid: int) -> None:
         """Group `gid` has a proposal or something else to do."""
         self._with_work.add(gid)

@@ -360,15 +360,15 @@ class Group:
             self.snapshots_due += self._leading.replicator.needs_snapshot()
 
     def fail(self, error: BaseException) -> None:
-        """Stops this replica for good; the others elect a leader among themselves."""
+        """Stops this replica for good, at any time; the others elect a leader among themselves."""
         if self.failed is not None:
             return
         text = "replica stopped partition=%s term=%d index=%d: %s"
         log.critical(text, self.name, self.term, self.applied_index, error, exc_info=error)
         self.failed = error
-        self._env.replay.leave(self.config.group)
         self.out.clear()
         self._end_leading("this replica has stopped")
+        self._env.stopped(self.config.group)
         self.machine.on_role(leader=False, ready=False, term=self.core.term)
 
     # -- snapshots ----------------------------------------------------------------------

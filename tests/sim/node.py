@@ -29,7 +29,7 @@ from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
 from tests.sim.checker import Violation
 from tests.sim.clock import EPOCH_MS, NEVER
-from tests.sim.disk import Disk, PowerLoss
+from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.watched import Facts, Machine, Names, WatchedMetadata, WatchedPartition
 
 if TYPE_CHECKING:
@@ -358,7 +358,8 @@ class Node:
         for gid, machine in self.machines.items():
             group = machine.group
             assert group is not None
-            if group.failed is not None and gid not in self.cluster.checker.deleted:
+            may_stop = gid in self.cluster.checker.deleted or type(group.failed) is PlantedDamage
+            if group.failed is not None and not may_stop:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed
             self.cluster.checker.stands(self.id, gid, group.term, group.journal.last_index)
             self._look_at_followers(gid, group)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ DURATION = 30.0
 REST = 40.0  # seconds of rest after the end in which all must converge
 # Of all groups of a node, before they save early: about 20 entries (each counts 16 KiB more).
 SMALL_REPLAY_BYTES = 20 * 17 * 1024
+DAMAGE_AT = (4.0, 9.0, 14.0)  # in some runs: when a replica finds damage
 
 
 @dataclass(slots=True)
@@ -230,7 +232,8 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     for module, name, value in limits:
         setattr(module, name, value)
     try:
-        faults = _drive(cluster, duration)
+        # Like the node's budget above.
+        faults = _drive(cluster, duration, DAMAGE_AT if seed % 8 == 5 else ())
         result.injected = faults.injected
     except Exception as error:  # whatever comes out of a run is its result
         cause = error.__cause__ or error
@@ -248,7 +251,7 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     return result
 
 
-def _drive(cluster: Cluster, duration: float) -> Faults:
+def _drive(cluster: Cluster, duration: float, damage_at: Iterable[float]) -> Faults:
     clients = Clients(cluster)
     faults = Faults(cluster, clients, until=duration * 0.65, gap=0.6 + 2.0 * cluster.rng.random())
     for node in cluster.nodes.values():
@@ -257,6 +260,8 @@ def _drive(cluster: Cluster, duration: float) -> Faults:
     cluster.start()
     clients.start()
     faults.start()
+    for at in damage_at:
+        cluster.scheduler.at(at, faults.stop_replica)
     scheduler = cluster.scheduler
     scheduler.run_until(duration * 0.67)
     cluster.trace("everything heals")

@@ -19,6 +19,7 @@ from storage.kv import Family
 from tests.sim import (  # noqa: F401 - some register what is in them
     contract,
     found,
+    liveness,
     table_crc32c,
     weak_consensus,
     weak_verdicts,
@@ -62,6 +63,7 @@ CAUGHT_BY = {
     "map-before-append": "a_batch_that_failed_leaves_no_trace",
     "overlay-kept": "a_batch_that_failed_leaves_no_trace",
     "rest-outlives-a-snapshot": "a_leader_at_rest_is_replaced_by_a_snapshot",
+    "rest-outlives-a-failure": "a_leader_that_fails_at_rest_is_replaced",
     "unwritten-index-is-empty": "a_first_batch_on_a_full_disk_is_not_trimmed",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }

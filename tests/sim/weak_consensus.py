@@ -298,6 +298,11 @@ def rest_outlives_a_snapshot() -> Any:
     return [(Driver, "install", sleepy)]
 
 
+@mutation("a node speaks for a replica that stopped while it rested")
+def rest_outlives_a_failure() -> Any:
+    return [(Driver, "on_stopped", lambda self, gid: None)]
+
+
 @mutation("a partition whose index is not written yet is trimmed as an empty one")
 def unwritten_index_is_empty() -> Any:
     def compact(self: Partition) -> None:
