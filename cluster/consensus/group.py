@@ -111,6 +111,11 @@ class Group:
         """How far each follower is, as this leader knows it; empty if not leading."""
         return {} if self._leading is None else self._leading.replicator.peers
 
+    @property
+    def is_transferring(self) -> bool:
+        """Leads, and is about to hand that over."""
+        return self._leading is not None and self._leading.is_transferring
+
     def follower_lag(self) -> dict[int, int]:
         """Entries that each follower has not acknowledged; empty if not leading."""
         return {} if self._leading is None else self._leading.follower_lag()

@@ -55,6 +55,10 @@ class LeaderTerm:
         return min(self._core.heartbeat_due, until)
 
     @property
+    def is_transferring(self) -> bool:
+        return self._transfer is not None
+
+    @property
     def has_work(self) -> bool:
         """While leadership is handed over proposals wait: for a message or a timeout."""
         return self.proposals.queued and self._transfer is None

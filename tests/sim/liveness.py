@@ -35,3 +35,22 @@ def a_leader_that_fails_at_rest_is_replaced() -> None:
     stage.crash(1)
     stage.start(1)
     stage.finish()
+
+
+@schedule
+def a_sick_preferred_leader_is_not_asked_for_ever() -> None:
+    """It looks well as a follower, and stands still each time that it leads."""
+    stage = Stage(preferred_leader_delay=1.0)
+    stage.elect(1)
+    stage.produce(1)
+    stage.free = True
+    for _ in range(240):
+        node = stage.node(1)
+        if stage.group(1).is_ready and node.paused_until < stage.cluster.scheduler.now:
+            node.paused_until = stage.cluster.scheduler.now + 4.0
+        stage.run(0.25)
+    led = [term for (gid, term), node_id in stage.cluster.checker.leaders.items() if node_id == 1]
+    if len(led) > 6:  # the first, then after 1, 2, 4, 8 and 16 seconds
+        raise Violation(f"node 1 has lost the leadership of the terms {led} within a minute")
+    assert len(led) > 3, "it must be asked again"
+    stage.finish()

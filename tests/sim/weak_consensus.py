@@ -17,6 +17,7 @@ from cluster.consensus.journal import Journal
 from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
+from cluster.node.preferred_leader import PreferredLeader
 from cluster.partition.replica import Partition
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
@@ -301,6 +302,11 @@ def rest_outlives_a_snapshot() -> Any:
 @mutation("a node speaks for a replica that stopped while it rested")
 def rest_outlives_a_failure() -> Any:
     return [(Driver, "on_stopped", lambda self, gid: None)]
+
+
+@mutation("leadership is handed back to a node however often it loses it")
+def no_back_off() -> Any:
+    return [(PreferredLeader, "may_return", lambda self, now: True)]
 
 
 @mutation("a partition whose index is not written yet is trimmed as an empty one")
