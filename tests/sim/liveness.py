@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from cluster.consensus import replication
+from cluster.transport import send_queue
 from tests.sim.checker import Violation
 from tests.sim.disk import PlantedDamage
-from tests.sim.schedules import schedule
+from tests.sim.schedules import limited, schedule
 from tests.sim.stage import GID, Stage
 
 
@@ -54,3 +56,30 @@ def a_sick_preferred_leader_is_not_asked_for_ever() -> None:
         raise Violation(f"node 1 has lost the leadership of the terms {led} within a minute")
     assert len(led) > 3, "it must be asked again"
     stage.finish()
+
+
+@schedule
+def entries_of_one_group_do_not_unseat_the_leaders_of_others() -> None:
+    """A slow link has ten seconds of one group's entries to carry."""
+    stage = Stage(groups=2, streams=True)
+    with limited(send_queue, "FRAME_BYTES", 1000), limited(replication, "MAX_MESSAGE_ENTRIES", 8):
+        stage.elect(1)
+        idle = stage.node(1).partitions[GID + 1].group
+        while not idle.is_ready:
+            idle.campaign()
+            stage.node(1).driver.touch(GID + 1)
+            stage.run(0.2)
+        stage.free = True
+        stage.run(4.0)
+        terms = stage.group(1).term, idle.term
+        stage.cluster.network.rate = 8000.0
+        replies = [stage.send(1, stage.batch(), head=False) for _ in range(600)]
+        stage.run(5.0)
+        assert any(reply.kind is None for reply in replies), "the link must be busy"
+        stage.run(10.0)
+        if not (stage.group(1).is_ready and idle.is_ready):
+            raise Violation("a leader was missed while its link was busy")
+        if (stage.group(1).term, idle.term) != terms:
+            raise Violation("a leader was replaced while its link was busy")
+        stage.cluster.network.rate = 0.0
+        stage.finish()

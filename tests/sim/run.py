@@ -14,6 +14,7 @@ from typing import Any
 
 import storage.checkpoints
 from cluster.consensus import group, replication
+from cluster.transport import send_queue
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.client import Anonymous, Producer, Style
@@ -26,6 +27,7 @@ DURATION = 30.0
 REST = 40.0  # seconds of rest after the end in which all must converge
 # Of all groups of a node, before they save early: about 20 entries (each counts 16 KiB more).
 SMALL_REPLAY_BYTES = 20 * 17 * 1024
+SLOW_RATE = 20_000.0  # of the links in some runs, bytes per second
 DAMAGE_AT = (4.0, 9.0, 14.0)  # in some runs: when a replica finds damage
 
 
@@ -226,7 +228,12 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     limits = _limits_of(rng)
     if seed % 4 == 0:  # by the seed, not by dice: other seeds run as they always did
         settings = replace(settings, checkpoint_node_bytes=SMALL_REPLAY_BYTES)
+    if seed % 8 == 3:
+        settings = replace(settings, streams=True)
+        limits += [(send_queue, "FRAME_BYTES", 1000), (send_queue, "MAX_BULK_BYTES", 20_000)]
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
+    if seed % 8 == 3:
+        cluster.network.rate = SLOW_RATE
     cluster.trace("%s", settings)
     before = [getattr(module, name) for module, name, _ in limits]
     for module, name, value in limits:

@@ -65,6 +65,7 @@ CAUGHT_BY = {
     "rest-outlives-a-snapshot": "a_leader_at_rest_is_replaced_by_a_snapshot",
     "rest-outlives-a-failure": "a_leader_that_fails_at_rest_is_replaced",
     "no-back-off": "a_sick_preferred_leader_is_not_asked_for_ever",
+    "one-lane": "entries_of_one_group_do_not_unseat_the_leaders_of_others",
     "unwritten-index-is-empty": "a_first_batch_on_a_full_disk_is_not_trimmed",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }

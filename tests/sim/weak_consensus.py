@@ -19,6 +19,8 @@ from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
 from cluster.node.preferred_leader import PreferredLeader
 from cluster.partition.replica import Partition
+from cluster.transport.frames import size_of
+from cluster.transport.send_queue import SendQueue
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
 from tests.sim.mutations import mutation
@@ -307,6 +309,16 @@ def rest_outlives_a_failure() -> Any:
 @mutation("leadership is handed back to a node however often it loses it")
 def no_back_off() -> Any:
     return [(PreferredLeader, "may_return", lambda self, now: True)]
+
+
+@mutation("heartbeats and votes wait behind entries")
+def one_lane() -> Any:
+    def put(self: SendQueue, messages: Any) -> None:
+        for message in messages:
+            self._small.append(message)
+            self.small_bytes += size_of(message)
+
+    return [(SendQueue, "put", put)]
 
 
 @mutation("a partition whose index is not written yet is trimmed as an empty one")
