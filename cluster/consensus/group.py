@@ -124,6 +124,13 @@ class Group:
         """The follower with the longest matching log among those reachable; 0 if none."""
         return 0 if self._leading is None else self._leading.best_successor(self._up)
 
+    def bare_heartbeats(self) -> list[tuple[int, Append]]:
+        """That this leader lives, and no more; of a quiescent group its node says that."""
+        if self._leading is None or self.is_quiescent:
+            return []
+        alive = Append(self.config.group, self.term, 0, 0, 0)
+        return [(peer, alive) for peer in self.config.peers if peer in self._up]
+
     def is_responsive(self, peer: int) -> bool:
         """Whether the follower replied within an election timeout, as all of a quiescent group."""
         now, timeout = self._env.clock(), self.config.election_timeout

@@ -37,6 +37,7 @@ from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.server import Server
+from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Partition
 from cluster.services.cluster_service import ClusterService
 from cluster.services.group_service import GroupService
@@ -90,10 +91,14 @@ class Node:
         self.metadata = MetadataState()
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
+        hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
+        watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
+        metrics.sync_watch = watch
         self._driver_loop = DriverLoop(
             clock,
             config.election_timeout_ms / 2000,
             config.heartbeat_ms / 1000 * WAKE_SLACK,
+            watch,
             metrics.fsync_latency.observe,
             self._fail,
         )

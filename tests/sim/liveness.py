@@ -83,3 +83,52 @@ def entries_of_one_group_do_not_unseat_the_leaders_of_others() -> None:
             raise Violation("a leader was replaced while its link was busy")
         stage.cluster.network.rate = 0.0
         stage.finish()
+
+
+def at_rest_beside_work(sync_time: float) -> Stage:
+    """Node 1 leads two groups, of which one rests; the other has to wait for its disk."""
+    stage = Stage(groups=2)
+    stage.elect(1)
+    other = stage.node(1).partitions[GID + 1].group
+    while not other.is_ready:
+        other.campaign()
+        stage.node(1).driver.touch(GID + 1)
+        stage.run(0.2)
+    stage.free = True
+    stage.run(4.0)
+    stage.slow_disk(1, sync_time)
+    return stage
+
+
+@schedule
+def a_slow_fsync_costs_no_leadership() -> None:
+    """It lasts up to two election timeouts; then the leader goes on."""
+    stage = at_rest_beside_work(2.0)
+    other = stage.node(1).partitions[GID + 1].group
+    terms = stage.group(1).term, other.term
+    for _ in range(4):
+        reply = stage.send(1, stage.batch())
+        stage.run(8.0)
+        if reply.kind is None or (stage.group(1).term, other.term) != terms:
+            raise Violation("a leader was replaced for a slow fsync")
+    stage.finish()
+
+
+@schedule
+def a_disk_that_hangs_costs_the_leadership() -> None:
+    """Of all groups: others lead, and take what the sick node does not get done."""
+    stage = at_rest_beside_work(1000.0)
+    stage.send(1, stage.batch())
+    stage.run(10.0)
+    for gid in (GID, GID + 1):
+        leading = {
+            node.id: group.term
+            for node in stage.cluster.live()
+            if (group := node.partitions[gid].group).is_ready
+        }
+        if max(leading, key=lambda node: leading[node]) == 1:
+            raise Violation(f"group {gid} is still led by a node whose disk hangs")
+    stage.crash(1)
+    stage.slow_disk(1, 0.002)
+    stage.start(1)
+    stage.finish()

@@ -66,6 +66,8 @@ CAUGHT_BY = {
     "rest-outlives-a-failure": "a_leader_that_fails_at_rest_is_replaced",
     "no-back-off": "a_sick_preferred_leader_is_not_asked_for_ever",
     "one-lane": "entries_of_one_group_do_not_unseat_the_leaders_of_others",
+    "silent-in-fsync": "a_slow_fsync_costs_no_leadership",
+    "leads-without-disk": "a_disk_that_hangs_costs_the_leadership",
     "unwritten-index-is-empty": "a_first_batch_on_a_full_disk_is_not_trimmed",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }

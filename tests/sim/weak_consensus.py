@@ -18,6 +18,7 @@ from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
 from cluster.node.preferred_leader import PreferredLeader
+from cluster.node.sync_watch import SyncWatch
 from cluster.partition.replica import Partition
 from cluster.transport.frames import size_of
 from cluster.transport.send_queue import SendQueue
@@ -319,6 +320,16 @@ def one_lane() -> Any:
             self.small_bytes += size_of(message)
 
     return [(SendQueue, "put", put)]
+
+
+@mutation("a node is silent while it waits for its disk")
+def silent_in_fsync() -> Any:
+    return [(SyncWatch, "look", lambda self, driver: None)]
+
+
+@mutation("a node whose disk hangs goes on leading")
+def leads_without_disk() -> Any:
+    return [(SyncWatch, "look", lambda self, driver: driver.send_heartbeats())]
 
 
 @mutation("a partition whose index is not written yet is trimmed as an empty one")
