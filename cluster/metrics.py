@@ -124,6 +124,7 @@ class Metrics:
         self.leases = 0
         self.commit_latency = Histogram()  # a batch: from its proposal to its answer
         self.fsync_latency = Histogram()
+        self.loop_delay = Histogram()
         self.sync_watch: SyncState | None = None
         self.source: Source = tuple
         self.storage: StorageSource = lambda: None
@@ -174,6 +175,9 @@ class _NodeCollector(Collector):
         )
         yield metrics.fsync_latency.family(
             "oncelog_fsync_latency_seconds", "Time to make written data durable"
+        )
+        yield metrics.loop_delay.family(
+            "oncelog_loop_delay_seconds", "How late the event loop came to what was due"
         )
         if metrics.sync_watch is not None:
             yield GaugeMetricFamily(

@@ -28,6 +28,7 @@ from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.driver_loop import DriverLoop
 from cluster.node.leaders import Leaders
+from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
 from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenance
 from cluster.node.metadata_follower import MetadataFollower
@@ -240,6 +241,8 @@ class Node:
         )
         retention_period = self.config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
+        standstill = self.config.election_timeout_ms / 2000
+        tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
         tasks.spawn(self._register(identity, server))
 
     def _add_services(self, server: Server) -> None:
