@@ -87,7 +87,7 @@ SETTINGS: tuple[Setting, ...] = (
     _int("default_partitions", 1, 1000, "partitions of a topic that names no number"),
     _int("default_replicas", 1, 9, "replicas of a topic that names no number"),
     _int("preferred_leader_delay_ms", 0, HOUR_MS,
-         "how long a preferred leader must be back before it leads again"),
+         "how long a preferred leader must be back before it leads again; longer after each loss"),
     _int("checkpoint_bytes", 64 * KIB, 16 * 1024 * MIB,
          "log bytes of a partition between two snapshots of its state"),
     _int("checkpoint_entries", 10, 100_000_000,

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import (
@@ -103,6 +104,15 @@ Source = Callable[[], Iterable[PartitionSample]]
 StorageSource = Callable[[], EngineStats | None]
 
 
+class SyncState(Protocol):
+    """How the fsync under way is doing. `node.sync_watch.SyncWatch` is one."""
+
+    hung: int
+
+    @property
+    def under_way(self) -> float: ...
+
+
 class Metrics:
     """A node's own figures; set `source` for its partitions' and `storage` for its store's.
 
@@ -114,6 +124,8 @@ class Metrics:
         self.leases = 0
         self.commit_latency = Histogram()  # a batch: from its proposal to its answer
         self.fsync_latency = Histogram()
+        self.loop_delay = Histogram()
+        self.sync_watch: SyncState | None = None
         self.source: Source = tuple
         self.storage: StorageSource = lambda: None
         self.registry = CollectorRegistry()
@@ -164,6 +176,20 @@ class _NodeCollector(Collector):
         yield metrics.fsync_latency.family(
             "oncelog_fsync_latency_seconds", "Time to make written data durable"
         )
+        yield metrics.loop_delay.family(
+            "oncelog_loop_delay_seconds", "How late the event loop came to what was due"
+        )
+        if metrics.sync_watch is not None:
+            yield GaugeMetricFamily(
+                "oncelog_fsync_under_way_seconds",
+                "How long the fsync under way has lasted",
+                metrics.sync_watch.under_way,
+            )
+            yield CounterMetricFamily(
+                "oncelog_fsyncs_hung",
+                "Fsyncs that took longer than three election timeouts",
+                metrics.sync_watch.hung,
+            )
         yield GaugeMetricFamily(
             "oncelog_resident_memory_bytes", "Resident memory of the node", resident_bytes()
         )

@@ -9,7 +9,8 @@
 
 Persist before send is visible here and nowhere else. The three phases are
 plain calls, so that the simulator runs them at times of its own choosing; the
-node runs `sync` in a thread, because RocksDB's flush frees the GIL.
+node runs `sync` in a thread, because RocksDB's flush frees the GIL. While it runs
+the node may send heartbeats, which promise nothing, and do nothing else here.
 
 If the disk is full, the batch is kept and nothing is sent until it could be
 written: peers see silence and elect another leader, readers go on. If an fsync
@@ -32,6 +33,7 @@ from cluster.consensus.message import (
     Leadership,
     Message,
     Snapshot,
+    TimeoutNow,
 )
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
@@ -87,6 +89,11 @@ class Driver:
         self._with_work.discard(gid)
         self._syncing = [other for other in self._syncing if other is not group]
         return group
+
+    def on_stopped(self, gid: int) -> None:
+        """A replica has failed: this node leads it no more, and says so by silence."""
+        self._heartbeats.unquiesce(gid)
+        self.replay.leave(gid)
 
     def touch(self, gid: int) -> None:
         """Group `gid` has a proposal or something else to do."""
@@ -163,6 +170,26 @@ class Driver:
         held, self._held, self._syncing = self._held, {}, []
         for peer, messages in held.items():
             self._send(peer, messages)
+
+    # -- while a sync is under way ------------------------------------------------------
+
+    def send_heartbeats(self) -> None:
+        """Says that the leaders here live. Sends only: nothing is received, decided or written."""
+        out: dict[int, list[Message]] = defaultdict(list)
+        for peer, heartbeat in self._heartbeats.again():
+            out[peer].append(heartbeat)
+        for group in self.groups.values():
+            for peer, append in group.bare_heartbeats():
+                out[peer].append(append)
+        for peer, messages in out.items():
+            self._send(peer, messages)
+
+    def give_leadership_away(self) -> None:
+        """Asks a follower of each group that is led here to stand for election, once."""
+        for gid, group in self.groups.items():
+            successor = group.best_successor()
+            if successor:
+                self._send(successor, [TimeoutNow(gid, group.term)])
 
     def install(self, sender: int, snapshot: Snapshot) -> bool:
         """Puts a leader's snapshot in the place of a group's log, between two rounds; durable.

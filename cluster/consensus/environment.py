@@ -44,6 +44,7 @@ class Environment:
     """What a group takes from its node. The simulator passes its own.
 
     leader_changed: called when the group knows of another leader or term than before.
+    stopped(group): called once if the replica fails.
     """
 
     clock: Clock
@@ -52,3 +53,4 @@ class Environment:
     tail_bytes: Callable[[], int]
     replay: ReplayBudget
     leader_changed: Callable[[], None]
+    stopped: Callable[[int], None]

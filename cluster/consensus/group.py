@@ -116,6 +116,11 @@ class Group:
         """How far each follower is, as this leader knows it; empty if not leading."""
         return {} if self._leading is None else self._leading.replicator.peers
 
+    @property
+    def is_transferring(self) -> bool:
+        """Leads, and is about to hand that over."""
+        return self._leading is not None and self._leading.is_transferring
+
     def follower_lag(self) -> dict[int, int]:
         """Entries that each follower has not acknowledged; empty if not leading."""
         return {} if self._leading is None else self._leading.follower_lag()
@@ -123,6 +128,13 @@ class Group:
     def best_successor(self) -> int:
         """The follower with the longest matching log among those reachable; 0 if none."""
         return 0 if self._leading is None else self._leading.best_successor(self._up)
+
+    def bare_heartbeats(self) -> list[tuple[int, Append]]:
+        """That this leader lives, and no more; of a quiescent group its node says that."""
+        if self._leading is None or self.is_quiescent:
+            return []
+        alive = Append(self.config.group, self.term, 0, 0, 0)
+        return [(peer, alive) for peer in self.config.peers if peer in self._up]
 
     def is_responsive(self, peer: int) -> bool:
         """Whether the follower replied within an election timeout, as all of a quiescent group."""
@@ -394,18 +406,18 @@ class Group:
             self.snapshots_due += self._leading.replicator.needs_snapshot()
 
     def fail(self, error: BaseException) -> None:
-        """Stops this replica for good; the others elect a leader among themselves."""
+        """Stops this replica for good, at any time; the others elect a leader among themselves."""
         if self.failed is not None:
             return
         text = "replica stopped partition=%s term=%d index=%d: %s"
         log.critical(text, self.name, self.term, self.applied_index, error, exc_info=error)
         self.failed = error
-        self._env.replay.leave(self.config.group)
         if isinstance(error, StateDivergedError):
             self._raft.checkpoints.drop_from(error.index)
         # The others judge by what this replica said of its state, too.
         self.out = [one for one in self.out if isinstance(one[1], StateChecksum)]
         self._end_leading("this replica has stopped")
+        self._env.stopped(self.config.group)
         self.machine.on_role(leader=False, ready=False, term=self.core.term)
 
     # -- snapshots ----------------------------------------------------------------------

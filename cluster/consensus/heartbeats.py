@@ -95,6 +95,16 @@ class Heartbeats:
             out.append((peer, heartbeat))
         return out
 
+    def again(self) -> list[tuple[int, Heartbeat]]:
+        """What `send` gave last, or would, while replies cannot be looked at."""
+        out = []
+        for peer, followed in self._followed.items():
+            if followed:
+                if peer not in self._prepared:
+                    self._prepared[peer] = _heartbeat(followed)
+                out.append((peer, self._prepared[peer]))
+        return out
+
     def on_reply(self, sender: int, reply: HeartbeatReply) -> None:
         self._replied_at[sender] = self._clock()
         for gid in reply.disagree:

@@ -24,7 +24,7 @@ from enum import Enum
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply
 
-MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_MESSAGE_BYTES = 1024 * 1024  # nothing overtakes a message that is being sent
 MAX_MESSAGE_ENTRIES = 1024
 MAX_INFLIGHT_BYTES = 32 * 1024 * 1024
 MAX_INFLIGHT_MESSAGES = 256
@@ -144,13 +144,19 @@ class Replicator:
         return behind
 
     def heartbeats(self) -> list[tuple[int, Append]]:
-        """One message to every follower, with entries where that is due anyway."""
+        """One message to every follower, with entries where that is due anyway.
+
+        Where entries are on their way, they may be so for long: one message more, that
+        refers to none, overtakes them and says that the leader lives.
+        """
         out = []
         for peer in self.reachable():
             progress = self.peers[peer]
             progress.probe_sent = False  # a lost probe is sent again
             sent = self._send(peer, progress)
             out += sent or [(peer, self._empty(progress))]
+            if progress.inflight or any(append.data for _, append in sent):
+                out.append((peer, Append(self._group, self._term, 0, 0, 0)))
         return out
 
     def pending(self) -> list[tuple[int, Append]]:

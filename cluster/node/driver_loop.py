@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from cluster.consensus.driver import Driver
+from cluster.node.sync_watch import SyncWatch
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ class DriverLoop:
     `slack` together.
 
     standstill, slack: seconds.
+    watch: looks at each fsync while it is under way.
     on_sync(seconds): called with how long each fsync took.
     on_failure(error): the node must end: an fsync failed.
     """
@@ -38,10 +40,13 @@ class DriverLoop:
         clock: Callable[[], float],
         standstill: float,
         slack: float,
+        watch: SyncWatch,
         on_sync: Callable[[float], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._clock, self._standstill, self._slack = clock, standstill, slack
+        self._watch = watch
+        self._next_look: asyncio.TimerHandle | None = None
         self._on_sync, self._on_failure = on_sync, on_failure
         self._work = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="fsync")
@@ -87,9 +92,7 @@ class DriverLoop:
                 self._work.clear()
                 self._run_between()
                 if driver.begin():
-                    started = self._clock()
-                    await loop.run_in_executor(self._pool, driver.sync)
-                    self._on_sync(self._clock() - started)
+                    await self._sync(loop, driver)
                     driver.finish()
                 else:
                     await asyncio.sleep(0)  # let the servicers run
@@ -99,6 +102,21 @@ class DriverLoop:
         except Exception as error:
             log.critical("the driver failed, the node must end", exc_info=error)
             self._on_failure(error)
+
+    async def _sync(self, loop: asyncio.AbstractEventLoop, driver: Driver) -> None:
+        """Raises StorageError: end the node."""
+        self._watch.begin()
+        self._next_look = loop.call_later(self._watch.period, self._look, loop, driver)
+        try:
+            await loop.run_in_executor(self._pool, driver.sync)
+        finally:
+            self._next_look.cancel()
+            seconds = self._watch.end()
+        self._on_sync(seconds)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, driver: Driver) -> None:
+        self._watch.look(driver)
+        self._next_look = loop.call_later(self._watch.period, self._look, loop, driver)
 
     async def _wait(self, loop: asyncio.AbstractEventLoop, driver: Driver) -> None:
         if driver.storage_full:

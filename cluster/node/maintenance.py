@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
+from cluster.node.preferred_leader import PreferredLeader
 from cluster.node.replicas import METADATA_GROUP, Metadata, Replicas
 from cluster.partition.replica import Partition
 from storage.errors import StorageError
@@ -28,7 +29,8 @@ Transfer = Callable[[int, Snapshot, TransferDone], None]
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceSettings:
-    """preferred_leader_delay: seconds that a preferred leader is linked before it leads again.
+    """preferred_leader_delay: seconds that a preferred leader is linked before it leads again,
+    and that it waits after a loss; more after each further one, see PreferredLeader.
 
     metadata_entries: entries kept for followers that are a little behind.
     """
@@ -59,6 +61,7 @@ class Maintenance:
         self._metadata, self._clock = metadata, clock
         self._linked_since, self._transfer = linked_since, transfer
         self._sending: set[tuple[int, int]] = set()
+        self._preferred: dict[int, PreferredLeader] = {}  # group -> its preferred node
 
     # -- often ------------------------------------------------------------------------
 
@@ -70,6 +73,8 @@ class Maintenance:
                 if (gid, peer) not in self._sending:
                     self._send_snapshot(gid, peer, group)
             self._restore_preferred_leader(gid, group)
+        for gid in self._preferred.keys() - self._driver.groups.keys():
+            del self._preferred[gid]
 
     def _send_snapshot(self, gid: int, peer: int, group: Group) -> None:
         """One transfer of a group at a time to each peer."""
@@ -97,18 +102,27 @@ class Maintenance:
     def _restore_preferred_leader(self, gid: int, group: Group) -> None:
         """Lets a partition's preferred node lead again once it has been back for a while."""
         found = self._metadata.partition(gid)
-        if found is None or not group.is_ready:
+        if found is None or found[2].replicas[0] == self._settings.node_id:
             return
-        preferred = found[2].replicas[0]
+        preferred, now = found[2].replicas[0], self._clock()
+        delay = self._settings.preferred_leader_delay
+        if gid not in self._preferred:
+            self._preferred[gid] = PreferredLeader(delay)
+        record = self._preferred[gid]
+        if group.is_transferring:
+            return
+        if group.leader_id:
+            record.seen(now, leads=group.leader_id == preferred)
         since = self._linked_since.get(preferred)
-        if preferred == self._settings.node_id or since is None:
+        if not group.is_ready or since is None or now - since < delay:
             return
-        if self._clock() - since < self._settings.preferred_leader_delay:
+        if not record.may_return(now):
             return
         # To a node that is silent, hung or with a full disk, proposals would wait in vain.
         behind = group.follower_lag().get(preferred, CAUGHT_UP_ENTRIES + 1)
         if behind <= CAUGHT_UP_ENTRIES and group.is_responsive(preferred):
             group.transfer(preferred)
+            record.handed_over(now)
             self._driver.touch(gid)
 
     # -- now and then ------------------------------------------------------------------

@@ -28,6 +28,7 @@ from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.driver_loop import DriverLoop
 from cluster.node.leaders import Leaders
+from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
 from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenance
 from cluster.node.metadata_follower import MetadataFollower
@@ -37,6 +38,7 @@ from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.server import Server
+from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Partition
 from cluster.services.cluster_service import ClusterService
 from cluster.services.group_service import GroupService
@@ -90,10 +92,14 @@ class Node:
         self.metadata = MetadataState()
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
+        hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
+        watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
+        metrics.sync_watch = watch
         self._driver_loop = DriverLoop(
             clock,
             config.election_timeout_ms / 2000,
             config.heartbeat_ms / 1000 * WAKE_SLACK,
+            watch,
             metrics.fsync_latency.observe,
             self._fail,
         )
@@ -235,6 +241,8 @@ class Node:
         )
         retention_period = self.config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
+        standstill = self.config.election_timeout_ms / 2000
+        tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
         tasks.spawn(self._register(identity, server))
 
     def _add_services(self, server: Server) -> None:

@@ -206,6 +206,7 @@ class Replicas:
                 tail_bytes=partial(getattr, self, "_tail_bytes"),
                 replay=context.driver.replay,
                 leader_changed=context.leader_changed,
+                stopped=context.driver.on_stopped,
             ),
         )
 

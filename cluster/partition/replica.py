@@ -202,7 +202,6 @@ class Partition:
         group = self.group
         if not self.closed and isinstance(error, CorruptionError) and group.config.peers:
             group.fail(error)
-            self._node.touch()  # a quiescent group's node answers for it until it is woken
 
     # -- settings, listeners, end -------------------------------------------------------
 

@@ -5,8 +5,8 @@
                             +--- gRPC ---> PeerService: snapshots, metadata commands
 
 All groups of a node share the stream, so what piles up while a frame is being
-sent goes out together in the next one. Raft takes care of what is lost: when a
-link's queue is full, new messages are dropped rather than held.
+sent goes out together in the next one, small messages first (`send_queue`). Raft takes
+care of what is lost: when a link's queue is full, new entries are dropped rather than held.
 
 A stream begins with a Hello each way (`listener` has the other side). An empty frame
 is answered with one, so that each side notices when the other is gone.
@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +27,8 @@ import grpc
 
 from cluster.config import host_and_port
 from cluster.consensus.message import Message, Snapshot
-from cluster.transport.frames import (
-    decode_frame,
-    encode_frame,
-    encode_hello,
-    size_of,
-    snapshot_checksum,
-)
+from cluster.transport.frames import decode_frame, encode_frame, encode_hello, snapshot_checksum
+from cluster.transport.send_queue import SendQueue
 from cluster.transport.stream import LENGTH, PING, FrameWriter, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import peer_pb2_grpc as rpc
@@ -42,10 +36,9 @@ from cluster.v1 import peer_pb2_grpc as rpc
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 3
-MAX_FRAME_BYTES = 8 * 1024 * 1024  # of a frame with more than one message, about
+MAX_FRAME_BYTES = 8 * 1024 * 1024  # that a listener takes, beside one message of any size
 MAX_HELLO_BYTES = 4096
 ANSWERS_BYTES = 64  # of answers to pings that are read at once
-MAX_QUEUE_BYTES = 128 * 1024 * 1024
 SNAPSHOT_CHUNK_BYTES = 1024 * 1024
 RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
 CONNECT_TIMEOUT = 1.0  # after the second SYN, should the first be lost
@@ -106,8 +99,7 @@ class PeerLink:
     ) -> None:
         self.peer, self.address, self.up = peer, stream_address, False
         self._identity, self._on_link, self._on_refusal = identity, on_link, on_refusal
-        self._queue: deque[Message] = deque()
-        self._queued_bytes = 0
+        self._queue = SendQueue()
         self._loop = asyncio.get_running_loop()
         self._writer: FrameWriter | None = None
         self._ping_due = self._ping_sent = False
@@ -119,13 +111,12 @@ class PeerLink:
 
     def send(self, messages: list[Message]) -> None:
         """Queues the messages; they leave when the event loop has its next turn."""
-        if not self.up or self._queued_bytes > MAX_QUEUE_BYTES:
+        if not self.up:
             return
         if not self._queue:
             # Not at once: the caller may have an fsync to begin, which can go on meanwhile.
             self._loop.call_soon(self._send_next)
-        self._queue.extend(messages)
-        self._queued_bytes += sum(map(size_of, messages))
+        self._queue.put(messages)
 
     async def close(self) -> None:
         self._task.cancel()
@@ -257,24 +248,13 @@ class PeerLink:
             self._ping_due, self._ping_sent = False, True
             self._writer.write([])
         elif self._queue:
-            self._writer.write(self._next_frame())
-
-    def _next_frame(self) -> list[bytes]:
-        messages: list[Message] = []
-        size = 0
-        while self._queue and size < MAX_FRAME_BYTES:
-            message = self._queue.popleft()
-            size += size_of(message)
-            messages.append(message)
-        self._queued_bytes -= size
-        return encode_frame(messages)
+            self._writer.write(encode_frame(self._queue.next_frame()))
 
     def _set_up(self, up: bool) -> None:
         if self.up == up:
             return
         self.up = up
         self._queue.clear()
-        self._queued_bytes = 0
         log.info("link %s peer=%d address=%s", "up" if up else "down", self.peer, self.address)
         self._on_link(self.peer, up)
 

@@ -23,6 +23,8 @@ KEPT_BYTES = 16 * 1024 * 1024
 MAX_PIECES = 512  # of one system call; Linux takes 1,024
 # Bytes that are not acknowledged for so long: the kernel gives the connection up.
 UNACKNOWLEDGED_MS = 3_000
+# That the kernel holds beside what is on its way: nothing can overtake there.
+UNSENT_BYTES = 1024 * 1024
 # The kernel of a proxy acknowledges for a peer that is gone, so peers answer each other, too.
 PING_EVERY = 2.0  # seconds
 MISSED_PINGS = 4  # in a row without a sign of the other side, and the connection is over
@@ -45,6 +47,7 @@ class StreamError(Exception):
 def tune(sock: socket.socket) -> None:
     """Small frames leave at once, and a peer that takes nothing is noticed."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
 
 

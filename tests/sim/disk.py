@@ -19,13 +19,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from storage.errors import StorageError, StorageFullError
+from storage.errors import CorruptionError, StorageError, StorageFullError
 from storage.kv import Family, WriteBatch
 
 _PUT, _DELETE, _DELETE_RANGE = 0, 1, 2
 
 Table = dict[bytes, bytes]
 Undo = list[tuple[Table, bytes, bytes | None]]
+
+
+class PlantedDamage(CorruptionError):
+    """What a fault or a schedule damaged, so that one replica stops."""
 
 
 class PowerLoss(BaseException):

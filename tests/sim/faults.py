@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.sim.cluster import Cluster
+from tests.sim.disk import PlantedDamage
 from tests.sim.network import Quality, bridge, majority_ring, one_way, split
 from tests.sim.node import Node
 
@@ -215,6 +216,21 @@ class Faults:
             self.cluster.trace("node %d: the next fsync fails", node.id)
             node.disk.fail_next_sync = True
             self.cluster.scheduler.after(4.0, node.restart)
+
+    def stop_replica(self) -> None:
+        """A damaged entry stops one replica of a node; the others of its node go on."""
+        node = self._some_leader()
+        if node is None or not node.partitions:
+            return
+        gid = min(node.partitions)
+        self.cluster.trace("node %d finds damage in group %d", node.id, gid)
+        node.partitions[gid].unreadable(PlantedDamage("a damaged entry"))
+        self._until_then(10.0, self._mend, node, node.incarnation)
+
+    def _mend(self, node: Node, incarnation: int) -> None:
+        if node.incarnation == incarnation:
+            node.crash("an operator mends its disk")
+            node.restart()
 
     def jump_clock(self) -> None:
         node = self._some_node()

@@ -7,6 +7,8 @@ A run uses one of two kinds:
     datagrams  drop, duplicate, reorder: more than the transport may do, which is
                what the guard is built for
 
+Streams may have a rate: then what waits for its turn lies in the node's own `SendQueue`.
+
 Either kind knows blocked directions. A blocked stream holds what is sent until
 it is unblocked or reset, as TCP does; a blocked datagram is lost. A link is
 up or down as its sender sees it, independent of whether it is blocked.
@@ -22,7 +24,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.transport.frames import FrameError, decode_frame, encode_frame
+from cluster.transport.frames import FrameError, decode_frame, encode_frame, size_of
+from cluster.transport.send_queue import SendQueue
 from tests.sim.clock import Scheduler
 
 Pair = tuple[int, int]
@@ -64,6 +67,8 @@ class Link:
     newest: float = 0.0  # when the last message of this connection arrives
     cut_at: float = -1.0  # of the connection before: what arrives later is lost
     held: list[list[Any]] = field(default_factory=list)
+    queue: SendQueue = field(default_factory=SendQueue)
+    sending: bool = False  # a frame, which takes as long as the rate says
 
 
 class Network:
@@ -90,6 +95,7 @@ class Network:
         self.streams = streams
         self.nodes = tuple(nodes)
         self.quality = Quality()
+        self.rate = 0.0  # of each link, bytes per second; 0: no limit
         self.links = {(a, b): Link() for a in self.nodes for b in self.nodes if a != b}
         self.tap: Callable[[int, int, Any], bool] | None = None  # True: the tap keeps it
         self.damage: Callable[[bytes], bytes] | None = None
@@ -110,12 +116,36 @@ class Network:
         if self.streams:
             if link.blocked:
                 link.held.append(messages)
+            elif self.rate:
+                link.queue.put(messages)
+                if not link.sending:
+                    self._send_frame(sender, receiver, link)
             else:
                 self._send_stream(sender, receiver, link, messages)
         elif link.blocked:
             self.lost += 1
         else:
             self._send_datagrams(sender, receiver, messages)
+
+    def _send_frame(self, sender: int, receiver: int, link: Link) -> None:
+        """The next frame begins to leave, if there is one."""
+        frame = link.queue.next_frame()
+        link.sending = bool(frame)
+        if frame:
+            seconds = sum(map(size_of, frame)) / self.rate
+            self._scheduler.after(
+                seconds, self._frame_sent, sender, receiver, link.generation, frame
+            )
+
+    def _frame_sent(self, sender: int, receiver: int, generation: int, frame: list[Any]) -> None:
+        link = self.links[sender, receiver]
+        if link.generation != generation:
+            return
+        if link.blocked:
+            link.held.append(frame)
+        else:
+            self._send_stream(sender, receiver, link, frame)
+        self._send_frame(sender, receiver, link)
 
     def _send_stream(self, sender: int, receiver: int, link: Link, messages: list[Any]) -> None:
         scheduler = self._scheduler
@@ -185,6 +215,8 @@ class Network:
         link = self.links[sender, receiver]
         now = self._scheduler.now
         link.held.clear()
+        link.queue.clear()
+        link.sending = False
         link.generation += 1
         link.cut_at = now + max(0.0, link.newest - now) * self._rng.random()
         link.newest = now

@@ -25,12 +25,13 @@ from cluster.metadata.state import MetadataState
 from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
+from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
 from tests.sim.checker import Violation
 from tests.sim.clock import EPOCH_MS, NEVER
-from tests.sim.disk import Disk, PowerLoss
-from tests.sim.watched import Facts, Machine, Names, WatchedMetadata, WatchedPartition
+from tests.sim.disk import Disk, PlantedDamage, PowerLoss
+from tests.sim.watched import Call, Facts, Machine, Names, WatchedMetadata, WatchedPartition
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -65,23 +66,6 @@ class Settings:
     metadata: bool = False  # whether topics come from a metadata group
 
 
-class Call:
-    """A batch that a node has to answer exactly once, while it lives."""
-
-    __slots__ = ("answered", "node", "reply", "what")
-
-    def __init__(self, node: Node, what: str, reply: Any) -> None:
-        self.node, self.what, self.reply, self.answered = node, what, reply, False
-        node.open_calls[id(self)] = self
-
-    def answer(self, answer: Answer) -> None:
-        if self.answered:
-            raise Violation(f"{self.what} was answered twice by node {self.node.id}")
-        self.answered = True
-        self.node.open_calls.pop(id(self), None)
-        self.node.cluster.answer(self.reply, answer)
-
-
 class Process:
     """What a node holds in memory: it begins with a start and ends with a crash."""
 
@@ -90,6 +74,7 @@ class Process:
         scheduler, rate = cluster.scheduler, node.rate
         self.clock = lambda: scheduler.now * rate
         self.syncing = self.step_planned = False
+        self.syncs = 0
         self.timer_at = NEVER
         self.between: list[Callable[[], None]] = []
         self.believed: dict[tuple[int, int, int], int] = {}
@@ -98,6 +83,9 @@ class Process:
         self.leaders: dict[int, tuple[int, int]] = {}  # group -> (leader, term) after a round
         self.leaders_notified = False
         replay = ReplayBudget(settings.checkpoint_node_bytes)
+        self.watch = SyncWatch(
+            self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
+        )
         self.driver = Driver(node.disk, self.clock, node.send, node.wake, replay)
         lease_ms = settings.lease_ms or LEASE_MS
         self.state = MetadataState(lease_lifetime_ms=lease_ms, name_expiry_ms=lease_ms)
@@ -294,11 +282,23 @@ class Node:
         self._look()
         if must_sync:
             process.syncing = True
+            process.syncs += 1
             cluster = self.cluster
             delay = self.sync_time * (0.5 + cluster.rng.random())
             cluster.scheduler.after(delay, self._synced, self.incarnation)
+            process.watch.begin()
+            cluster.scheduler.after(process.watch.period, self._watch, process, process.syncs)
         else:
             self._plan()
+
+    def _watch(self, process: Process, number: int) -> None:
+        """What the node does while its fsync, `number`, is under way."""
+        if process is not self.process or not process.syncing or process.syncs != number:
+            return
+        scheduler = self.cluster.scheduler
+        if scheduler.now >= self.paused_until:
+            process.watch.look(process.driver)
+        scheduler.after(process.watch.period, self._watch, process, number)
 
     def _synced(self, incarnation: int) -> None:
         if incarnation != self.incarnation or self._paused(self._synced):
@@ -312,6 +312,7 @@ class Node:
             self._ended(error)
             return
         self.running.syncing = False
+        self.running.watch.end()
         self.driver.finish()
         self._plan()
 
@@ -358,7 +359,8 @@ class Node:
         for gid, machine in self.machines.items():
             group = machine.group
             assert group is not None
-            if group.failed is not None and (self.id, gid) in self.cluster.checker.damaged:
+            damaged = (self.id, gid) in self.cluster.checker.damaged
+            if group.failed is not None and (damaged or type(group.failed) is PlantedDamage):
                 continue
             if group.failed is not None and gid not in self.cluster.checker.deleted:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed

@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import random
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import storage.checkpoints
 from cluster.consensus import group, replication
+from cluster.transport import send_queue
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.client import Anonymous, Producer, Style
@@ -26,6 +28,8 @@ DURATION = 30.0
 REST = 40.0  # seconds of rest after the end in which all must converge
 # Of all groups of a node, before they save early: about 20 entries (each counts 16 KiB more).
 SMALL_REPLAY_BYTES = 20 * 17 * 1024
+SLOW_RATE = 20_000.0  # of the links in some runs, bytes per second
+DAMAGE_AT = (4.0, 9.0, 14.0)  # in some runs: when a replica finds damage
 
 
 @dataclass(slots=True)
@@ -226,15 +230,21 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     limits = _limits_of(rng)
     if seed % 4 == 0:  # by the seed, not by dice: other seeds run as they always did
         settings = replace(settings, checkpoint_node_bytes=SMALL_REPLAY_BYTES)
+    if seed % 8 == 3:
+        settings = replace(settings, streams=True)
+        limits += [(send_queue, "FRAME_BYTES", 1000), (send_queue, "MAX_BULK_BYTES", 20_000)]
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
     if seed % 5 == 1:
         cluster.network.damage = BitFlips(random.Random(seed), 0.02)
+    if seed % 8 == 3:
+        cluster.network.rate = SLOW_RATE
     cluster.trace("%s", settings)
     before = [getattr(module, name) for module, name, _ in limits]
     for module, name, value in limits:
         setattr(module, name, value)
     try:
-        faults = _drive(cluster, duration)
+        # Like the node's budget above.
+        faults = _drive(cluster, duration, DAMAGE_AT if seed % 8 == 5 else ())
         result.injected = faults.injected
     except Exception as error:  # whatever comes out of a run is its result
         cause = error.__cause__ or error
@@ -253,7 +263,7 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     return result
 
 
-def _drive(cluster: Cluster, duration: float) -> Faults:
+def _drive(cluster: Cluster, duration: float, damage_at: Iterable[float]) -> Faults:
     clients = Clients(cluster)
     faults = Faults(cluster, clients, until=duration * 0.65, gap=0.6 + 2.0 * cluster.rng.random())
     for node in cluster.nodes.values():
@@ -262,6 +272,8 @@ def _drive(cluster: Cluster, duration: float) -> Faults:
     cluster.start()
     clients.start()
     faults.start()
+    for at in damage_at:
+        cluster.scheduler.at(at, faults.stop_replica)
     scheduler = cluster.scheduler
     scheduler.run_until(duration * 0.67)
     cluster.trace("everything heals")

@@ -10,13 +10,30 @@ from cluster.metadata.producer_names import NameState
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import PartitionState, TopicState
 from cluster.node.replicas import METADATA_GROUP
-from cluster.partition.replica import Partition
+from cluster.partition.replica import Answer, Partition
 from storage.kv import WriteBatch
-from tests.sim.checker import DUMP_EVERY
+from tests.sim.checker import DUMP_EVERY, Violation
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
     from tests.sim.node import Node
+
+
+class Call:
+    """A batch that a node has to answer exactly once, while it lives."""
+
+    __slots__ = ("answered", "node", "reply", "what")
+
+    def __init__(self, node: Node, what: str, reply: Any) -> None:
+        self.node, self.what, self.reply, self.answered = node, what, reply, False
+        node.open_calls[id(self)] = self
+
+    def answer(self, answer: Answer) -> None:
+        if self.answered:
+            raise Violation(f"{self.what} was answered twice by node {self.node.id}")
+        self.answered = True
+        self.node.open_calls.pop(id(self), None)
+        self.node.cluster.answer(self.reply, answer)
 
 
 class WatchedPartition(Partition):

@@ -18,8 +18,12 @@ from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
 from cluster.consensus.state_check import StateCheck
+from cluster.node.preferred_leader import PreferredLeader
+from cluster.node.sync_watch import SyncWatch
 from cluster.partition.replica import Partition
 from cluster.transport import frames
+from cluster.transport.frames import size_of
+from cluster.transport.send_queue import SendQueue
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
 from tests.sim.mutations import mutation
@@ -316,6 +320,36 @@ def rest_outlives_a_snapshot() -> Any:
             return install(self, sender, snapshot)
 
     return [(Driver, "install", sleepy)]
+
+
+@mutation("a node speaks for a replica that stopped while it rested")
+def rest_outlives_a_failure() -> Any:
+    return [(Driver, "on_stopped", lambda self, gid: None)]
+
+
+@mutation("leadership is handed back to a node however often it loses it")
+def no_back_off() -> Any:
+    return [(PreferredLeader, "may_return", lambda self, now: True)]
+
+
+@mutation("heartbeats and votes wait behind entries")
+def one_lane() -> Any:
+    def put(self: SendQueue, messages: Any) -> None:
+        for message in messages:
+            self._small.append(message)
+            self.small_bytes += size_of(message)
+
+    return [(SendQueue, "put", put)]
+
+
+@mutation("a node is silent while it waits for its disk")
+def silent_in_fsync() -> Any:
+    return [(SyncWatch, "look", lambda self, driver: None)]
+
+
+@mutation("a node whose disk hangs goes on leading")
+def leads_without_disk() -> Any:
+    return [(SyncWatch, "look", lambda self, driver: driver.send_heartbeats())]
 
 
 @mutation("a partition whose index is not written yet is trimmed as an empty one")

@@ -8,8 +8,10 @@ import time
 from typing import Any
 
 from cluster.node.driver_loop import DriverLoop
+from cluster.node.sync_watch import SyncWatch
 
 STOOD_STILL = 0.3
+WATCH = SyncWatch(time.monotonic, 1.0, 1.0)
 HOPS = 5  # between the thread that receives and the driver, as with gRPC
 
 
@@ -40,7 +42,14 @@ async def first_look(standstill: float) -> list[str]:
     watched = Driver()
     driver: Any = watched
     failures: list[BaseException] = []
-    driver_loop = DriverLoop(time.monotonic, standstill, 0.0, lambda seconds: None, failures.append)
+    driver_loop = DriverLoop(
+        time.monotonic,
+        standstill,
+        0.0,
+        SyncWatch(time.monotonic, 1.0, 1.0),
+        lambda seconds: None,
+        failures.append,
+    )
     loop = asyncio.get_running_loop()
     driver_loop.start(driver)
     await asyncio.sleep(0)
@@ -86,7 +95,14 @@ class ManyTimeouts(Driver):
 async def test_timeouts_close_to_each_other_are_looked_at_together() -> None:
     driver = ManyTimeouts(200, 0.001)
     watched: Any = driver
-    driver_loop = DriverLoop(time.monotonic, 10.0, 0.05, lambda seconds: None, lambda error: None)
+    driver_loop = DriverLoop(
+        time.monotonic,
+        10.0,
+        0.05,
+        SyncWatch(time.monotonic, 1.0, 1.0),
+        lambda seconds: None,
+        lambda error: None,
+    )
     driver_loop.start(watched)
     await driver.looked.wait()
     await driver_loop.stop()
@@ -99,3 +115,52 @@ async def test_after_a_standstill_what_has_come_is_read_before_a_timeout_counts(
 
 async def test_without_that_a_peer_is_missed_that_has_answered() -> None:
     assert await first_look(float("inf")) == []
+
+
+class SlowSync(Driver):
+    """One round with an fsync that lasts until the test has seen enough."""
+
+    def __init__(self, watch: SyncWatch) -> None:
+        super().__init__()
+        self.watch, self.under_way = watch, 0.0
+        self.calls: list[str] = []
+        self.given_away, self.finished = threading.Event(), asyncio.Event()
+
+    def begin(self) -> bool:
+        self.timeout_due = float("inf")
+        return not self.calls
+
+    def sync(self) -> None:
+        self.calls.append("sync")
+        assert self.given_away.wait(30)
+
+    def send_heartbeats(self) -> None:
+        self.calls.append("heartbeats")
+
+    def give_leadership_away(self) -> None:
+        self.under_way = self.watch.under_way
+        self.calls.append("give away")
+        self.given_away.set()
+
+    def finish(self) -> None:
+        self.calls.append("finish")
+        self.finished.set()
+
+
+async def test_heartbeats_go_on_while_an_fsync_is_under_way_until_it_hangs() -> None:
+    watch = SyncWatch(time.monotonic, 0.01, 0.1)
+    driver = SlowSync(watch)
+    watched: Any = driver
+    durations: list[float] = []
+    driver_loop = DriverLoop(time.monotonic, 10.0, 0.0, watch, durations.append, lambda error: None)
+    driver_loop.start(watched)
+    driver_loop.wake()
+    async with asyncio.timeout(30):
+        await driver.finished.wait()
+    await driver_loop.stop()
+    first, *between, given, last = driver.calls
+    assert (first, given, last) == ("sync", "give away", "finish")
+    assert set(between) == {"heartbeats"}
+    assert 0.1 < driver.under_way <= durations[0]
+    assert watch.under_way == 0.0
+    assert watch.hung == 1

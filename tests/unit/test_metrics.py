@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import urllib.request
+from unittest import mock
 
 import pytest
 from prometheus_client import generate_latest
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.errors import ListenError
 from cluster.metrics import Histogram, Metrics, PartitionSample, resident_bytes
+from cluster.node.sync_watch import SyncWatch
 from storage.engine import Engine
 from storage.kv import Family
 
@@ -47,6 +49,24 @@ def test_a_histogram_counts_up_to_and_with_its_bounds():
     assert found[f"{name}_bucket", (("le", "+Inf"),)] == 4
     assert found[f"{name}_count", ()] == 4
     assert found[f"{name}_sum", ()] == pytest.approx(5.0035)
+
+
+def test_a_loop_and_an_fsync_that_are_held_up():
+    metrics = Metrics()
+    assert ("oncelog_fsyncs_hung_total", ()) not in samples(metrics), "no node, no disk"
+    now = 10.0
+    watch = SyncWatch(lambda: now, 0.1, 3.0)
+    metrics.sync_watch = watch
+    metrics.loop_delay.observe(0.3)
+    watch.begin()
+    now = 14.0
+    watch.look(mock.Mock())
+    found = samples(metrics)
+    assert found["oncelog_fsync_under_way_seconds", ()] == 4.0
+    assert found["oncelog_fsyncs_hung_total", ()] == 1
+    assert found["oncelog_loop_delay_seconds_sum", ()] == 0.3
+    watch.end()
+    assert samples(metrics)["oncelog_fsync_under_way_seconds", ()] == 0.0
 
 
 def test_partitions_are_labelled():

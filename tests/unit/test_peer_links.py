@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from cluster.consensus.message import Append, Message, PreVote
+from cluster.consensus.message import Append, Heartbeat, Message, PreVote
 from cluster.errors import ListenError
 from cluster.transport import link as peers
 from cluster.transport import listener as peer_listener
 from cluster.transport import stream as peer_stream
 from cluster.transport.frames import encode_frame, encode_hello
-from cluster.transport.link import MAX_HELLO_BYTES, MAX_QUEUE_BYTES, Identity, PeerLink
+from cluster.transport.link import MAX_HELLO_BYTES, Identity, PeerLink
 from cluster.transport.listener import PeerListener, PeerStream
+from cluster.transport.send_queue import MAX_BULK_BYTES
 from cluster.transport.stream import LENGTH, MISSED_PINGS
 from harness.proxy import Route
 
@@ -164,24 +165,48 @@ async def test_a_link_comes_up_again_with_nothing_of_before() -> None:
 
 
 async def test_a_peer_that_does_not_read_costs_bounded_memory() -> None:
-    """Beyond the queue's limit new messages are dropped; Raft sends again what matters."""
+    """Beyond the queue's limit new entries are dropped; Raft sends again what matters."""
     async with listening() as side:
         async with linked(side) as link:
             (stream,) = side.listener._streams
             assert stream._transport is not None
             stream._transport.pause_reading()
             big = entry(1, size=8 * MIB)
-            for _ in range(3 * MAX_QUEUE_BYTES // (8 * MIB)):
+            for _ in range(3 * MAX_BULK_BYTES // (8 * MIB)):
                 link.send([big])
-            assert link._queued_bytes < MAX_QUEUE_BYTES + 9 * MIB
+            assert link._queue.bulk_bytes < MAX_BULK_BYTES + 9 * MIB
             queued = len(link._queue)
-            link.send([PreVote(7, 1, 1, 1)])
+            link.send([big])
             assert len(link._queue) == queued
             stream._transport.resume_reading()
             await side.until(lambda: len(side.received) == queued)
-            assert link._queued_bytes == 0
+            assert link._queue.bulk_bytes == 0
             link.send([PreVote(7, 1, 1, 1)])
             await side.until(lambda: len(side.received) == queued + 1)
+
+
+async def test_votes_and_heartbeats_overtake_entries() -> None:
+    """Also where the queue of entries is full: only what left already comes before them."""
+    async with listening() as side:
+        async with linked(side) as link:
+            (stream,) = side.listener._streams
+            assert stream._transport is not None
+            stream._transport.pause_reading()
+            for number in range(2 * MAX_BULK_BYTES // MIB):
+                link.send([entry(number, size=MIB)])
+            await asyncio.sleep(0)  # the first frame leaves, as far as it goes
+            queued = len(link._queue)
+            small: list[Message] = [PreVote(8, 1, 1, 1), Heartbeat((9,), (1,), (1,))]
+            link.send(small)
+            stream._transport.resume_reading()
+            await side.until(lambda: len(side.received) >= queued + len(small))
+            received = [message for _, message in side.received]
+            before = received.index(small[0])
+            assert received[before : before + 2] == small
+            assert before < len(received) // 4, "beside a frame, only what the kernels hold"
+            assert [one for one in received if one not in small] == [
+                entry(number, size=MIB) for number in range(len(received) - 2)
+            ]
 
 
 async def test_an_idle_link_stays_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,25 @@ def test_probe_sends_one_message_and_waits(leader: Leader) -> None:
     assert (first.prev_index, first.prev_term, first.terms) == (5, 1, (2,))
     leader.parts.fill(2)
     assert leader.send() == []
-    (again,) = leader.beat()
+    again, alive = leader.beat()
     assert again.terms == (2, 2), "a lost probe goes out again with the heartbeat"
+    assert (alive.prev_index, alive.commit, alive.data) == (0, 0, ())
+
+
+def test_a_heartbeat_that_may_overtake_says_nothing_of_the_entries_on_their_way(
+    leader: Leader,
+) -> None:
+    leader.send()
+    leader.ack(7)
+    (level,) = leader.beat()
+    assert (level.prev_index, level.commit) == (6, 5), "nothing is on its way"
+    leader.parts.fill(2)
+    assert len(leader.send()) == 1
+    in_order, alive = leader.beat()
+    assert (in_order.prev_index, in_order.data) == (7, ()), "it finds what was lost"
+    assert (alive.prev_index, alive.commit, alive.data) == (0, 0, ())
+    leader.ack(8)
+    assert len(leader.beat()) == 1
 
 
 def test_acknowledged_follower_gets_entries_as_they_come(leader: Leader) -> None:

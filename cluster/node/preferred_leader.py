@@ -1,0 +1,51 @@
+"""When a partition's preferred node may lead it again: not at once after it lost that.
+
+    Maintenance.look --who leads now--> PreferredLeader --may_return--> transfer
+
+A node with a sick disk or a busy loop answers well as a follower and fails as a leader. To
+hand leadership back to it each time that it looks well is to lose it each time, and with it
+a second of the partition's work. So each loss doubles the wait, until a leadership lasted.
+Each node keeps this for itself, from what its own replica sees, and forgets it with its process.
+"""
+
+from __future__ import annotations
+
+MAX_WAIT = 600.0  # seconds, unless the delay itself is longer
+MIN_STEP = 1.0  # seconds: what is doubled where the delay is shorter
+HEALTHY = 4  # waits: a leadership that lasted so many was a healthy one
+
+
+class PreferredLeader:
+    """One partition's preferred node, seen from another replica. delay: seconds."""
+
+    def __init__(self, delay: float) -> None:
+        self._delay = delay
+        self._losses = 0  # in a row, with no healthy leadership between
+        self._lost_at = 0.0
+        self._led_since: float | None = None
+
+    @property
+    def wait(self) -> float:
+        """Seconds that it does not lead after its last loss."""
+        if self._losses <= 1:
+            return self._delay
+        step = max(self._delay, MIN_STEP)
+        # The exponent is bounded: a float has no room for the power of a year of losses.
+        return max(self._delay, min(MAX_WAIT, step * 2.0 ** min(self._losses - 1, 32)))
+
+    def seen(self, now: float, *, leads: bool) -> None:
+        """Whether it leads now, or another node does."""
+        if leads:
+            if self._led_since is None:
+                self._led_since = now
+        elif self._led_since is not None:
+            healthy = now - self._led_since >= HEALTHY * max(self.wait, MIN_STEP)
+            self._losses = 1 if healthy else self._losses + 1
+            self._lost_at, self._led_since = now, None
+
+    def handed_over(self, now: float) -> None:
+        """It is asked to lead. If it then does not, or not for long, that is a loss."""
+        self._led_since = now
+
+    def may_return(self, now: float) -> bool:
+        return self._losses == 0 or now - self._lost_at >= self.wait
