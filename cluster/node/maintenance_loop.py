@@ -55,7 +55,8 @@ class SnapshotSender:
     async def _send(self, peer: int, snapshot: Snapshot, done: TransferDone) -> None:
         installed, error = False, ""
         try:
-            installed = (await self._links[peer].send_snapshot(snapshot)).installed
+            result = await self._links[peer].send_snapshot(snapshot)
+            installed, error = result.installed, result.refused
         except grpc.aio.AioRpcError as failed:
             error = str(failed)
         finally:

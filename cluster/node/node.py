@@ -20,7 +20,7 @@ from collections.abc import Collection
 
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
-from cluster.consensus.message import Leadership, Message, Snapshot
+from cluster.consensus.message import Leadership, Message, Snapshot, SnapshotError
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.errors import ClusterError, NotLeaderError
 from cluster.metadata.machine import MetadataMachine
@@ -338,7 +338,11 @@ class Node:
             return pb.SnapshotResult(refused="no replica of this group here")
         if self._driver.storage_full:
             return pb.SnapshotResult(refused="this node's disk is full")
-        taken = self._driver.install(sender, snapshot)
+        try:
+            taken = self._driver.install(sender, snapshot)
+        except SnapshotError as error:
+            log.error("snapshot refused sender=%d: %s", sender, error)
+            return pb.SnapshotResult(refused=str(error))
         return pb.SnapshotResult(installed=taken, term=group.term)
 
     # -- metadata -----------------------------------------------------------------------

@@ -24,7 +24,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import crc32c
 import grpc
 
 from cluster.config import host_and_port
@@ -285,7 +284,7 @@ class PeerLink:
                 index=snapshot.index,
                 index_term=snapshot.index_term,
                 size=len(state),
-                crc32c=crc32c.crc32c(state),
+                crc32c=snapshot.checksum,
                 sender=self._identity.node_id,
             )
             for start in range(0, len(state), SNAPSHOT_CHUNK_BYTES):

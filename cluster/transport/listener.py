@@ -16,7 +16,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import cast
 
-import crc32c
 import grpc
 
 from cluster.config import host_and_port
@@ -279,9 +278,10 @@ class PeerService(rpc.PeerServiceServicer):
                 return pb.SnapshotResult(refused=f"size: more than {first.size} bytes came")
             parts.append(chunk.data)
         state = b"".join(parts)
-        if size != first.size or crc32c.crc32c(state) != first.crc32c:
-            return pb.SnapshotResult(refused="crc32c: the snapshot was damaged on its way")
-        snapshot = Snapshot(first.group, first.term, first.index, first.index_term, state)
+        if size != first.size:
+            return pb.SnapshotResult(refused=f"size: {first.size} bytes were to come, not {size}")
+        place = (first.group, first.term, first.index, first.index_term)
+        snapshot = Snapshot(*place, state, first.crc32c)
         return await self._install(first.sender, snapshot)
 
     async def ProposeMetadata(
