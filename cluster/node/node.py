@@ -33,6 +33,7 @@ from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenan
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample
+from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
@@ -43,7 +44,7 @@ from cluster.services.group_service import GroupService
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
-from cluster.transport.listener import PeerListener, PeerService
+from cluster.transport.listener import PeerListener
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from oncelog.v1 import (
@@ -123,6 +124,7 @@ class Node:
             lease_lifetime_ms=config.lease_lifetime_ms,
             producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
+        self._requests = PeerRequests(clock, self._install, self._proposer.propose_here)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids,
@@ -180,6 +182,7 @@ class Node:
             identity,
             dict(config.nodes),
             lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
+            lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
             config.max_message_bytes + MAX_FRAME_BYTES,
         )
@@ -247,8 +250,6 @@ class Node:
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
         groups = GroupService(self, now_ms=wall_clock_ms)
         group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
-        nodes = dict(self.config.nodes)
-        server.add_peers(PeerService(nodes, self._install, self._proposer.propose_here))
 
     async def _register(self, identity: Identity, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""
@@ -312,7 +313,9 @@ class Node:
 
     def _on_link(self, peer: int, up: bool) -> None:
         self._driver.set_link(peer, up)
-        if up:
+        if not up:
+            self._requests.lost(peer)
+        else:
             led = [gid for gid, group in self._driver.groups.items() if group.is_leader]
             self._peers.send(peer, [self._leadership(gid) for gid in led])
         self._leaders.notify()

@@ -39,12 +39,11 @@ class Peers:
     def connect(self, identity: Identity) -> None:
         """Begins to connect to all peers."""
         config = self._config
-        for peer, address in config.nodes.items():
+        for peer in config.nodes:
             if peer != config.node_id:
                 self.links[peer] = PeerLink(
                     identity,
                     peer,
-                    address,
                     config.peer_stream_of(peer),
                     self._link_changed,
                     self._refused,

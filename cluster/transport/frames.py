@@ -48,7 +48,12 @@ def size_of(message: Message) -> int:
 
 
 def encode_hello(hello: pb.Hello) -> bytes:
-    head = pb.Frame(hello=hello).SerializeToString()
+    return encode_head(pb.Frame(hello=hello))
+
+
+def encode_head(frame: pb.Frame) -> bytes:
+    """A frame without messages."""
+    head = frame.SerializeToString()
     return _LENGTH.pack(len(head)) + head
 
 

@@ -42,6 +42,7 @@ from storage.identity import parse
 from storage.kv import Family
 from storage.offset_index import OffsetIndex
 from storage.raft_log import RaftLogStore
+from tests.fuzz import peer_port
 from tests.sim.disk import Disk
 
 LIMIT = 1 << 20
@@ -478,6 +479,7 @@ TARGETS = {
     target.name: target
     for target in (
         Target("frames", frames, frame_seeds),
+        Target("peer-port", peer_port.run, peer_port.seeds),
         Target("peer-stream", peer_stream, peer_stream_seeds),
         Target("payload", payload, payload_seeds),
         Target("codec", codec, codec_seeds),
