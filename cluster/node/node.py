@@ -45,6 +45,7 @@ from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
+from cluster.transport.membership import Membership
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from oncelog.v1 import (
@@ -171,11 +172,13 @@ class Node:
     async def _open(cls, config: NodeConfig, stack: contextlib.AsyncExitStack) -> Node:
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
+        lock.note_members(config.nodes)
         identity = Identity(
             config.cluster_id,
             config.node_id,
             incarnation=int.from_bytes(os.urandom(8)),
             directory_id=lock.directory_id,
+            membership=Membership(lock.members, lock.founding, lock.note_founding),
         )
         # The ports come before anything in the data directory is touched.
         listener = PeerListener(

@@ -27,6 +27,7 @@ from cluster.config import host_and_port
 from cluster.consensus.message import Message
 from cluster.transport.calls import Calls, PeerCallError
 from cluster.transport.frames import decode_frame, encode_frame, encode_head, encode_hello, size_of
+from cluster.transport.membership import Membership
 from cluster.transport.stream import (
     LENGTH,
     FrameReader,
@@ -67,6 +68,7 @@ class Identity:
     node_id: int
     incarnation: int
     directory_id: int
+    membership: Membership
 
     def hello(self, refused: str = "") -> pb.Hello:
         return pb.Hello(
@@ -76,6 +78,8 @@ class Identity:
             incarnation=self.incarnation,
             directory_id=self.directory_id,
             refused=refused,
+            members=self.membership.members,
+            founding=self.membership.founding,
         )
 
 
@@ -84,7 +88,8 @@ class PeerLink:
 
     address: where the peer takes streams of frames, "host:port".
     on_link(peer, up): called when the stream is established or broke.
-    on_refusal(peer, reason): called at each attempt that the peer refused.
+    on_refusal(peer, reason, mutual): called at each attempt that the peer refused; mutual:
+        this node refuses the peer as well.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ class PeerLink:
         peer: int,
         address: str,
         on_link: Callable[[int, bool], None],
-        on_refusal: Callable[[int, str], None],
+        on_refusal: Callable[[int, str, bool], None],
     ) -> None:
         self.peer, self.address, self.up = peer, address, False
         self._identity, self._on_link, self._on_refusal = identity, on_link, on_refusal
@@ -151,11 +156,16 @@ class PeerLink:
             async with asyncio.timeout(HELLO_TIMEOUT):
                 answer = await self._exchange_hellos(sock)
             self._unanswered = False
-            if answer.refused:
-                if answer.refused != self._refusal:
-                    log.error("refused by peer=%d: %s", self.peer, answer.refused)
-                self._refusal = answer.refused
-                self._on_refusal(self.peer, answer.refused)
+            # We may learn from the answer what cluster this is.
+            refused = answer.refused or self._identity.membership.refusal(answer)
+            if refused:
+                waits = self._identity.membership.waits(answer)
+                if refused != self._refusal:
+                    level = logging.WARNING if waits else logging.ERROR
+                    log.log(level, "refused by peer=%d: %s", self.peer, refused)
+                self._refusal = refused
+                if not waits:
+                    self._on_refusal(self.peer, refused, self._identity.membership.differs(answer))
                 return
             self._refusal = ""
             await self._send_until_lost(sock)

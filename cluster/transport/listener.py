@@ -155,7 +155,7 @@ class PeerListener:
         known = self._connected.get(hello.node_id)
         if known is not None and known[0] != hello.incarnation:
             return f"node_id {hello.node_id} is connected already by another process"
-        return ""
+        return ours.membership.refusal(hello)
 
 
 class PeerStream(asyncio.BufferedProtocol):

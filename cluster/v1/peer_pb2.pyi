@@ -33,20 +33,24 @@ MESSAGE_TYPE_BEAT: MessageType
 MESSAGE_TYPE_BEAT_REPLY: MessageType
 
 class Hello(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id")
+    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    FOUNDING_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node_id: int
     protocol_version: int
     incarnation: int
     refused: str
     directory_id: int
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ...) -> None: ...
+    members: _containers.RepeatedScalarFieldContainer[int]
+    founding: int
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("hello", "messages", "request", "response")

@@ -13,10 +13,13 @@ from cluster.consensus.message import Message
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
 from cluster.transport.link import PROTOCOL_VERSION, Identity
 from cluster.transport.listener import PeerListener, PeerStream
+from cluster.transport.membership import Membership
 from cluster.transport.stream import LENGTH
 from cluster.v1 import peer_pb2 as pb
 
-OURS = Identity("oncelog", node_id=1, incarnation=11, directory_id=111)
+OURS = Identity(
+    "oncelog", 1, 11, directory_id=111, membership=Membership((1, 2, 3), 7, lambda founding: None)
+)
 LIMIT = 1 << 20
 
 
@@ -102,6 +105,8 @@ def seeds() -> list[bytes]:
                 incarnation=99,
                 directory_id=5,
                 protocol_version=PROTOCOL_VERSION,
+                members=(1, 2, 3),
+                founding=7,
             )
         )
 

@@ -413,6 +413,7 @@ def identity_seeds() -> list[bytes]:
     return [
         b'{"format": 3, %b}\n' % known,
         b'{"format": 4, %b, "store": "made"}\n' % known,
+        b'{"format": 5, %b, "store": "made", "members": [1, 2], "founding": 7}\n' % known,
         b"[1]",
         b"1",
     ]

@@ -14,6 +14,7 @@ from cluster.consensus.message import Snapshot, checksum_of
 from cluster.node.replicas import METADATA_GROUP
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
 from cluster.transport.link import Identity, PeerLink
+from cluster.transport.membership import Membership
 from cluster.transport.snapshots import send_snapshot
 from harness.api import CALL_PATIENCE, as_call, batch
 from harness.local_cluster import LocalCluster
@@ -100,7 +101,8 @@ def test_a_snapshot_that_is_none_is_refused_and_the_node_goes_on(
     cluster.kill([sender])
     spec = cluster.nodes[sender].spec
     stored = json.loads((spec.data_dir / "identity.json").read_text())
-    identity = Identity(spec.cluster_id, sender, 1, stored["directory_id"])
+    membership = Membership((1, 2, 3), stored["founding"], lambda founding: None)
+    identity = Identity(spec.cluster_id, sender, 1, stored["directory_id"], membership)
     refused = asyncio.run(
         send_all(
             identity,

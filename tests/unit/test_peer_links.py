@@ -21,14 +21,22 @@ from cluster.transport.calls import PeerCallError
 from cluster.transport.frames import encode_frame, encode_head, encode_hello
 from cluster.transport.link import MAX_HELLO_BYTES, MAX_QUEUE_BYTES, Identity, PeerLink
 from cluster.transport.listener import PeerListener, PeerStream
+from cluster.transport.membership import Membership
 from cluster.transport.snapshots import PART_BYTES, SnapshotParts, send_snapshot
 from cluster.transport.stream import LENGTH, MISSED_PINGS
 from cluster.v1 import peer_pb2 as pb
 from harness.proxy import Route
 
 MIB = 1024 * 1024
-OURS = Identity("c", node_id=1, incarnation=11, directory_id=111)
-PEER = Identity("c", node_id=2, incarnation=22, directory_id=222)
+NODES = (1, 2, 3)
+
+
+def membership(founding: int = 7, members: tuple[int, ...] = NODES) -> Membership:
+    return Membership(members, founding, lambda learned: None)
+
+
+OURS = Identity("c", node_id=1, incarnation=11, directory_id=111, membership=membership())
+PEER = Identity("c", node_id=2, incarnation=22, directory_id=222, membership=membership())
 MAX_FRAME = 24 * MIB
 
 
@@ -39,7 +47,7 @@ def entry(number: int, size: int = 10) -> Append:
 class Side:
     """The listening node 1, and what it and its links were told."""
 
-    def __init__(self, at: str = "127.0.0.1:0") -> None:
+    def __init__(self, at: str = "127.0.0.1:0", ours: Identity = OURS) -> None:
         self.received: list[tuple[int, Message]] = []
         self.links: list[tuple[int, bool]] = []
         self.refusals: list[str] = []
@@ -51,7 +59,7 @@ class Side:
         self.may_answer.set()
         self.news = asyncio.Event()
         self.listener = PeerListener(
-            OURS, {1: "", 2: "", 3: ""}, self.on_receive, self.answer, self.directory_of, MAX_FRAME
+            ours, {1: "", 2: "", 3: ""}, self.on_receive, self.answer, self.directory_of, MAX_FRAME
         )
         self.listener.bind(at)
         self.port: int = self.listener._sockets[0].getsockname()[1]
@@ -81,7 +89,8 @@ class Side:
         self.links.append((peer, up))
         self.news.set()
 
-    def on_refusal(self, peer: int, reason: str) -> None:
+    def on_refusal(self, peer: int, reason: str, mutual: bool) -> None:
+        assert mutual == ("members are" in reason or "was founded as" in reason)
         self.refusals.append(reason)
         self.news.set()
 
@@ -97,8 +106,8 @@ class Side:
 
 
 @asynccontextmanager
-async def listening(at: str = "127.0.0.1:0") -> AsyncIterator[Side]:
-    side = Side(at)
+async def listening(at: str = "127.0.0.1:0", ours: Identity = OURS) -> AsyncIterator[Side]:
+    side = Side(at, ours)
     await side.listener.start()
     try:
         yield side
@@ -132,6 +141,14 @@ async def test_messages_arrive_in_order_small_and_large() -> None:
     [
         (replace(PEER, node_id=1), "node_id 1 is this node's own"),
         (replace(PEER, directory_id=5), "registered with another data directory"),
+        (
+            replace(PEER, membership=membership(members=(1, 2, 3, 4, 5))),
+            "members are 1, 2, 3 on this side and 1, 2, 3, 4, 5 on node 2",
+        ),
+        (
+            replace(PEER, membership=membership(founding=255)),
+            "of this side was founded as 0000000000000007, that of node 2 as 00000000000000ff",
+        ),
     ],
 )
 async def test_a_member_that_is_not_let_in_is_told_why(identity: Identity, reason: str) -> None:
@@ -141,6 +158,57 @@ async def test_a_member_that_is_not_let_in_is_told_why(identity: Identity, reaso
         assert reason in side.refusals[0]
         link.send([entry(1)])
         assert not link.up and not side.received
+        await link.close()
+
+
+@pytest.mark.parametrize("who", ["caller", "listener"])
+async def test_a_new_member_learns_what_cluster_it_is_of(who: str) -> None:
+    """From the first member that knows it, whoever connects; then it has a link."""
+    learned: list[int] = []
+    new = Membership(NODES, 0, learned.append)
+    ours = replace(OURS, membership=new) if who == "listener" else OURS
+    peer = replace(PEER, membership=new) if who == "caller" else PEER
+    async with listening(ours=ours) as side, linked(side, peer) as link:
+        link.send([entry(1)])
+        await side.until(lambda: bool(side.received))
+    assert learned == [7] and new.founding == 7
+
+
+async def test_two_new_members_wait_for_the_one_that_founds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(peers, "RECONNECT_WAIT", 0.001)
+    unfounded = membership(founding=0)
+    async with listening(ours=replace(OURS, membership=unfounded)) as side:
+        link = side.link(replace(PEER, membership=membership(founding=0)))
+        tried = 0
+        before = side.listener.refusal
+
+        def counted(hello: pb.Hello) -> str:
+            nonlocal tried
+            tried += 1
+            side.news.set()
+            return before(hello)
+
+        monkeypatch.setattr(side.listener, "refusal", counted)
+        await side.until(lambda: tried > 3)
+        assert not link.up and side.refusals == [], "to wait is no error that ends a node"
+        assert "node 1 has to start first" in caplog.text
+        unfounded.founding = 7  # as when it learned it from another link
+        await side.until(lambda: link.up)
+        await link.close()
+
+
+async def test_what_cannot_be_stored_is_not_learned(caplog: pytest.LogCaptureFixture) -> None:
+    def full(founding: int) -> None:
+        raise OSError("no space left")
+
+    new = Membership(NODES, 0, full)
+    async with listening() as side:
+        link = side.link(replace(PEER, membership=new))
+        await side.until(lambda: bool(side.refusals))
+        assert "no space left" in side.refusals[0]
+        assert new.founding == 0 and not link.up
         await link.close()
 
 
