@@ -4,16 +4,21 @@
 it. Nothing is changed in a directory that is refused.
 
     DIR/lock           flock'ed while a node runs; holds its pid for the error of the next one
-    DIR/identity.json  {"format": 4, "cluster_id": ..., "node_id": ..., "directory_id": ...,
-                        "store": "none" or "made"}
+    DIR/identity.json  {"format": 5, "cluster_id": ..., "node_id": ..., "directory_id": ...,
+                        "store": "none", "old" or "made", "members": [...], "founding": ...}
 
 The directory id is drawn when a directory is first used. The cluster remembers
 it: a node that comes back with an emptied directory has another one, and may
 not vote or acknowledge as if it still knew what it had promised. It is in the
 store and in its commit log, too, and `store` says whether there must be one.
 
-Format 3 has no `store`: such a directory has one, made by an older version, which does not
-hold the directory id yet.
+The members are the node ids of the cluster's nodes, as the settings named them at the first
+start, and hold for good. The founding is a random number that all of them share: the member
+with the lowest id draws it, the others learn it from one that knows it (0: not yet). So two
+histories of one name are told apart, and a changed setting does not make a second one.
+
+Formats 3 and 4 know no members. Format 3 has no `store`: such a directory has one, made by
+an older version, which does not hold the directory id yet.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import enum
 import fcntl
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -29,8 +35,8 @@ from types import TracebackType
 from storage.errors import IdentityError, LockedError, MissingStoreError, StorageError
 from storage.system import SYSTEM, System
 
-FORMAT = 4
-_OLD_FORMAT = 3
+FORMAT = 5
+_OLD_FORMATS = (3, 4)
 _LOCK = "lock"
 _IDENTITY = "identity.json"
 # What a directory may hold and still count as new.
@@ -55,6 +61,8 @@ class Identity:
     node_id: int
     directory_id: int
     store: StoreState
+    members: tuple[int, ...] = ()  # none: not recorded yet
+    founding: int = 0
 
     def pack(self) -> bytes:
         fields = {"format": FORMAT, **asdict(self), "store": self.store.value}
@@ -95,9 +103,47 @@ class DirectoryLock:
     def note_store(self) -> None:
         """There is a store now, and it has the directory id. Raises OSError."""
         if self.store is not StoreState.MADE:
-            made = replace(self._identity, store=StoreState.MADE)
-            self._system.write_atomically(self.path / _IDENTITY, made.pack())
-            self._identity = made
+            self._write(replace(self._identity, store=StoreState.MADE))
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Node ids of the cluster, rising; none before `note_members`."""
+        return self._identity.members
+
+    @property
+    def founding(self) -> int:
+        """Random, 1 to 2**63 - 1, the same on all members; 0: not known here yet."""
+        return self._identity.founding
+
+    def note_members(self, members: Iterable[int]) -> None:
+        """Records whom the settings name, at the first start; later they must be the same.
+
+        Raises IdentityError, and StorageError if it cannot be written.
+        """
+        named, identity = tuple(sorted(members)), self._identity
+        if identity.members and identity.members != named:
+            raise IdentityError(
+                f"data directory {self.path} is of a cluster with the nodes "
+                f"{_listed(identity.members)}, and the setting `nodes` names {_listed(named)}: a "
+                f"cluster's members cannot be changed by a setting. Put `nodes` back as it was, "
+                f"on all nodes"
+            )
+        founds = not identity.founding and identity.node_id == min(named)
+        if not identity.members or founds:
+            founding = self._system.random_number() if founds else identity.founding
+            try:
+                self._write(replace(identity, members=named, founding=founding))
+            except OSError as error:
+                raise StorageError(f"data directory {self.path}: {error}") from error
+
+    def note_founding(self, founding: int) -> None:
+        """What another member said. Raises OSError."""
+        assert founding > 0 and not self.founding, "it is learned once"
+        self._write(replace(self._identity, founding=founding))
+
+    def _write(self, identity: Identity) -> None:
+        self._system.write_atomically(self.path / _IDENTITY, identity.pack())
+        self._identity = identity
 
     def release(self) -> None:
         """Lets the next process in. May be called more than once."""
@@ -189,6 +235,10 @@ def _check_identity(directory: Path, cluster_id: str, node_id: int, system: Syst
     return found
 
 
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
 def _refuse_strangers(directory: Path) -> None:
     strange = sorted({entry.name for entry in directory.iterdir()} - _IGNORED)
     if strange:
@@ -202,14 +252,19 @@ def parse(directory: Path, content: bytes) -> Identity:
     """What identity.json says. Raises IdentityError."""
     try:
         fields = json.loads(content.decode())
-        if fields["format"] not in (_OLD_FORMAT, FORMAT):
+        found = fields["format"]
+        if found not in (*_OLD_FORMATS, FORMAT):
             raise IdentityError(
-                f"data directory {directory} has format {fields['format']}, "
-                f"this version reads {_OLD_FORMAT} and {FORMAT}"
+                f"data directory {directory} has format {found}, "
+                f"this version reads {_listed(_OLD_FORMATS)} and {FORMAT}"
             )
-        store = StoreState.OLD if fields["format"] == _OLD_FORMAT else StoreState(fields["store"])
+        store = StoreState.OLD if found == _OLD_FORMATS[0] else StoreState(fields["store"])
         cluster_id, node_id = str(fields["cluster_id"]), int(fields["node_id"])
-        return Identity(cluster_id, node_id, int(fields["directory_id"]), store)
+        old = Identity(cluster_id, node_id, int(fields["directory_id"]), store)
+        if found != FORMAT:
+            return old
+        members = tuple(int(member) for member in fields["members"])
+        return replace(old, members=members, founding=int(fields["founding"]))
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         # Not UTF-8, not JSON, another kind of value, Infinity, or nested without end.
         raise IdentityError(f"{directory / _IDENTITY} is not readable: {error!r}") from error

@@ -194,7 +194,8 @@ class Driver:
     def install(self, sender: int, snapshot: Snapshot) -> bool:
         """Puts a leader's snapshot in the place of a group's log, between two rounds; durable.
 
-        Returns whether the leader may go on from there. Raises StorageError: end the node.
+        Returns whether the leader may go on from there. Raises SnapshotError, and nothing is
+        changed, if it is not sound; StorageError: end the node.
         """
         assert not self._syncing and not self._held
         assert not self.storage_full, "what waits to be written comes first"
@@ -202,13 +203,13 @@ class Driver:
         base = group.journal.base_index
         # It may be quiescent as a leader that does not know yet that it is none.
         self._heartbeats.unquiesce(snapshot.group)
+        self.touch(snapshot.group)
         taken = group.install(sender, snapshot)
         if taken and group.journal.base_index != base:
             self._kv.write(self.batch)
             self.batch = self._kv.batch()
             self._kv.sync()
             group.reopen()
-        self.touch(snapshot.group)
         return taken
 
     # -- parts ------------------------------------------------------------------------

@@ -33,10 +33,12 @@ from cluster.consensus.message import (
     PreVote,
     PreVoteReply,
     Snapshot,
+    SnapshotError,
     StateChecksum,
     TimeoutNow,
     Vote,
     VoteReply,
+    checksum_of,
 )
 from cluster.consensus.port import LEADER, NO_OP, Core
 from cluster.consensus.proposals import Abandoned, Done
@@ -44,6 +46,8 @@ from cluster.consensus.raft import open_raft
 from cluster.consensus.replication import Progress
 from cluster.consensus.state_check import StateDivergedError
 from storage.checkpoints import CheckpointStore
+from storage.errors import CorruptionError
+from storage.keys import MAX_NUMBER
 from storage.raft_log import RaftLogStore
 
 log = logging.getLogger(__name__)
@@ -427,7 +431,8 @@ class Group:
 
         Raises storage.CorruptionError, or StorageError while it is not written yet.
         """
-        return Snapshot(self.config.group, self.term, *self._raft.checkpoints.base())
+        gid, (index, term, state) = self.config.group, self._raft.checkpoints.base()
+        return Snapshot(gid, self.term, index, term, state, checksum_of(gid, index, term, state))
 
     def snapshot_sent(self, peer: int, index: int, installed: bool) -> None:
         if self._leading is not None and peer in self.config.peers:
@@ -437,16 +442,19 @@ class Group:
         """Replaces log and state by a leader's snapshot; the driver syncs. False: it is stale.
 
         A log that holds its last entry keeps all it has: it may have acknowledged more.
+        Raises SnapshotError, and nothing is changed, if it is not sound.
         """
         if self.failed is not None or snapshot.term < self.core.term:
             return False
+        journal, index, term = self.journal, snapshot.index, snapshot.index_term
+        held = index <= journal.applied_index or (
+            index <= journal.last_index and journal.term_at(index) == term
+        )
+        self._check(sender, snapshot, load=not held)
         if snapshot.term > self.core.term:
             self.core.see_term(snapshot.term, sender)
         self._note_role()
-        journal, index, term = self.journal, snapshot.index, snapshot.index_term
-        if index <= journal.applied_index:
-            return True
-        if index <= journal.last_index and journal.term_at(index) == term:
+        if held:
             return True
         self._raft.checkpoints.replace(index, term, snapshot.state)
         self.machine.discard(self._env.batch())
@@ -454,11 +462,34 @@ class Group:
         log.info("snapshot installed partition=%s term=%d index=%d", self.name, term, index)
         return True
 
+    def _check(self, sender: int, snapshot: Snapshot, *, load: bool) -> None:
+        """Raises SnapshotError unless what a peer sent may take the place of all that is here."""
+        if sender not in self.config.peers:
+            raise SnapshotError(f"node {sender} has no replica of {self.name}")
+        if not 0 < snapshot.index_term <= snapshot.term or not 0 < snapshot.index <= MAX_NUMBER:
+            raise SnapshotError(f"snapshot of {self.name}: its index or terms cannot be")
+        if not snapshot.is_whole:
+            raise SnapshotError(f"snapshot of {self.name}: its checksum differs")
+        if not load:
+            return
+        try:
+            self.machine.check(snapshot.state)
+        except Exception as error:
+            # Of whatever kind: the state that is here has not been touched.
+            raise SnapshotError(f"snapshot of {self.name} cannot be loaded: {error}") from error
+
     def reopen(self) -> None:
-        """Begins anew from the store, after an installed snapshot was written."""
+        """Begins anew from the store, after an installed snapshot was written.
+
+        What cannot be read back stops this replica only.
+        """
         self._end_leading("restarted from a snapshot")
         self.out.clear()
-        self._raft = open_raft(self.config, *self._stores, self.machine, self._env)
+        try:
+            self._raft = open_raft(self.config, *self._stores, self.machine, self._env)
+        except CorruptionError as error:
+            self.fail(error)
+            return
         self._seen_term = self.core.term
 
 

@@ -10,8 +10,11 @@ Entries travel as parallel tuples (terms, data, checksums) that start at `prev_i
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import crc32c
 
 
 class Append(NamedTuple):
@@ -95,6 +98,10 @@ class TimeoutNow:
     term: int
 
 
+class SnapshotError(Exception):
+    """A snapshot that a peer sent is damaged or cannot be loaded. Nothing was changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointAt:
     """Leader to followers: save your state when you have applied `index`, and say its checksum."""
@@ -123,6 +130,20 @@ class Snapshot:
     index: int
     index_term: int
     state: bytes
+    checksum: int  # see checksum_of; made by the leader, with the state at hand
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is what the leader made: this state, of this group, at this index."""
+        return self.checksum == checksum_of(self.group, self.index, self.index_term, self.state)
+
+
+_PLACE = struct.Struct("<QQQ")
+
+
+def checksum_of(group: int, index: int, index_term: int, state: bytes) -> int:
+    """Of a snapshot: of whose state it is, too."""
+    return crc32c.crc32c(state, crc32c.crc32c(_PLACE.pack(group, index, index_term)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ class MetadataMachine:
     def dump(self) -> bytes:
         return self.state.dump()
 
+    def check(self, state: bytes) -> None:
+        """Raises MetadataCorruptError unless `restore` would take it."""
+        self.state.parse(state)
+
     def restore(self, state: bytes | None, index: int) -> None:
         if state is None:
             self.state.clear()

@@ -337,11 +337,15 @@ class MetadataState:
         The difference comes out of `take_events`. Raises MetadataCorruptError and
         changes nothing if `data` is not a snapshot.
         """
+        self._replace(self.parse(data, index), index)
+
+    @staticmethod
+    def parse(data: bytes, index: int = 0) -> Tables:
+        """What `load` would put in place. Raises MetadataCorruptError."""
         try:
-            tables = load_tables(data)
+            return load_tables(data)
         except (DecodeError, ValueError, OverflowError) as error:
             raise MetadataCorruptError(f"metadata snapshot: {error}", index=index) from error
-        self._replace(tables, index)
 
     def clear(self) -> None:
         """Back to the state before the first command, as `load` would."""

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-import grpc
-
 from cluster.consensus.message import Snapshot
 from cluster.node.maintenance import Maintenance, TransferDone
+from cluster.transport.calls import PeerCallError
 from cluster.transport.link import PeerLink
+from cluster.transport.snapshots import send_snapshot
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,9 @@ class SnapshotSender:
     async def _send(self, peer: int, snapshot: Snapshot, done: TransferDone) -> None:
         installed, error = False, ""
         try:
-            installed = (await self._links[peer].send_snapshot(snapshot)).installed
-        except grpc.aio.AioRpcError as failed:
+            result = await send_snapshot(self._links[peer], snapshot)
+            installed, error = result.installed, result.refused
+        except PeerCallError as failed:
             error = str(failed)
         finally:
             done(installed, error)

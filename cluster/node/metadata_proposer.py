@@ -12,12 +12,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import grpc
-
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
 from cluster.errors import NotReadyError, ProposalTimeoutError
+from cluster.transport.calls import PeerCallError
 from cluster.transport.link import PeerLink
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
@@ -94,11 +93,12 @@ class MetadataProposer:
             link = self._links.get(self.group.leader_id)
             if link is None or not link.up:
                 return None, False, "the metadata group has no leader that can be reached"
-            request = pb.ProposeMetadataRequest(command=command.SerializeToString())
+            asked = pb.ProposeMetadataRequest(command=command.SerializeToString())
             try:
-                answer = await link.stub.ProposeMetadata(request)
-            except grpc.aio.AioRpcError as error:
-                return None, True, f"node {link.peer}: {error.details()}"
+                response = await link.ask(pb.Request(propose_metadata=asked))
+            except PeerCallError as error:
+                return None, True, f"node {link.peer}: {error}"
+            answer = response.propose_metadata
         if answer.not_leader:
             return None, bool(answer.leader_id == -1), "leadership moved"
         return mpb.MetadataResult.FromString(answer.result), True, ""

@@ -20,7 +20,7 @@ from collections.abc import Collection
 
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
-from cluster.consensus.message import Leadership, Message, Snapshot
+from cluster.consensus.message import Leadership, Message, Snapshot, SnapshotError
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.errors import ClusterError, NotLeaderError
 from cluster.metadata.machine import MetadataMachine
@@ -34,6 +34,7 @@ from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenan
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample
+from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
@@ -45,7 +46,8 @@ from cluster.services.group_service import GroupService
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
-from cluster.transport.listener import PeerListener, PeerService
+from cluster.transport.listener import PeerListener
+from cluster.transport.membership import Membership
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from oncelog.v1 import (
@@ -129,6 +131,7 @@ class Node:
             lease_lifetime_ms=config.lease_lifetime_ms,
             producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
+        self._requests = PeerRequests(clock, self._install, self._proposer.propose_here)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids,
@@ -175,17 +178,20 @@ class Node:
     async def _open(cls, config: NodeConfig, stack: contextlib.AsyncExitStack) -> Node:
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
+        lock.note_members(config.nodes)
         identity = Identity(
             config.cluster_id,
             config.node_id,
             incarnation=int.from_bytes(os.urandom(8)),
             directory_id=lock.directory_id,
+            membership=Membership(lock.members, lock.founding, lock.note_founding),
         )
         # The ports come before anything in the data directory is touched.
         listener = PeerListener(
             identity,
             dict(config.nodes),
             lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
+            lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
             config.max_message_bytes + MAX_FRAME_BYTES,
         )
@@ -255,8 +261,6 @@ class Node:
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
         groups = GroupService(self, now_ms=wall_clock_ms)
         group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
-        nodes = dict(self.config.nodes)
-        server.add_peers(PeerService(nodes, self._install, self._proposer.propose_here))
 
     async def _register(self, identity: Identity, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""
@@ -320,7 +324,9 @@ class Node:
 
     def _on_link(self, peer: int, up: bool) -> None:
         self._driver.set_link(peer, up)
-        if up:
+        if not up:
+            self._requests.lost(peer)
+        else:
             led = [gid for gid, group in self._driver.groups.items() if group.is_leader]
             self._peers.send(peer, [self._leadership(gid) for gid in led])
         self._leaders.notify()
@@ -346,7 +352,11 @@ class Node:
             return pb.SnapshotResult(refused="no replica of this group here")
         if self._driver.storage_full:
             return pb.SnapshotResult(refused="this node's disk is full")
-        taken = self._driver.install(sender, snapshot)
+        try:
+            taken = self._driver.install(sender, snapshot)
+        except SnapshotError as error:
+            log.error("snapshot refused sender=%d: %s", sender, error)
+            return pb.SnapshotResult(refused=str(error))
         return pb.SnapshotResult(installed=taken, term=group.term)
 
     # -- metadata -----------------------------------------------------------------------

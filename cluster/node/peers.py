@@ -39,12 +39,11 @@ class Peers:
     def connect(self, identity: Identity) -> None:
         """Begins to connect to all peers."""
         config = self._config
-        for peer, address in config.nodes.items():
+        for peer in config.nodes:
             if peer != config.node_id:
                 self.links[peer] = PeerLink(
                     identity,
                     peer,
-                    address,
                     config.peer_stream_of(peer),
                     self._link_changed,
                     self._refused,
@@ -75,8 +74,14 @@ class Peers:
             self.linked_since.pop(peer, None)
         self._on_link(peer, up)
 
-    def _refused(self, peer: int, reason: str) -> None:
-        """A refusal that lasts is a fault of this node's settings: it must end."""
+    def _refused(self, peer: int, reason: str, mutual: bool) -> None:
+        """A refusal that lasts is a fault of this node's settings: it must end.
+
+        Where each refuses the other, the fault is that of the side with fewer nodes.
+        """
+        if mutual and 2 * (1 + len(self.linked_since)) > len(self._config.nodes):
+            self._refused_since.pop(peer, None)
+            return
         now = self._clock()
         since = self._refused_since.setdefault(peer, now)
         if reason and now - since > REFUSAL_TIMEOUT:

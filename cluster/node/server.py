@@ -11,14 +11,12 @@ from grpc_reflection.v1alpha import reflection
 from cluster.config import NodeConfig
 from cluster.errors import ListenError
 from cluster.services.decoding import Decoding
-from cluster.transport.listener import PeerService
-from cluster.v1 import peer_pb2_grpc
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # A peer or client that vanished without closing is noticed within 8 s.
+    # A client that vanished without closing is noticed within 8 s.
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.max_concurrent_streams", 10_000),
@@ -26,7 +24,7 @@ _OPTIONS = [
 
 
 class Server:
-    """A grpc.aio server with health, reflection and the peers' service."""
+    """A grpc.aio server with health and reflection."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
@@ -43,9 +41,6 @@ class Server:
         )
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
-
-    def add_peers(self, service: PeerService) -> None:
-        peer_pb2_grpc.add_PeerServiceServicer_to_server(service, self.grpc)
 
     def bind(self, service_names: Sequence[str]) -> None:
         """Takes the port; calls wait until `start`. Raises ListenError."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -44,6 +45,19 @@ from storage.offset_index import OffsetIndex
 
 _STATE = struct.Struct("<4sHxxqqqQQQ")
 _MAGIC, _VERSION = b"OLPS", 2
+
+
+class Loaded(NamedTuple):
+    """A saved state, as `dump` wrote it."""
+
+    next_offset: int
+    log_start: int
+    clock_ms: int
+    stored_bytes: int
+    names_index: int
+    last_seen: LastSeen
+    group_offsets: OffsetsTable
+
 
 Handler = Callable[[int, bytes, WriteBatch], object]
 
@@ -141,26 +155,31 @@ class PartitionMachine:
     def restore(self, state: bytes | None) -> None:
         """Takes what `dump` wrote; None: the empty state. Raises storage.CorruptionError."""
         if state is None:
-            self.clock_ms = 0
-            self.stored.restore(0, 0, 0)
-            self.producers.restore(LastSeen(capacity=self._capacity), 0)
-            self.group_offsets = OffsetsTable()
-            return
+            loaded = Loaded(0, 0, 0, 0, 0, LastSeen(capacity=self._capacity), OffsetsTable())
+        else:
+            loaded = self.load(state)
+        self.clock_ms, self.group_offsets = loaded.clock_ms, loaded.group_offsets
+        self.stored.restore(loaded.next_offset, loaded.log_start, loaded.stored_bytes)
+        self.producers.restore(loaded.last_seen, loaded.names_index)
+
+    def load(self, state: bytes) -> Loaded:
+        """What `dump` wrote, beside what is here. Raises storage.CorruptionError."""
         if len(state) < _STATE.size:
             raise CorruptionError(f"a partition's state of {len(state)} bytes is too short")
-        magic, version, *numbers, map_bytes = _STATE.unpack_from(state)
+        magic, version, *fields = _STATE.unpack_from(state)
         if magic != _MAGIC or version != _VERSION:
             raise CorruptionError(f"not a partition's state of version {_VERSION}: {state[:6]!r}")
-        next_offset, log_start, clock_ms, stored_bytes, names_index = numbers
+        next_offset, log_start, clock_ms, stored_bytes, names_index, map_bytes = fields
+        if not 0 <= log_start <= next_offset or clock_ms < 0:
+            raise CorruptionError(f"a partition's state: its numbers {fields} cannot be")
         end = _STATE.size + map_bytes
         try:
             last_seen = LastSeen.load(state[_STATE.size : end], capacity=self._capacity)
             group_offsets = OffsetsTable.load(state[end:])
         except (ValueError, DecodeError) as error:
             raise CorruptionError(f"a partition's state: {error}") from error
-        self.clock_ms, self.group_offsets = clock_ms, group_offsets
-        self.stored.restore(next_offset, log_start, stored_bytes)
-        self.producers.restore(last_seen, names_index)
+        numbers = (next_offset, log_start, clock_ms, stored_bytes, names_index)
+        return Loaded(*numbers, last_seen, group_offsets)
 
 
 def meta_of(entry: BatchEntry) -> BatchMeta:

@@ -76,6 +76,10 @@ class Partition:
     def dump(self) -> bytes:
         return self.machine.dump()
 
+    def check(self, state: bytes) -> None:
+        """Raises storage.CorruptionError unless `restore` would take it."""
+        self.machine.load(state)
+
     def restore(self, state: bytes | None, index: int) -> None:
         """Begins anew; the group has answered all that waited."""
         self._end_leadership()

@@ -27,7 +27,6 @@ from cluster.consensus.message import (
     Message,
     PreVote,
     PreVoteReply,
-    Snapshot,
     StateChecksum,
     TimeoutNow,
     Vote,
@@ -49,12 +48,6 @@ class DamagedFrameError(FrameError):
     """The bytes are not those that were sent."""
 
 
-def snapshot_checksum(snapshot: Snapshot) -> int:
-    """Of the state, and of where in which log it is the state."""
-    place = snapshot.group, snapshot.term, snapshot.index, snapshot.index_term
-    return crc32c(snapshot.state, crc32c(_SNAPSHOT.pack(*place)))
-
-
 def size_of(message: Message) -> int:
     """About how many bytes the message takes in a frame."""
     if isinstance(message, Append) and message.data:
@@ -65,7 +58,12 @@ def size_of(message: Message) -> int:
 
 
 def encode_hello(hello: pb.Hello) -> bytes:
-    return _prefixed(pb.Frame(hello=hello).SerializeToString())
+    return encode_head(pb.Frame(hello=hello))
+
+
+def encode_head(frame: pb.Frame) -> bytes:
+    """A frame without messages."""
+    return _prefixed(frame.SerializeToString())
 
 
 def _prefixed(head: bytes) -> bytes:

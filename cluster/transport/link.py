@@ -1,16 +1,15 @@
 """Nodes talk to each other: one ordered stream of frames per peer and direction.
 
     Driver --messages--> PeerLink --frames--> (TCP) --> PeerListener --messages--> Driver
-                            |
-                            +--- gRPC ---> PeerService: snapshots, metadata commands
+             --requests (see `calls`)-------------------------'
 
 All groups of a node share the stream, so what piles up while a frame is being
 sent goes out together in the next one, small messages first (`send_queue`). Raft takes
 care of what is lost: when a link's queue is full, new entries are dropped rather than held.
 
 A stream begins with a Hello each way (`listener` has the other side). An empty frame
-is answered with one, so that each side notices when the other is gone.
-Snapshots use a call of their own, so that they do not hold up heartbeats.
+is answered with one, so that each side notices when the other is gone. Who is no member
+of the cluster, as the listener knows it, gets no Hello: the connection is closed.
 """
 
 from __future__ import annotations
@@ -19,44 +18,45 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from cluster.config import host_and_port
-from cluster.consensus.message import Message, Snapshot
-from cluster.transport.frames import decode_frame, encode_frame, encode_hello, snapshot_checksum
+from cluster.consensus.message import Message
+from cluster.transport.calls import Calls, PeerCallError
+from cluster.transport.frames import decode_frame, encode_frame, encode_head, encode_hello
+from cluster.transport.membership import Membership
 from cluster.transport.send_queue import SendQueue
-from cluster.transport.stream import LENGTH, PING, FrameWriter, Keepalive, StreamError, framed, tune
+from cluster.transport.stream import (
+    LENGTH,
+    FrameReader,
+    FrameWriter,
+    Keepalive,
+    StreamError,
+    framed,
+    tune,
+)
 from cluster.v1 import peer_pb2 as pb
-from cluster.v1 import peer_pb2_grpc as rpc
 
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 3
 MAX_FRAME_BYTES = 8 * 1024 * 1024  # that a listener takes, beside one message of any size
 MAX_HELLO_BYTES = 4096
-ANSWERS_BYTES = 64  # of answers to pings that are read at once
-SNAPSHOT_CHUNK_BYTES = 1024 * 1024
+MAX_ANSWER_BYTES = 1024 * 1024
 RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
 CONNECT_TIMEOUT = 1.0  # after the second SYN, should the first be lost
 HELLO_TIMEOUT = 2.0
 
-CHANNEL_OPTIONS = [
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 500),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    # A peer's name may be gone while its container restarts; gRPC's default is 30 s.
-    ("grpc.dns_min_time_between_resolutions_ms", 500),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-]
+
+class StrangerError(Exception):
+    """The peer closed the connection without its Hello."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "it does not answer: is its cluster_id another, or is this node not among its nodes?"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class Identity:
     node_id: int
     incarnation: int
     directory_id: int
+    membership: Membership
 
     def hello(self, refused: str = "") -> pb.Hello:
         return pb.Hello(
@@ -76,16 +77,18 @@ class Identity:
             incarnation=self.incarnation,
             directory_id=self.directory_id,
             refused=refused,
+            members=self.membership.members,
+            founding=self.membership.founding,
         )
 
 
 class PeerLink:
     """The stream from this node to one peer; connects again for ever.
 
-    address:        of the peer's gRPC server, "host:port".
-    stream_address: where it takes streams of frames.
+    address: where the peer takes streams of frames, "host:port".
     on_link(peer, up): called when the stream is established or broke.
-    on_refusal(peer, reason): called at each attempt that the peer refused.
+    on_refusal(peer, reason, mutual): called at each attempt that the peer refused; mutual:
+        this node refuses the peer as well.
     """
 
     def __init__(
@@ -93,21 +96,28 @@ class PeerLink:
         identity: Identity,
         peer: int,
         address: str,
-        stream_address: str,
         on_link: Callable[[int, bool], None],
-        on_refusal: Callable[[int, str], None],
+        on_refusal: Callable[[int, str, bool], None],
     ) -> None:
-        self.peer, self.address, self.up = peer, stream_address, False
+        self.peer, self.address, self.up = peer, address, False
         self._identity, self._on_link, self._on_refusal = identity, on_link, on_refusal
         self._queue = SendQueue()
         self._loop = asyncio.get_running_loop()
         self._writer: FrameWriter | None = None
         self._ping_due = self._ping_sent = False
         self._sent_at_tick = 0
-        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        self.stub = rpc.PeerServiceStub(self._channel)
+        self._calls = Calls()
+        self._call_is_next = False
         self._task = asyncio.create_task(self._run(), name=f"peer-{peer}")
         self._refusal = ""
+        self._unanswered = False
+
+    async def ask(self, request: pb.Request) -> pb.Response:
+        """Sends a request and waits for its answer. Raises PeerCallError."""
+        if not self.up:
+            raise PeerCallError("there is no connection")
+        self._loop.call_soon(self._send_next)
+        return await self._calls.ask(request)
 
     def send(self, messages: list[Message]) -> None:
         """Queues the messages; they leave when the event loop has its next turn."""
@@ -121,12 +131,15 @@ class PeerLink:
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        await self._channel.close()
 
     async def _run(self) -> None:
         while True:
             try:
                 await self._converse()
+            except StrangerError as error:
+                if not self._unanswered:
+                    log.warning("link down peer=%d: %s", self.peer, error)
+                self._unanswered = True
             except (OSError, StreamError, ValueError) as error:
                 log.debug("link down peer=%d: %s", self.peer, error)
             finally:
@@ -139,11 +152,17 @@ class PeerLink:
         with await self._connect() as sock:
             async with asyncio.timeout(HELLO_TIMEOUT):
                 answer = await self._exchange_hellos(sock)
-            if answer.refused:
-                if answer.refused != self._refusal:
-                    log.error("refused by peer=%d: %s", self.peer, answer.refused)
-                self._refusal = answer.refused
-                self._on_refusal(self.peer, answer.refused)
+            self._unanswered = False
+            # We may learn from the answer what cluster this is.
+            refused = answer.refused or self._identity.membership.refusal(answer)
+            if refused:
+                waits = self._identity.membership.waits(answer)
+                if refused != self._refusal:
+                    level = logging.WARNING if waits else logging.ERROR
+                    log.log(level, "refused by peer=%d: %s", self.peer, refused)
+                self._refusal = refused
+                if not waits:
+                    self._on_refusal(self.peer, refused, self._identity.membership.differs(answer))
                 return
             self._refusal = ""
             await self._send_until_lost(sock)
@@ -177,11 +196,20 @@ class PeerLink:
             await asyncio.gather(end, return_exceptions=True)
 
     async def _read_answers(self, sock: socket.socket) -> None:
-        """The listener says nothing but answers to pings; returns when it closes."""
-        while answers := await self._loop.sock_recv(sock, ANSWERS_BYTES):
-            if answers.strip(PING):
-                raise StreamError("the peer sends more than answers to pings")
+        """The listener says nothing but answers; returns when it closes."""
+        reader = FrameReader(self._on_answer, MAX_ANSWER_BYTES)
+        while count := await self._loop.sock_recv_into(sock, reader.get_buffer()):
+            reader.buffer_updated(count)
+
+    def _on_answer(self, frame: memoryview) -> None:
+        """To a ping, or to a request. Raises StreamError, FrameError."""
+        if not frame:
             self._ping_sent = False
+            return
+        head, messages = decode_frame(frame)
+        if messages or not head.HasField("response"):
+            raise StreamError("the peer sends more than answers")
+        self._calls.answered(head.response)
 
     def _tick(self) -> bool:
         """Asks for a sign of the peer, if the last one came. See Keepalive."""
@@ -232,12 +260,12 @@ class PeerLink:
         while len(received) < size:
             part = await self._loop.sock_recv(sock, size - len(received))
             if not part:
-                raise ConnectionResetError("closed before its Hello")
+                raise StrangerError
             received += part
         return received
 
     def _on_free(self) -> None:
-        if self._queue or self._ping_due:
+        if self._queue or self._calls or self._ping_due:
             self._loop.call_soon(self._send_next)  # others have their turn between frames
 
     def _send_next(self) -> None:
@@ -247,7 +275,11 @@ class PeerLink:
         if self._ping_due:
             self._ping_due, self._ping_sent = False, True
             self._writer.write([])
+        elif self._calls and (self._call_is_next or not self._queue):
+            self._call_is_next = False
+            self._writer.write([encode_head(pb.Frame(request=self._calls.pop()))])
         elif self._queue:
+            self._call_is_next = True  # messages and requests take turns
             self._writer.write(encode_frame(self._queue.next_frame()))
 
     def _set_up(self, up: bool) -> None:
@@ -255,26 +287,6 @@ class PeerLink:
             return
         self.up = up
         self._queue.clear()
+        self._calls.lost()
         log.info("link %s peer=%d address=%s", "up" if up else "down", self.peer, self.address)
         self._on_link(self.peer, up)
-
-    async def send_snapshot(self, snapshot: Snapshot) -> pb.SnapshotResult:
-        """Transfers a snapshot. Raises grpc.aio.AioRpcError."""
-
-        state = snapshot.state
-
-        async def chunks() -> AsyncIterator[pb.SnapshotChunk]:
-            yield pb.SnapshotChunk(
-                group=snapshot.group,
-                term=snapshot.term,
-                index=snapshot.index,
-                index_term=snapshot.index_term,
-                size=len(state),
-                crc32c=snapshot_checksum(snapshot),
-                sender=self._identity.node_id,
-            )
-            for start in range(0, len(state), SNAPSHOT_CHUNK_BYTES):
-                yield pb.SnapshotChunk(data=state[start : start + SNAPSHOT_CHUNK_BYTES])
-
-        result: pb.SnapshotResult = await self.stub.InstallSnapshot(chunks())
-        return result

@@ -1,11 +1,12 @@
-"""Takes what peers send: frames from their streams, snapshots and commands over gRPC.
+"""Takes what peers send: messages and requests, in the frames of their streams.
 
-    PeerLink of a peer --frames--> PeerListener (one PeerStream for each) --> receive
-                       --gRPC----> PeerService --> install, propose
+    PeerLink of a peer --frames--> PeerListener (one PeerStream for each) --messages--> receive
+                       <-answers-                                         --requests--> answer
 
-The listener refuses another cluster, a wrong node id, a replaced data directory, and a
-second process with an id that it is already connected to. Until a Hello was accepted, a
-connection may hold little memory and not stay for long.
+Who does not name this cluster and one of its nodes is a stranger, and gets nothing, not even
+a reason. A member is told why it is refused: another version, a replaced data directory, or
+an id that another process is connected with. Until a Hello was accepted, a connection may
+hold little memory and not stay for long.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
-import grpc
-
 from cluster.config import host_and_port
-from cluster.consensus.message import Message, Snapshot
+from cluster.consensus.message import Message
 from cluster.errors import ListenError
-from cluster.transport.frames import FrameError, decode_frame, encode_hello, snapshot_checksum
+from cluster.transport.calls import MAX_REQUESTS
+from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
 from cluster.transport.link import (
     HELLO_TIMEOUT,
     MAX_HELLO_BYTES,
@@ -30,11 +30,9 @@ from cluster.transport.link import (
 )
 from cluster.transport.stream import PING, FrameReader, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
-from cluster.v1 import peer_pb2_grpc as rpc
 
 log = logging.getLogger(__name__)
 
-MAX_SNAPSHOT_BYTES = 4 * 1024 * 1024 * 1024
 MAX_STREAMS = 256  # a peer has one; what it gave up may linger for seconds
 
 
@@ -43,6 +41,7 @@ class PeerListener:
 
     peers:        node ids that may connect.
     receive:      messages of one peer, in order.
+    answer:       to a request of one peer.
     directory_of: the id of a node's data directory as the cluster knows it, or 0.
     max_frame:    bytes of the largest frame that a peer may send.
     """
@@ -52,10 +51,12 @@ class PeerListener:
         identity: Identity,
         peers: Mapping[int, str],
         receive: Callable[[int, list[Message]], None],
+        answer: Callable[[int, pb.Request], Awaitable[pb.Response]],
         directory_of: Callable[[int], int],
         max_frame: int,
     ) -> None:
-        self.identity, self._peers, self.receive = identity, peers, receive
+        self.identity, self._peers = identity, peers
+        self.receive, self.answer = receive, answer
         self._directory_of, self.max_frame = directory_of, max_frame
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
@@ -115,12 +116,16 @@ class PeerListener:
     def closed(self, stream: PeerStream) -> None:
         self._streams.discard(stream)
 
+    def is_stranger(self, hello: pb.Hello) -> bool:
+        """Whether it does not even name this cluster and one of its nodes."""
+        return hello.cluster_id != self.identity.cluster_id or hello.node_id not in self._peers
+
     def refusal(self, hello: pb.Hello) -> str:
         """Why this peer may not connect, or nothing. Logs a new reason."""
         refused = self._why_not(hello)
         if not refused:
             self._refused.pop(hello.node_id, None)
-        elif hello.node_id in self._peers and self._refused.get(hello.node_id) != refused:
+        elif self._refused.get(hello.node_id) != refused:
             log.warning("refused node %d: %s", hello.node_id, refused)
             self._refused[hello.node_id] = refused
         return refused
@@ -137,14 +142,10 @@ class PeerListener:
 
     def _why_not(self, hello: pb.Hello) -> str:
         ours = self.identity
-        if hello.cluster_id != ours.cluster_id:
-            return f"cluster_id is {ours.cluster_id!r} here, the caller's is {hello.cluster_id!r}"
         if hello.protocol_version != PROTOCOL_VERSION:
             return f"protocol_version {hello.protocol_version} is not {PROTOCOL_VERSION}"
         if hello.node_id == ours.node_id:
             return f"node_id {hello.node_id} is this node's own: two nodes have the same id"
-        if hello.node_id not in self._peers:
-            return f"node_id {hello.node_id} is not in this node's list of nodes"
         directory = self._directory_of(hello.node_id)
         if directory and hello.directory_id != directory:
             return (
@@ -154,7 +155,7 @@ class PeerListener:
         known = self._connected.get(hello.node_id)
         if known is not None and known[0] != hello.incarnation:
             return f"node_id {hello.node_id} is connected already by another process"
-        return ""
+        return ours.membership.refusal(hello)
 
 
 class PeerStream(asyncio.BufferedProtocol):
@@ -168,6 +169,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._late: asyncio.TimerHandle | None = None
         self._keepalive: Keepalive | None = None
         self._received_since_tick = False
+        self._answering: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -200,6 +202,8 @@ class PeerStream(asyncio.BufferedProtocol):
             self._late.cancel()
         if self._keepalive is not None:
             self._keepalive.stop()
+        for task in self._answering:
+            task.cancel()
         if self._hello is not None:
             self._listener.leave(self._hello)
             self._hello = None
@@ -213,6 +217,8 @@ class PeerStream(asyncio.BufferedProtocol):
         if not head.HasField("hello"):
             raise FrameError("hello: must come first")
         assert self._transport is not None and self._late is not None
+        if self._listener.is_stranger(head.hello):
+            raise FrameError("hello: of a stranger")
         refused = self._listener.refusal(head.hello)
         self._transport.write(framed(encode_hello(self._listener.identity.hello(refused))))
         if refused:
@@ -228,10 +234,29 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def _received(self, frame: memoryview) -> None:
         assert self._hello is not None and self._transport is not None
-        if frame:
-            self._listener.receive(self._hello.node_id, decode_frame(frame)[1])
-        else:
+        if not frame:
             self._transport.write(PING)
+            return
+        head, messages = decode_frame(frame)
+        if messages:
+            self._listener.receive(self._hello.node_id, messages)
+        if head.HasField("request"):
+            if len(self._answering) >= MAX_REQUESTS:
+                raise StreamError(f"{MAX_REQUESTS} requests wait for their answers")
+            task = self._loop.create_task(self._answer(self._hello.node_id, head.request))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _answer(self, peer: int, request: pb.Request) -> None:
+        try:
+            response = await self._listener.answer(peer, request)
+        except Exception as error:
+            log.exception("a request of node %d was not answered", peer)
+            response = pb.Response(error=f"{type(error).__name__}: {error}")
+        response.id = request.id
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.write(framed(encode_head(pb.Frame(response=response))))
 
     def _tick(self) -> bool:
         received, self._received_since_tick = self._received_since_tick, False
@@ -244,48 +269,3 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def _ignored(self, frame: memoryview) -> None:
         """What follows a refusal."""
-
-
-class PeerService(rpc.PeerServiceServicer):
-    """What peers call over gRPC.
-
-    install: takes a snapshot; returns the answer for its sender.
-    propose: a metadata command that a peer sent on to this node.
-    """
-
-    def __init__(
-        self,
-        peers: Mapping[int, str],
-        install: Callable[[int, Snapshot], Awaitable[pb.SnapshotResult]],
-        propose: Callable[[bytes], Awaitable[pb.ProposeMetadataResponse]],
-    ) -> None:
-        self._peers, self._install, self._propose = peers, install, propose
-
-    async def InstallSnapshot(
-        self,
-        request_iterator: AsyncIterator[pb.SnapshotChunk],
-        context: grpc.aio.ServicerContext[pb.SnapshotChunk, pb.SnapshotResult],
-    ) -> pb.SnapshotResult:
-        chunks = aiter(request_iterator)
-        first = await anext(chunks, None)
-        if first is None or first.size > MAX_SNAPSHOT_BYTES or first.sender not in self._peers:
-            return pb.SnapshotResult(refused="the first chunk does not describe a snapshot")
-        parts: list[bytes] = []
-        size = 0
-        async for chunk in chunks:
-            size += len(chunk.data)
-            if size > first.size:
-                return pb.SnapshotResult(refused=f"size: more than {first.size} bytes came")
-            parts.append(chunk.data)
-        state = b"".join(parts)
-        snapshot = Snapshot(first.group, first.term, first.index, first.index_term, state)
-        if size != first.size or snapshot_checksum(snapshot) != first.crc32c:
-            return pb.SnapshotResult(refused="crc32c: the snapshot was damaged on its way")
-        return await self._install(first.sender, snapshot)
-
-    async def ProposeMetadata(
-        self,
-        request: pb.ProposeMetadataRequest,
-        context: grpc.aio.ServicerContext[pb.ProposeMetadataRequest, pb.ProposeMetadataResponse],
-    ) -> pb.ProposeMetadataResponse:
-        return await self._propose(request.command)

@@ -24,31 +24,33 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63luster/v1/peer.proto\x12\ncluster.v1\"\x82\x01\n\x05Hello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x18\n\x10protocol_version\x18\x03 \x01(\x05\x12\x13\n\x0bincarnation\x18\x04 \x01(\x06\x12\x0f\n\x07refused\x18\x05 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x06 \x01(\x06\"P\n\x05\x46rame\x12 \n\x05hello\x18\x01 \x01(\x0b\x32\x11.cluster.v1.Hello\x12%\n\x08messages\x18\x02 \x03(\x0b\x32\x13.cluster.v1.Message\"3\n\x05\x45ntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04size\x18\x02 \x01(\r\x12\x0e\n\x06\x63rc32c\x18\x03 \x01(\x07\"\x97\x02\n\x07Message\x12\r\n\x05group\x18\x01 \x01(\x04\x12%\n\x04type\x18\x02 \x01(\x0e\x32\x17.cluster.v1.MessageType\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x10\n\x08log_term\x18\x05 \x01(\x04\x12\x0e\n\x06\x63ommit\x18\x06 \x01(\x04\x12\"\n\x07\x65ntries\x18\x07 \x03(\x0b\x32\x11.cluster.v1.Entry\x12\x0f\n\x07success\x18\x08 \x01(\x08\x12\x0e\n\x06leader\x18\t \x01(\x05\x12\x10\n\x08rejected\x18\n \x01(\x04\x12\x0e\n\x06groups\x18\x0b \x03(\x04\x12\r\n\x05terms\x18\x0c \x03(\x04\x12\x0f\n\x07\x63ommits\x18\r \x03(\x04\x12\x10\n\x08\x63hecksum\x18\x0e \x01(\x07\"\x8b\x01\n\rSnapshotChunk\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x12\n\nindex_term\x18\x04 \x01(\x04\x12\x0c\n\x04size\x18\x05 \x01(\x04\x12\x0e\n\x06\x63rc32c\x18\x06 \x01(\x07\x12\x0e\n\x06sender\x18\x07 \x01(\x05\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\"B\n\x0eSnapshotResult\x12\x11\n\tinstalled\x18\x01 \x01(\x08\x12\x0f\n\x07refused\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\")\n\x16ProposeMetadataRequest\x12\x0f\n\x07\x63ommand\x18\x01 \x01(\x0c\"P\n\x17ProposeMetadataResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x12\n\nnot_leader\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x05*\xff\x02\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_APPEND\x10\x01\x12\x1d\n\x19MESSAGE_TYPE_APPEND_REPLY\x10\x02\x12\x15\n\x11MESSAGE_TYPE_VOTE\x10\x03\x12\x1b\n\x17MESSAGE_TYPE_VOTE_REPLY\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRE_VOTE\x10\x05\x12\x1f\n\x1bMESSAGE_TYPE_PRE_VOTE_REPLY\x10\x06\x12\x1c\n\x18MESSAGE_TYPE_TIMEOUT_NOW\x10\x07\x12\x17\n\x13MESSAGE_TYPE_LEADER\x10\x08\x12\x15\n\x11MESSAGE_TYPE_BEAT\x10\t\x12\x1b\n\x17MESSAGE_TYPE_BEAT_REPLY\x10\n\x12\x1e\n\x1aMESSAGE_TYPE_CHECKPOINT_AT\x10\x0b\x12\x1f\n\x1bMESSAGE_TYPE_STATE_CHECKSUM\x10\x0c\x32\xb5\x01\n\x0bPeerService\x12J\n\x0fInstallSnapshot\x12\x19.cluster.v1.SnapshotChunk\x1a\x1a.cluster.v1.SnapshotResult(\x01\x12Z\n\x0fProposeMetadata\x12\".cluster.v1.ProposeMetadataRequest\x1a#.cluster.v1.ProposeMetadataResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63luster/v1/peer.proto\x12\ncluster.v1\"\xa5\x01\n\x05Hello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x18\n\x10protocol_version\x18\x03 \x01(\x05\x12\x13\n\x0bincarnation\x18\x04 \x01(\x06\x12\x0f\n\x07refused\x18\x05 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x06 \x01(\x06\x12\x0f\n\x07members\x18\x07 \x03(\x05\x12\x10\n\x08\x66ounding\x18\x08 \x01(\x06\"\x9e\x01\n\x05\x46rame\x12 \n\x05hello\x18\x01 \x01(\x0b\x32\x11.cluster.v1.Hello\x12%\n\x08messages\x18\x02 \x03(\x0b\x32\x13.cluster.v1.Message\x12$\n\x07request\x18\x03 \x01(\x0b\x32\x13.cluster.v1.Request\x12&\n\x08response\x18\x04 \x01(\x0b\x32\x14.cluster.v1.Response\"3\n\x05\x45ntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04size\x18\x02 \x01(\r\x12\x0e\n\x06\x63rc32c\x18\x03 \x01(\x07\"\x97\x02\n\x07Message\x12\r\n\x05group\x18\x01 \x01(\x04\x12%\n\x04type\x18\x02 \x01(\x0e\x32\x17.cluster.v1.MessageType\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x10\n\x08log_term\x18\x05 \x01(\x04\x12\x0e\n\x06\x63ommit\x18\x06 \x01(\x04\x12\"\n\x07\x65ntries\x18\x07 \x03(\x0b\x32\x11.cluster.v1.Entry\x12\x0f\n\x07success\x18\x08 \x01(\x08\x12\x0e\n\x06leader\x18\t \x01(\x05\x12\x10\n\x08rejected\x18\n \x01(\x04\x12\x0e\n\x06groups\x18\x0b \x03(\x04\x12\r\n\x05terms\x18\x0c \x03(\x04\x12\x0f\n\x07\x63ommits\x18\r \x03(\x04\x12\x10\n\x08\x63hecksum\x18\x0e \x01(\x07\"\x90\x01\n\x07Request\x12\n\n\x02id\x18\x01 \x01(\x04\x12>\n\x10propose_metadata\x18\x02 \x01(\x0b\x32\".cluster.v1.ProposeMetadataRequestH\x00\x12\x31\n\rsnapshot_part\x18\x03 \x01(\x0b\x32\x18.cluster.v1.SnapshotPartH\x00\x42\x06\n\x04what\"\xa3\x01\n\x08Response\x12\n\n\x02id\x18\x01 \x01(\x04\x12?\n\x10propose_metadata\x18\x02 \x01(\x0b\x32#.cluster.v1.ProposeMetadataResponseH\x00\x12\x33\n\rsnapshot_part\x18\x03 \x01(\x0b\x32\x1a.cluster.v1.SnapshotResultH\x00\x12\r\n\x05\x65rror\x18\x04 \x01(\tB\x06\n\x04what\"\x8c\x01\n\x0cSnapshotPart\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x12\n\nindex_term\x18\x04 \x01(\x04\x12\x0c\n\x04size\x18\x05 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x06 \x01(\x07\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\"B\n\x0eSnapshotResult\x12\x11\n\tinstalled\x18\x01 \x01(\x08\x12\x0f\n\x07refused\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\")\n\x16ProposeMetadataRequest\x12\x0f\n\x07\x63ommand\x18\x01 \x01(\x0c\"P\n\x17ProposeMetadataResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x12\n\nnot_leader\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x05*\xff\x02\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_APPEND\x10\x01\x12\x1d\n\x19MESSAGE_TYPE_APPEND_REPLY\x10\x02\x12\x15\n\x11MESSAGE_TYPE_VOTE\x10\x03\x12\x1b\n\x17MESSAGE_TYPE_VOTE_REPLY\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRE_VOTE\x10\x05\x12\x1f\n\x1bMESSAGE_TYPE_PRE_VOTE_REPLY\x10\x06\x12\x1c\n\x18MESSAGE_TYPE_TIMEOUT_NOW\x10\x07\x12\x17\n\x13MESSAGE_TYPE_LEADER\x10\x08\x12\x15\n\x11MESSAGE_TYPE_BEAT\x10\t\x12\x1b\n\x17MESSAGE_TYPE_BEAT_REPLY\x10\n\x12\x1e\n\x1aMESSAGE_TYPE_CHECKPOINT_AT\x10\x0b\x12\x1f\n\x1bMESSAGE_TYPE_STATE_CHECKSUM\x10\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.v1.peer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESSAGETYPE']._serialized_start=923
-  _globals['_MESSAGETYPE']._serialized_end=1306
+  _globals['_MESSAGETYPE']._serialized_start=1351
+  _globals['_MESSAGETYPE']._serialized_end=1734
   _globals['_HELLO']._serialized_start=38
-  _globals['_HELLO']._serialized_end=168
-  _globals['_FRAME']._serialized_start=170
-  _globals['_FRAME']._serialized_end=250
-  _globals['_ENTRY']._serialized_start=252
-  _globals['_ENTRY']._serialized_end=303
-  _globals['_MESSAGE']._serialized_start=306
-  _globals['_MESSAGE']._serialized_end=585
-  _globals['_SNAPSHOTCHUNK']._serialized_start=588
-  _globals['_SNAPSHOTCHUNK']._serialized_end=727
-  _globals['_SNAPSHOTRESULT']._serialized_start=729
-  _globals['_SNAPSHOTRESULT']._serialized_end=795
-  _globals['_PROPOSEMETADATAREQUEST']._serialized_start=797
-  _globals['_PROPOSEMETADATAREQUEST']._serialized_end=838
-  _globals['_PROPOSEMETADATARESPONSE']._serialized_start=840
-  _globals['_PROPOSEMETADATARESPONSE']._serialized_end=920
-  _globals['_PEERSERVICE']._serialized_start=1309
-  _globals['_PEERSERVICE']._serialized_end=1490
+  _globals['_HELLO']._serialized_end=203
+  _globals['_FRAME']._serialized_start=206
+  _globals['_FRAME']._serialized_end=364
+  _globals['_ENTRY']._serialized_start=366
+  _globals['_ENTRY']._serialized_end=417
+  _globals['_MESSAGE']._serialized_start=420
+  _globals['_MESSAGE']._serialized_end=699
+  _globals['_REQUEST']._serialized_start=702
+  _globals['_REQUEST']._serialized_end=846
+  _globals['_RESPONSE']._serialized_start=849
+  _globals['_RESPONSE']._serialized_end=1012
+  _globals['_SNAPSHOTPART']._serialized_start=1015
+  _globals['_SNAPSHOTPART']._serialized_end=1155
+  _globals['_SNAPSHOTRESULT']._serialized_start=1157
+  _globals['_SNAPSHOTRESULT']._serialized_end=1223
+  _globals['_PROPOSEMETADATAREQUEST']._serialized_start=1225
+  _globals['_PROPOSEMETADATAREQUEST']._serialized_end=1266
+  _globals['_PROPOSEMETADATARESPONSE']._serialized_start=1268
+  _globals['_PROPOSEMETADATARESPONSE']._serialized_end=1348
 # @@protoc_insertion_point(module_scope)

@@ -37,28 +37,36 @@ MESSAGE_TYPE_CHECKPOINT_AT: MessageType
 MESSAGE_TYPE_STATE_CHECKSUM: MessageType
 
 class Hello(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id")
+    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    FOUNDING_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node_id: int
     protocol_version: int
     incarnation: int
     refused: str
     directory_id: int
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ...) -> None: ...
+    members: _containers.RepeatedScalarFieldContainer[int]
+    founding: int
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ...) -> None: ...
 
 class Frame(_message.Message):
-    __slots__ = ("hello", "messages")
+    __slots__ = ("hello", "messages", "request", "response")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     messages: _containers.RepeatedCompositeFieldContainer[Message]
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ...) -> None: ...
+    request: Request
+    response: Response
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., response: _Optional[_Union[Response, _Mapping]] = ...) -> None: ...
 
 class Entry(_message.Message):
     __slots__ = ("term", "size", "crc32c")
@@ -102,25 +110,47 @@ class Message(_message.Message):
     checksum: int
     def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
-class SnapshotChunk(_message.Message):
-    __slots__ = ("group", "term", "index", "index_term", "size", "crc32c", "sender", "data")
+class Request(_message.Message):
+    __slots__ = ("id", "propose_metadata", "snapshot_part")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    propose_metadata: ProposeMetadataRequest
+    snapshot_part: SnapshotPart
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataRequest, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotPart, _Mapping]] = ...) -> None: ...
+
+class Response(_message.Message):
+    __slots__ = ("id", "propose_metadata", "snapshot_part", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    propose_metadata: ProposeMetadataResponse
+    snapshot_part: SnapshotResult
+    error: str
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class SnapshotPart(_message.Message):
+    __slots__ = ("group", "term", "index", "index_term", "size", "checksum", "offset", "data")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     INDEX_TERM_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
-    CRC32C_FIELD_NUMBER: _ClassVar[int]
-    SENDER_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     group: int
     term: int
     index: int
     index_term: int
     size: int
-    crc32c: int
-    sender: int
+    checksum: int
+    offset: int
     data: bytes
-    def __init__(self, group: _Optional[int] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., size: _Optional[int] = ..., crc32c: _Optional[int] = ..., sender: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, group: _Optional[int] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., size: _Optional[int] = ..., checksum: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class SnapshotResult(_message.Message):
     __slots__ = ("installed", "refused", "term")

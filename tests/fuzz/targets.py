@@ -42,6 +42,7 @@ from storage.identity import parse
 from storage.kv import Family
 from storage.offset_index import OffsetIndex
 from storage.raft_log import RaftLogStore
+from tests.fuzz import peer_port
 from tests.sim.disk import Disk
 
 LIMIT = 1 << 20
@@ -419,6 +420,7 @@ def identity_seeds() -> list[bytes]:
     return [
         b'{"format": 3, %b}\n' % known,
         b'{"format": 4, %b, "store": "made"}\n' % known,
+        b'{"format": 5, %b, "store": "made", "members": [1, 2], "founding": 7}\n' % known,
         b"[1]",
         b"1",
     ]
@@ -485,6 +487,7 @@ TARGETS = {
     target.name: target
     for target in (
         Target("frames", frames, frame_seeds, with_head_sum),
+        Target("peer-port", peer_port.run, peer_port.seeds),
         Target("peer-stream", peer_stream, peer_stream_seeds),
         Target("payload", payload, payload_seeds),
         Target("codec", codec, codec_seeds),

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
 
 import grpc
 import pytest
 
+from cluster.consensus.message import Snapshot, checksum_of
+from cluster.node.replicas import METADATA_GROUP
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
-from cluster.v1 import peer_pb2, peer_pb2_grpc
-from harness.api import CALL_PATIENCE, batch
+from cluster.transport.link import Identity, PeerLink
+from cluster.transport.membership import Membership
+from cluster.transport.snapshots import send_snapshot
+from harness.api import CALL_PATIENCE, as_call, batch
 from harness.local_cluster import LocalCluster
+from harness.ports import above
 from harness.replicas import compare
 from oncelog.v1 import cluster_pb2
 from tests.integration.conftest import STEADY, MakeCluster
@@ -65,47 +72,69 @@ def test_a_transfer_that_breaks_is_begun_again(make_cluster: MakeCluster, topic:
         assert fetch(cluster, group) == list(range(place, place + 20))
 
 
-def chunks(size: int, sent: int, group: int, term: int) -> Iterator[peer_pb2.SnapshotChunk]:
-    """A snapshot that says to have `size` bytes, and of which `sent` come."""
-    yield peer_pb2.SnapshotChunk(
-        group=group, term=term, index=10_000, index_term=term, size=size, crc32c=1, sender=1
+def bad_states(group: int) -> dict[str, Snapshot]:
+    """What a member could send, and no state of the group."""
+    index, term = 10_000, 5
+    garbage = bytes(range(256)) * 2000
+    snapshot = Snapshot(
+        group, 10**6, index, term, garbage, checksum_of(group, index, term, garbage)
     )
-    for start in range(0, sent, CHUNK):
-        yield peer_pb2.SnapshotChunk(data=bytes(min(CHUNK, sent - start)))
+    return {
+        "cannot be loaded": snapshot,
+        "checksum differs": replace(snapshot, checksum=1),
+        "its index or terms": replace(snapshot, index_term=10**9),
+    }
 
 
-@pytest.mark.parametrize("how", ["ends early", "is cancelled", "is too long", "is damaged"])
-def test_half_a_snapshot_is_refused(cluster: LocalCluster, topic: str, how: str) -> None:
+def test_a_snapshot_that_is_none_is_refused_and_the_node_goes_on(
+    make_cluster: MakeCluster, topic: str
+) -> None:
+    """Sent by who could send it: a member of the cluster, in the place of a node that is down."""
+    cluster = make_cluster(settings=STEADY)
     api = cluster.api(1)
-    created = api.create_topic(topic, 1, 3)
+    group = api.create_topic(topic, 1, 3).partitions[0].group_id
     pid = api.lease().producer_id
     for sequence in range(10):
         cluster.produce(batch(topic, 0, pid, sequence, b"%d" % sequence))
     cluster.wait_level(topic)
-    victim = next(node for node in cluster.nodes if node != cluster.leader(topic, 0))
-    group, term = created.partitions[0].group_id, api.topic(topic).partitions[0].term
-    stub = peer_pb2_grpc.PeerServiceStub(cluster.api(victim).channel)
-    size = 3 * CHUNK
-    sent = {"ends early": size // 2, "is too long": size + 1}.get(how, size)
-    if how == "is cancelled":
-        begun, never = threading.Event(), threading.Event()
-
-        def stuck() -> Iterator[peer_pb2.SnapshotChunk]:
-            yield from chunks(size, size // 2, group, term)
-            begun.set()
-            never.wait(CALL_PATIENCE)
-
-        call = stub.InstallSnapshot.future(stuck(), timeout=CALL_PATIENCE)
-        assert begun.wait(CALL_PATIENCE)
-        call.cancel()
-        never.set()
-        with pytest.raises(grpc.FutureCancelledError):
-            call.result()
-    else:
-        answer = stub.InstallSnapshot(chunks(size, sent, group, term), timeout=CALL_PATIENCE)
-        assert answer.refused and not answer.installed
+    sender, victim = 3, 2
+    cluster.kill([sender])
+    spec = cluster.nodes[sender].spec
+    stored = json.loads((spec.data_dir / "identity.json").read_text())
+    membership = Membership((1, 2, 3), stored["founding"], lambda founding: None)
+    identity = Identity(spec.cluster_id, sender, 1, stored["directory_id"], membership)
+    refused = asyncio.run(
+        send_all(
+            identity,
+            above(cluster.nodes[victim].spec.listen),
+            [bad for gid in (group, METADATA_GROUP) for bad in bad_states(gid).values()],
+        )
+    )
+    assert all(words in text for words, text in zip([*bad_states(0)] * 2, refused, strict=True))
+    assert cluster.nodes[victim].running
+    cluster.kill([victim])
+    cluster.start_nodes([sender, victim])
     for sequence in range(10, 15):
         cluster.produce(batch(topic, 0, pid, sequence, b"%d" % sequence))
     cluster.wait_level(topic)
     assert len(list(cluster.api(victim).stored(topic, 0))) == 15
     assert compare({n: cluster.api(n) for n in cluster.nodes}, topic, [0]) == []
+
+
+async def send_all(identity: Identity, address: str, snapshots: list[Snapshot]) -> list[str]:
+    """Why each was refused."""
+    up = asyncio.Event()
+    link = PeerLink(identity, 2, address, lambda *_: up.set(), lambda *_: None)
+    async with asyncio.timeout(CALL_PATIENCE):
+        await up.wait()
+        results = [await send_snapshot(link, snapshot) for snapshot in snapshots]
+    await link.close()
+    assert not any(result.installed for result in results)
+    return [result.refused for result in results]
+
+
+def test_clients_cannot_speak_as_nodes(cluster: LocalCluster) -> None:
+    call: Any = cluster.api(1).channel.stream_unary("/cluster.v1.PeerService/InstallSnapshot")
+    with pytest.raises(grpc.RpcError) as caught:
+        call(iter([b""]), timeout=CALL_PATIENCE)
+    assert as_call(caught.value).code() is grpc.StatusCode.UNIMPLEMENTED

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import storage.checkpoints
-from cluster.consensus.message import Append
+from cluster.consensus.message import Append, Snapshot, checksum_of
 from cluster.dedup.verdict import Kind
 from storage.errors import StorageError
 from tests.sim.checker import Violation
@@ -153,3 +155,41 @@ def an_acknowledgement_is_withdrawn_with_its_entry() -> None:
     stage.run(0.1)
     assert stage.group(3).term == stage.group(2).term
     stage.finish()
+
+
+@schedule
+def an_unsound_snapshot_changes_nothing() -> None:
+    """Noise, half a state, a state of another group: refused, and the replica goes on."""
+    stage = Stage(checkpoint_entries=4, retention_bytes=0)
+    stage.elect(1)
+    stage.produce(1, 2)
+    stage.crash(3)
+    stage.produce(1, 12)
+    for _ in range(2):
+        stage.node(1).compact()
+        stage.run(1.0)
+    stage.cluster.network.links[1, 3].blocked = True  # for the leader's own snapshots, too
+    stage.start(3)
+    sound = stage.group(1).base_snapshot()
+    before = stage.group(3).journal.last_index
+    answers: list[bool] = []
+    foreign = replace(sound, checksum=checksum_of(0, sound.index, sound.index_term, sound.state))
+    for snapshot in (*unsound(sound), foreign, replace(sound, index=sound.index + 1)):
+        stage.node(3).install(1, snapshot, answers.append)
+        stage.run(0.1)
+    stage.node(3).install(9, sound, answers.append)  # from a node without a replica
+    stage.run(0.1)
+    group = stage.group(3)
+    if any(answers) or group.journal.last_index != before or stage.cluster.installs:
+        raise Violation(f"unsound snapshots were installed: {answers}")
+    stage.crash(3)
+    stage.start(3)
+    stage.finish()
+
+
+def unsound(sound: Snapshot) -> list[Snapshot]:
+    """No states of a partition: with the checksum of what was sent, and with their own."""
+    states = (b"", b"garbage", bytes(4096), sound.state[:-3], sound.state[: len(sound.state) // 2])
+    made = [replace(sound, state=state) for state in states]
+    place = (sound.group, sound.index, sound.index_term)
+    return [*made, *(replace(one, checksum=checksum_of(*place, one.state)) for one in made)]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
-from cluster.consensus.message import Snapshot
+from cluster.consensus.message import Snapshot, SnapshotError
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.metadata.state import MetadataState
@@ -485,15 +485,17 @@ class Node:
         """Takes a leader's snapshot between two rounds."""
 
         def now() -> None:
-            group = self.driver.groups.get(snapshot.group)
+            group = self.driver.groups.get(gid := snapshot.group)
             if group is None or self.driver.storage_full:
                 reply(False)
                 return
             journal = group.journal
-            taken = self.driver.install(sender, snapshot)
+            try:
+                taken = self.driver.install(sender, snapshot)
+            except SnapshotError:
+                taken = False
             if group.journal is not journal:
-                what = (self.id, snapshot.group, snapshot.index)
-                self.cluster.trace("node %d installs %d/%d", *what)
+                self.cluster.trace("node %d installs %s", self.id, (gid, snapshot.index))
                 self.cluster.installs += 1
             reply(taken)
 

@@ -53,6 +53,8 @@ CAUGHT_BY = {
     "acks-before-fsync": "followers_acknowledge_after_their_fsync",
     "commit-trusted-after-restart": "a_restarted_replica_trusts_no_commit_index",
     "stale-snapshot-installed": "an_old_snapshot_changes_nothing",
+    "snapshot-not-checked": "an_unsound_snapshot_changes_nothing",
+    "snapshot-not-loaded-first": "an_unsound_snapshot_changes_nothing",
     "refusals-ignored": "a_divergent_tail_rejoins",
     "checkpoint-off-by-one": "power_fails_in_each_disk_call_of_a_compaction",
     "map-missing-from-snapshot": "a_replica_far_behind_gets_a_snapshot",

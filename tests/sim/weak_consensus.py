@@ -311,6 +311,16 @@ def stale_snapshot_installed() -> Any:
     return [(Group, "install", install)]
 
 
+@mutation("a snapshot is installed as it came, sound or not")
+def snapshot_not_checked() -> Any:
+    return [(Group, "_check", lambda self, sender, snapshot, load: None)]
+
+
+@mutation("a snapshot's checksum is believed to be enough")
+def snapshot_not_loaded_first() -> Any:
+    return [(Partition, "check", lambda self, state: None)]
+
+
 @mutation("a leader at rest that begins anew from a snapshot still rests")
 def rest_outlives_a_snapshot() -> Any:
     install = Driver.install

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from crc32c import crc32c
 from hypothesis import given
@@ -19,7 +17,6 @@ from cluster.consensus.message import (
     Message,
     PreVote,
     PreVoteReply,
-    Snapshot,
     StateChecksum,
     TimeoutNow,
     Vote,
@@ -32,7 +29,6 @@ from cluster.transport.frames import (
     decode_frame,
     encode_frame,
     encode_hello,
-    snapshot_checksum,
 )
 from cluster.v1 import peer_pb2 as pb
 
@@ -139,15 +135,6 @@ def test_what_is_damaged_is_named() -> None:
         decode_frame(raw[:-1] + b"?")
     with pytest.raises(DamagedFrameError, match="head of"):
         decode_frame(raw[:8] + bytes([raw[8] ^ 1]) + raw[9:])
-
-
-def test_a_snapshot_says_of_what_it_is_the_state() -> None:
-    snapshot = Snapshot(group=7, term=3, index=9, index_term=2, state=b"state")
-    others = [
-        replace(snapshot, **{name: value})  # type: ignore[arg-type]
-        for name, value in (("index", 8), ("index_term", 3), ("group", 6), ("state", b"stat3"))
-    ]
-    assert snapshot_checksum(snapshot) not in map(snapshot_checksum, others)
 
 
 @pytest.mark.parametrize(

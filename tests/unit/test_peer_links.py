@@ -12,21 +12,40 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from cluster.consensus.message import Append, Heartbeat, Message, PreVote
+from cluster.consensus.message import (
+    Append,
+    Heartbeat,
+    Message,
+    PreVote,
+    Snapshot,
+    checksum_of,
+)
 from cluster.errors import ListenError
+from cluster.transport import calls
 from cluster.transport import link as peers
 from cluster.transport import listener as peer_listener
 from cluster.transport import stream as peer_stream
-from cluster.transport.frames import encode_frame, encode_hello
+from cluster.transport.calls import PeerCallError
+from cluster.transport.frames import encode_frame, encode_head, encode_hello
 from cluster.transport.link import MAX_HELLO_BYTES, Identity, PeerLink
 from cluster.transport.listener import PeerListener, PeerStream
+from cluster.transport.membership import Membership
 from cluster.transport.send_queue import MAX_BULK_BYTES
+from cluster.transport.snapshots import PART_BYTES, SnapshotParts, send_snapshot
 from cluster.transport.stream import LENGTH, MISSED_PINGS
+from cluster.v1 import peer_pb2 as pb
 from harness.proxy import Route
 
 MIB = 1024 * 1024
-OURS = Identity("c", node_id=1, incarnation=11, directory_id=111)
-PEER = Identity("c", node_id=2, incarnation=22, directory_id=222)
+NODES = (1, 2, 3)
+
+
+def membership(founding: int = 7, members: tuple[int, ...] = NODES) -> Membership:
+    return Membership(members, founding, lambda learned: None)
+
+
+OURS = Identity("c", node_id=1, incarnation=11, directory_id=111, membership=membership())
+PEER = Identity("c", node_id=2, incarnation=22, directory_id=222, membership=membership())
 MAX_FRAME = 24 * MIB
 
 
@@ -38,14 +57,19 @@ def entry(number: int, size: int = 10) -> Append:
 class Side:
     """The listening node 1, and what it and its links were told."""
 
-    def __init__(self, at: str = "127.0.0.1:0") -> None:
+    def __init__(self, at: str = "127.0.0.1:0", ours: Identity = OURS) -> None:
         self.received: list[tuple[int, Message]] = []
         self.links: list[tuple[int, bool]] = []
         self.refusals: list[str] = []
         self.directories = {2: 222}
+        self.asked: list[tuple[int, bytes]] = []
+        self.parts = SnapshotParts(lambda: 0.0)
+        self.snapshots: list[Snapshot] = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.news = asyncio.Event()
         self.listener = PeerListener(
-            OURS, {1: "", 2: "", 3: ""}, self.on_receive, self.directory_of, MAX_FRAME
+            ours, {1: "", 2: "", 3: ""}, self.on_receive, self.answer, self.directory_of, MAX_FRAME
         )
         self.listener.bind(at)
         self.port: int = self.listener._sockets[0].getsockname()[1]
@@ -57,17 +81,32 @@ class Side:
         self.received += [(peer, message) for message in messages]
         self.news.set()
 
+    async def answer(self, peer: int, request: pb.Request) -> pb.Response:
+        if request.WhichOneof("what") == "snapshot_part":
+            snapshot = self.parts.take(peer, request.snapshot_part)
+            self.snapshots += [] if snapshot is None else [snapshot]
+            result = pb.SnapshotResult(installed=snapshot is not None)
+            return pb.Response(snapshot_part=result)
+        command = request.propose_metadata.command
+        self.asked.append((peer, command))
+        self.news.set()
+        await self.may_answer.wait()
+        if command == b"bad":
+            raise ValueError("a bad command")
+        return pb.Response(propose_metadata=pb.ProposeMetadataResponse(result=command))
+
     def on_link(self, peer: int, up: bool) -> None:
         self.links.append((peer, up))
         self.news.set()
 
-    def on_refusal(self, peer: int, reason: str) -> None:
+    def on_refusal(self, peer: int, reason: str, mutual: bool) -> None:
+        assert mutual == ("members are" in reason or "was founded as" in reason)
         self.refusals.append(reason)
         self.news.set()
 
     def link(self, identity: Identity = PEER, port: int = 0) -> PeerLink:
         address = f"127.0.0.1:{port or self.port}"
-        return PeerLink(identity, 1, address, address, self.on_link, self.on_refusal)
+        return PeerLink(identity, 1, address, self.on_link, self.on_refusal)
 
     async def until(self, done: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
@@ -77,8 +116,8 @@ class Side:
 
 
 @asynccontextmanager
-async def listening(at: str = "127.0.0.1:0") -> AsyncIterator[Side]:
-    side = Side(at)
+async def listening(at: str = "127.0.0.1:0", ours: Identity = OURS) -> AsyncIterator[Side]:
+    side = Side(at, ours)
     await side.listener.start()
     try:
         yield side
@@ -110,19 +149,76 @@ async def test_messages_arrive_in_order_small_and_large() -> None:
 @pytest.mark.parametrize(
     ("identity", "reason"),
     [
-        (replace(PEER, cluster_id="other"), "cluster_id is 'c' here, the caller's is 'other'"),
         (replace(PEER, node_id=1), "node_id 1 is this node's own"),
-        (replace(PEER, node_id=9), "node_id 9 is not in this node's list"),
         (replace(PEER, directory_id=5), "registered with another data directory"),
+        (
+            replace(PEER, membership=membership(members=(1, 2, 3, 4, 5))),
+            "members are 1, 2, 3 on this side and 1, 2, 3, 4, 5 on node 2",
+        ),
+        (
+            replace(PEER, membership=membership(founding=255)),
+            "of this side was founded as 0000000000000007, that of node 2 as 00000000000000ff",
+        ),
     ],
 )
-async def test_who_is_not_let_in_is_told_why(identity: Identity, reason: str) -> None:
+async def test_a_member_that_is_not_let_in_is_told_why(identity: Identity, reason: str) -> None:
     async with listening() as side:
         link = side.link(identity)
         await side.until(lambda: bool(side.refusals))
         assert reason in side.refusals[0]
         link.send([entry(1)])
         assert not link.up and not side.received
+        await link.close()
+
+
+@pytest.mark.parametrize("who", ["caller", "listener"])
+async def test_a_new_member_learns_what_cluster_it_is_of(who: str) -> None:
+    """From the first member that knows it, whoever connects; then it has a link."""
+    learned: list[int] = []
+    new = Membership(NODES, 0, learned.append)
+    ours = replace(OURS, membership=new) if who == "listener" else OURS
+    peer = replace(PEER, membership=new) if who == "caller" else PEER
+    async with listening(ours=ours) as side, linked(side, peer) as link:
+        link.send([entry(1)])
+        await side.until(lambda: bool(side.received))
+    assert learned == [7] and new.founding == 7
+
+
+async def test_two_new_members_wait_for_the_one_that_founds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(peers, "RECONNECT_WAIT", 0.001)
+    unfounded = membership(founding=0)
+    async with listening(ours=replace(OURS, membership=unfounded)) as side:
+        link = side.link(replace(PEER, membership=membership(founding=0)))
+        tried = 0
+        before = side.listener.refusal
+
+        def counted(hello: pb.Hello) -> str:
+            nonlocal tried
+            tried += 1
+            side.news.set()
+            return before(hello)
+
+        monkeypatch.setattr(side.listener, "refusal", counted)
+        await side.until(lambda: tried > 3)
+        assert not link.up and side.refusals == [], "to wait is no error that ends a node"
+        assert "node 1 has to start first" in caplog.text
+        unfounded.founding = 7  # as when it learned it from another link
+        await side.until(lambda: link.up)
+        await link.close()
+
+
+async def test_what_cannot_be_stored_is_not_learned(caplog: pytest.LogCaptureFixture) -> None:
+    def full(founding: int) -> None:
+        raise OSError("no space left")
+
+    new = Membership(NODES, 0, full)
+    async with listening() as side:
+        link = side.link(replace(PEER, membership=new))
+        await side.until(lambda: bool(side.refusals))
+        assert "no space left" in side.refusals[0]
+        assert new.founding == 0 and not link.up
         await link.close()
 
 
@@ -266,6 +362,113 @@ def flipped(frame: bytes) -> bytes:
     return frame[:-1] + bytes([frame[-1] ^ 0x10])
 
 
+async def test_a_link_says_once_that_it_gets_no_answer(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "RECONNECT_WAIT", 0.001)
+    async with listening() as side:
+        opened = 0
+        before = side.listener.opened
+
+        def counted(stream: PeerStream) -> bool:
+            nonlocal opened
+            opened += 1
+            side.news.set()
+            return before(stream)
+
+        monkeypatch.setattr(side.listener, "opened", counted)
+        link = side.link(replace(PEER, cluster_id="other"))
+        await side.until(lambda: opened > 5)
+        await link.close()
+    assert caplog.text.count("is its cluster_id another") == 1
+    assert side.refusals == [] and side.links == []
+
+
+# -- requests -------------------------------------------------------------------------------
+
+
+def propose(command: bytes) -> pb.Request:
+    return pb.Request(propose_metadata=pb.ProposeMetadataRequest(command=command))
+
+
+async def test_requests_are_answered_each_its_own_way() -> None:
+    async with listening() as side, linked(side) as link:
+        commands = [b"%d" % n for n in range(50)]
+        answers = await asyncio.gather(*(link.ask(propose(command)) for command in commands))
+        assert [answer.propose_metadata.result for answer in answers] == commands
+        assert side.asked == [(2, command) for command in commands]
+        with pytest.raises(PeerCallError, match="a bad command"):
+            await link.ask(propose(b"bad"))
+        assert (await link.ask(propose(b"good"))).propose_metadata.result == b"good"
+        assert side.links == [(1, True)]
+
+
+async def test_nobody_waits_for_a_connection_that_broke() -> None:
+    async with listening() as side, linked(side) as link:
+        side.may_answer.clear()
+        asked = asyncio.ensure_future(link.ask(propose(b"x")))
+        await side.until(lambda: bool(side.asked))
+        (stream,) = side.listener._streams
+        stream.close()
+        with pytest.raises(PeerCallError, match="the connection broke"):
+            await asked
+        assert not stream._answering
+
+
+async def test_no_request_without_a_connection() -> None:
+    async with listening() as side:
+        link = side.link(replace(PEER, cluster_id="other"))
+        with pytest.raises(PeerCallError, match="no connection"):
+            await link.ask(propose(b"x"))
+        await link.close()
+
+
+async def test_requests_without_an_answer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "MAX_REQUESTS", 3)
+    async with listening() as side, linked(side) as link:
+        side.may_answer.clear()
+        asked = [asyncio.ensure_future(link.ask(propose(b"%d" % n))) for n in range(3)]
+        await side.until(lambda: len(side.asked) == 3)
+        with pytest.raises(PeerCallError, match="3 requests"):
+            await link.ask(propose(b"x"))
+        side.may_answer.set()
+        await asyncio.gather(*asked)
+        await link.ask(propose(b"x"))
+
+
+async def test_who_asks_beyond_the_bound_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_listener, "MAX_REQUESTS", 3)
+    async with listening() as side, linked(side) as link:
+        side.may_answer.clear()
+        asked = [asyncio.ensure_future(link.ask(propose(b"%d" % n))) for n in range(4)]
+        done = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(one) for one in done] == [PeerCallError] * 4
+        assert (1, False) in side.links
+
+
+async def test_requests_take_turns_with_messages() -> None:
+    """A link that always has messages still sends a request, and the other way round."""
+    async with listening() as side, linked(side) as link:
+        big = entry(1, size=8 * MIB)
+        for _ in range(6):
+            link.send([big])
+        answer = asyncio.ensure_future(link.ask(propose(b"x")))
+        await side.until(lambda: bool(side.asked))
+        assert len(side.received) < 6
+        await answer
+        await side.until(lambda: len(side.received) == 6)
+
+
+@pytest.mark.parametrize("size", [0, 1, PART_BYTES, 3 * PART_BYTES + 1])
+async def test_a_snapshot_goes_in_parts(size: int) -> None:
+    state = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    sent = Snapshot(16, 7, 99, 6, state, checksum_of(16, 99, 6, state))
+    async with listening() as side, linked(side) as link:
+        result = await send_snapshot(link, sent)
+        assert result.installed and side.snapshots == [sent] and sent.is_whole
+        assert not side.parts._arriving
+
+
 def prefixed(frame: bytes) -> bytes:
     return LENGTH.pack(len(frame)) + frame
 
@@ -282,6 +485,9 @@ FLIPPED = prefixed(flipped(b"".join(encode_frame([entry(1)]))))
         prefixed(b""),
         prefixed(b"no frame"),
         prefixed(b"".join(encode_frame([entry(1)]))),
+        prefixed(encode_head(pb.Frame(request=pb.Request(id=1)))),
+        prefixed(encode_hello(replace(PEER, cluster_id="other").hello())),
+        prefixed(encode_hello(replace(PEER, node_id=9).hello())),
         prefixed(encode_hello(PEER.hello())) + prefixed(b"no frame"),
         prefixed(encode_hello(PEER.hello())) + FLIPPED,
         prefixed(encode_hello(PEER.hello())) + LENGTH.pack(MAX_FRAME + 1),
@@ -293,6 +499,9 @@ FLIPPED = prefixed(flipped(b"".join(encode_frame([entry(1)]))))
         "nothing",
         "noise",
         "a message first",
+        "a request first",
+        "another cluster",
+        "no node of ours",
         "noise after the hello",
         "an entry with a flipped bit",
         "too much after the hello",
@@ -304,9 +513,11 @@ async def test_strangers_are_cut_off_and_others_served(said: bytes) -> None:
         writer.write(said)
         async with asyncio.timeout(30):
             try:
-                await reader.read()  # until it is closed
+                answer = await reader.read()  # until it is closed
             except ConnectionResetError:
-                pass
+                answer = b""
+        knows_us = said.startswith(prefixed(encode_hello(PEER.hello())))
+        assert knows_us or answer == b"", "a stranger learns nothing"
         writer.close()
         async with linked(side) as link:
             link.send([entry(3)])
@@ -345,7 +556,7 @@ async def test_a_name_with_several_addresses(
             return [info for infos in found for info in infos]
 
         monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
-        link = PeerLink(PEER, 1, "", f"node.test:{side.port}", side.on_link, side.on_refusal)
+        link = PeerLink(PEER, 1, f"node.test:{side.port}", side.on_link, side.on_refusal)
         await side.until(lambda: link.up)
         await link.close()
 
@@ -365,7 +576,7 @@ async def test_where_a_node_may_listen(at: str) -> None:
     if "::" in at and not has_ipv6():
         pytest.skip("this machine has no IPv6")
     async with listening(at) as side:
-        link = PeerLink(PEER, 1, "", f"{host}:{side.port}", side.on_link, side.on_refusal)
+        link = PeerLink(PEER, 1, f"{host}:{side.port}", side.on_link, side.on_refusal)
         await side.until(lambda: link.up)
         await link.close()
 
@@ -390,7 +601,7 @@ async def test_a_name_that_does_not_resolve_yet(monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_port_in_use_is_named() -> None:
     async with listening() as side:
-        other = PeerListener(OURS, {}, side.on_receive, side.directory_of, MAX_FRAME)
+        other = PeerListener(OURS, {}, side.on_receive, side.answer, side.directory_of, MAX_FRAME)
         with pytest.raises(ListenError, match=rf"peer_port_offset: .*127\.0\.0\.1:{side.port}"):
             other.bind(f"127.0.0.1:{side.port}")
         other.stop()

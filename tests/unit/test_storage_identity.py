@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storage.errors import IdentityError, LockedError, StorageError
-from storage.identity import claim
+from storage.identity import StoreState, claim
 
 
 def _contents(path: Path) -> dict[str, bytes]:
@@ -73,7 +74,7 @@ def test_second_claim_in_one_process(tmp_path: Path) -> None:
 
 _HOLDER = """
 import sys
-from storage.identity import claim
+from storage.identity import StoreState, claim
 lock = claim(sys.argv[1], "prod", 1)
 print("held", flush=True)
 sys.stdin.read()
@@ -112,3 +113,50 @@ def test_an_identity_of_strange_bytes_is_an_error_with_its_name(
     (tmp_path / "identity.json").write_bytes(content)
     with pytest.raises(IdentityError, match=r"identity\.json is not readable"):
         claim(tmp_path, "prod", 1)
+
+
+# -- members ------------------------------------------------------------------------------
+
+
+def test_the_lowest_member_draws_the_founding_once(tmp_path: Path) -> None:
+    with claim(tmp_path / "1", "prod", 1) as first:
+        first.note_members([3, 1, 2])
+        drawn = first.founding
+        assert first.members == (1, 2, 3) and drawn > 0
+    with claim(tmp_path / "1", "prod", 1) as again:
+        again.note_members([1, 2, 3])
+        assert again.founding == drawn
+    with claim(tmp_path / "2", "prod", 2) as other:
+        other.note_members([1, 2, 3])
+        assert other.founding == 0
+        other.note_founding(drawn)
+    with claim(tmp_path / "2", "prod", 2) as other:
+        other.note_members([1, 2, 3])
+        assert other.founding == drawn and other.store is StoreState.NONE
+
+
+@pytest.mark.parametrize("members", [(1, 2, 3), (2,), (1, 2)])
+def test_a_setting_does_not_change_the_members(tmp_path: Path, members: tuple[int, ...]) -> None:
+    with claim(tmp_path, "prod", 2) as lock:
+        lock.note_members([2, 7])
+    before = _contents(tmp_path)
+    with claim(tmp_path, "prod", 2) as lock:
+        with pytest.raises(IdentityError) as caught:
+            lock.note_members(members)
+    named = ", ".join(map(str, members))
+    assert "the nodes 2, 7, " in str(caught.value) and f"names {named}:" in str(caught.value)
+    assert _contents(tmp_path)["identity.json"] == before["identity.json"]
+
+
+@pytest.mark.parametrize("fields", [{"format": 4, "store": "made"}, {"format": 3}])
+def test_a_directory_of_before_takes_its_setting_once(tmp_path: Path, fields: Any) -> None:
+    old = {"cluster_id": "prod", "node_id": 1, "directory_id": 5, **fields}
+    (tmp_path / "identity.json").write_text(json.dumps(old))
+    with claim(tmp_path, "prod", 1) as lock:
+        lock.note_members([1, 2, 3])
+        store, drawn = lock.store, lock.founding
+    assert drawn
+    with claim(tmp_path, "prod", 1) as lock:
+        assert (lock.directory_id, lock.store, lock.founding) == (5, store, drawn)
+        with pytest.raises(IdentityError):
+            lock.note_members([1])

@@ -1,0 +1,52 @@
+"""What peers ask this node over their links: metadata commands for its leader, snapshots.
+
+PeerListener --Request--> PeerRequests --> MetadataProposer.propose_here, Node's installation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from cluster.consensus.message import Snapshot, SnapshotError
+from cluster.transport.snapshots import SnapshotParts
+from cluster.v1 import peer_pb2 as pb
+
+
+class PeerRequests:
+    """Answers requests.
+
+    install: takes a snapshot; returns the answer for its sender.
+    propose: a metadata command that a peer sent on to this node.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        install: Callable[[int, Snapshot], Awaitable[pb.SnapshotResult]],
+        propose: Callable[[bytes], Awaitable[pb.ProposeMetadataResponse]],
+    ) -> None:
+        self._install, self._propose = install, propose
+        self._parts = SnapshotParts(clock)
+
+    async def answer(self, peer: int, request: pb.Request) -> pb.Response:
+        """Raises ValueError if the request is none of this version."""
+        match request.WhichOneof("what"):
+            case "propose_metadata":
+                command = request.propose_metadata.command
+                return pb.Response(propose_metadata=await self._propose(command))
+            case "snapshot_part":
+                return pb.Response(snapshot_part=await self._part(peer, request.snapshot_part))
+        raise ValueError("a request of a kind that is not known here")
+
+    def lost(self, peer: int) -> None:
+        """The link to a peer broke."""
+        self._parts.forget(peer)
+
+    async def _part(self, peer: int, part: pb.SnapshotPart) -> pb.SnapshotResult:
+        try:
+            snapshot = self._parts.take(peer, part)
+        except SnapshotError as error:
+            return pb.SnapshotResult(refused=str(error))
+        if snapshot is None:
+            return pb.SnapshotResult()
+        return await self._install(peer, snapshot)

@@ -1,0 +1,122 @@
+"""The port for peers as a stranger meets it: a real PeerStream, fed bytes as they come.
+
+Whatever comes ends in a closed connection or in nothing, and who did not name the cluster
+and one of its nodes has got no byte back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from cluster.consensus.message import Message
+from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
+from cluster.transport.link import PROTOCOL_VERSION, Identity
+from cluster.transport.listener import PeerListener, PeerStream
+from cluster.transport.membership import Membership
+from cluster.transport.stream import LENGTH
+from cluster.v1 import peer_pb2 as pb
+
+OURS = Identity(
+    "oncelog", 1, 11, directory_id=111, membership=Membership((1, 2, 3), 7, lambda founding: None)
+)
+LIMIT = 1 << 20
+
+
+class _Later:
+    """What the loop would do later, never done."""
+
+    def cancel(self) -> None: ...
+    def add_done_callback(self, callback: object) -> None: ...
+
+
+class _Loop:
+    def call_later(self, delay: float, callback: Callable[[], None]) -> _Later:
+        return _Later()
+
+    def create_task(self, work: Coroutine[Any, Any, None]) -> _Later:
+        work.close()
+        return _Later()
+
+
+class _Socket:
+    def setsockopt(self, *option: int) -> None: ...
+
+
+class _Transport:
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.closed = False
+
+    def get_extra_info(self, name: str) -> _Socket:
+        return _Socket()
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+async def _never(peer: int, request: pb.Request) -> pb.Response:
+    raise AssertionError("the loop here does nothing later")
+
+
+def run(data: bytes) -> None:
+    """The first byte says how the rest is cut up."""
+    received: list[Message] = []
+    nodes = {1: "", 2: "", 3: ""}
+    listener = PeerListener(
+        OURS, nodes, lambda peer, messages: received.extend(messages), _never, lambda peer: 0, LIMIT
+    )
+    stream, transport = PeerStream(listener, cast(Any, _Loop())), _Transport()
+    stream.connection_made(cast(Any, transport))
+    cut, rest = data[0] + 1 if data else 1, data[1:]
+    at = 0
+    while at < len(rest) and not transport.closed:
+        room = stream.get_buffer(-1)
+        size = min(len(room), len(rest) - at, cut)
+        room[:size] = rest[at : at + size]
+        stream.buffer_updated(size)
+        at += size
+    assert not (transport.written or received) or _is_member(rest)
+    stream.connection_lost(None)
+    assert not listener._connected and not listener._streams
+
+
+def _is_member(rest: bytes) -> bool:
+    """Whether the first frame is the Hello of a node of the cluster."""
+    (length,) = LENGTH.unpack_from(rest)
+    try:
+        head, _ = decode_frame(rest[LENGTH.size : LENGTH.size + length])
+    except FrameError:
+        return False
+    return head.hello.cluster_id == OURS.cluster_id and head.hello.node_id in (1, 2, 3)
+
+
+def seeds() -> list[bytes]:
+    def hello(cluster_id: str, node_id: int) -> bytes:
+        return encode_hello(
+            pb.Hello(
+                cluster_id=cluster_id,
+                node_id=node_id,
+                incarnation=99,
+                directory_id=5,
+                protocol_version=PROTOCOL_VERSION,
+                members=(1, 2, 3),
+                founding=7,
+            )
+        )
+
+    propose = pb.ProposeMetadataRequest(command=b"x")
+    part = pb.SnapshotPart(group=0, term=1, index=9, index_term=1, size=3, data=b"abc")
+    after = (
+        encode_head(pb.Frame(request=pb.Request(id=1, propose_metadata=propose))),
+        encode_head(pb.Frame(request=pb.Request(id=2, snapshot_part=part))),
+        b"",
+    )
+    hellos = (hello("oncelog", 2), hello("other", 2), hello("oncelog", 9), hello("oncelog", 1))
+    wires = [b"".join(LENGTH.pack(len(one)) + one for one in (first, *after)) for first in hellos]
+    return [bytes([cut]) + wire for cut in (0, 40, 255) for wire in wires]

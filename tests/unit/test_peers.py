@@ -1,0 +1,48 @@
+"""Which side of a refusal ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.config import NodeConfig
+from cluster.node.peers import REFUSAL_TIMEOUT, Peers
+
+NODES = "1=host1:1,2=host2:1,3=host3:1"
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.failures: list[BaseException] = []
+        config = NodeConfig.load(["--nodes", NODES, "--node-id", "1"], {})
+        self.peers = Peers(config, lambda: self.now, lambda peer, up: None, self.failures.append)
+
+    def refused(self, peer: int, *, mutual: bool) -> None:
+        """At two attempts, with more than a node's last life between them."""
+        self.peers._refused(peer, "why not", mutual)
+        self.now += REFUSAL_TIMEOUT + 1.0
+        self.peers._refused(peer, "why not", mutual)
+
+
+@pytest.mark.parametrize("mutual", [True, False])
+def test_a_refusal_that_lasts_ends_the_node(mutual: bool) -> None:
+    rig = Rig()
+    rig.refused(2, mutual=mutual)
+    assert "node 2 refuses this node: why not" in str(rig.failures[0])
+
+
+def test_who_is_linked_with_a_majority_goes_on_where_both_refuse() -> None:
+    rig = Rig()
+    rig.peers._link_changed(3, True)
+    rig.refused(2, mutual=True)
+    assert rig.failures == []
+    rig.peers._link_changed(3, False)
+    rig.refused(2, mutual=True)
+    assert len(rig.failures) == 1
+
+
+def test_another_ones_refusal_alone_ends_it_all_the_same() -> None:
+    rig = Rig()
+    rig.peers._link_changed(3, True)
+    rig.refused(2, mutual=False)
+    assert len(rig.failures) == 1
