@@ -138,7 +138,8 @@ class Reader:
                 partition = self._readable(fetch.topic, fetch.partition, any_replica)
                 if not section.batches:
                     section.records.log_start_offset = partition.log_start_offset
-                    section.records.high_watermark = partition.high_watermark
+                # With each slice: what was appended since the first may be part of this one.
+                section.records.high_watermark = partition.high_watermark
                 if room <= 0 or limit <= 0:
                     return room > 0
                 batches = self._slice(partition, offset, min(room, SLICE_BYTES), limit, any_replica)

@@ -165,6 +165,17 @@ async def test_slices_do_not_change_what_is_read(node, monkeypatch, budget):
     assert batches_of(whole)[0], "the first batch comes whatever its size"
 
 
+async def test_what_is_appended_between_slices_is_below_the_high_watermark_of_the_answer(node):
+    """A chaos run found records at and above the one that was told with the first slice."""
+    await fill(node, 300)
+    task = asyncio.create_task(Reader(node).fetch(fetch()))
+    await asyncio.sleep(0)
+    await fill(node, 300)
+    (part,) = log_pb2.FetchResponse.FromString(await task).partitions
+    assert part.batches[-1].base_offset > 300, "the read went on into what came meanwhile"
+    assert part.high_watermark > part.batches[-1].base_offset
+
+
 async def test_a_replica_that_stops_between_slices_gives_what_was_read(node, monkeypatch):
     await fill(node, 1000)
     monkeypatch.setattr(reading, "MAX_BATCHES", 900)
