@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import (
@@ -100,6 +101,16 @@ class PartitionSample:
 
 
 Source = Callable[[], Iterable[PartitionSample]]
+
+
+class Clocks(Protocol):
+    """What a node knows of wall clocks. `ClockAgreement` is one."""
+
+    @property
+    def agreed(self) -> bool: ...
+    def offsets(self) -> dict[int, float]: ...
+
+
 StorageSource = Callable[[], EngineStats | None]
 
 
@@ -116,6 +127,7 @@ class Metrics:
         self.fsync_latency = Histogram()
         self.source: Source = tuple
         self.storage: StorageSource = lambda: None
+        self.clocks: Clocks | None = None
         self.registry = CollectorRegistry()
         self.registry.register(_NodeCollector(self))
 
@@ -164,6 +176,8 @@ class _NodeCollector(Collector):
         yield metrics.fsync_latency.family(
             "oncelog_fsync_latency_seconds", "Time to make written data durable"
         )
+        if metrics.clocks is not None:
+            yield from _clock_families(metrics.clocks)
         yield GaugeMetricFamily(
             "oncelog_resident_memory_bytes", "Resident memory of the node", resident_bytes()
         )
@@ -174,6 +188,22 @@ class _NodeCollector(Collector):
             return
         if stats is not None:
             yield from _storage_families(stats)
+
+
+def _clock_families(clocks: Clocks) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "oncelog_clock_agreed",
+        "1 while a majority of nodes shares this node's wall clock; else it does not lead",
+        float(clocks.agreed),
+    )
+    ahead = GaugeMetricFamily(
+        "oncelog_clock_ahead_seconds",
+        "How far a node's wall clock is ahead of this node's",
+        labels=("node",),
+    )
+    for node_id, seconds in clocks.offsets().items():
+        ahead.add_metric([str(node_id)], seconds)
+    yield ahead
 
 
 def _storage_families(stats: EngineStats) -> Iterator[Metric]:

@@ -44,6 +44,7 @@ class Environment:
     """What a group takes from its node. The simulator passes its own.
 
     leader_changed: called when the group knows of another leader or term than before.
+    may_lead:       whether the node may stand for election; one with a wrong clock may not.
     """
 
     clock: Clock
@@ -52,3 +53,4 @@ class Environment:
     tail_bytes: Callable[[], int]
     replay: ReplayBudget
     leader_changed: Callable[[], None]
+    may_lead: Callable[[], bool]

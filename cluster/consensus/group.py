@@ -18,7 +18,7 @@ the node and its other groups go on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.journal import Journal
@@ -115,9 +115,12 @@ class Group:
         """Entries that each follower has not acknowledged; empty if not leading."""
         return {} if self._leading is None else self._leading.follower_lag()
 
-    def best_successor(self) -> int:
-        """The follower with the longest matching log among those reachable; 0 if none."""
-        return 0 if self._leading is None else self._leading.best_successor(self._up)
+    def best_successor(self, wrong: Collection[int] = ()) -> int:
+        """The follower with the longest matching log among those reachable; 0 if none.
+
+        wrong: nodes that may not lead, as their clocks are.
+        """
+        return 0 if self._leading is None else self._leading.best_successor(self._up - set(wrong))
 
     def is_responsive(self, peer: int) -> bool:
         """Whether the follower replied within an election timeout, as all of a quiescent group."""
@@ -275,10 +278,11 @@ class Group:
                 if reply is not None:
                     self.out.append((sender, reply))
             case PreVoteReply():
-                if election.on_pre_vote_reply(sender, message):
+                if election.on_pre_vote_reply(sender, message) and self._may_lead():
                     election.begin(now)
             case TimeoutNow():
-                if message.term == core.term and sender == core.leader_id:
+                asked = message.term == core.term and sender == core.leader_id
+                if asked and self._may_lead():
                     election.begin(now)
             case _:
                 raise AssertionError(f"not a message for a group: {message!r}")
@@ -288,8 +292,14 @@ class Group:
         now, core = self._env.clock(), self._raft.core
         if self._leading is not None or now < core.election_deadline:
             return
+        if not self._may_lead():
+            self._raft.election.postpone(now)
+            return
         polls = self._raft.election.on_deadline(now)
         self.out += [(peer, poll) for poll in polls for peer in self.config.peers]
+
+    def _may_lead(self) -> bool:
+        return self._env.may_lead()
 
     def _note_role(self) -> None:
         """Collects what the core sent and notices that it began or ceased to lead."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
+from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.replicas import METADATA_GROUP, Metadata, Replicas
 from cluster.partition.replica import Partition
 from storage.errors import StorageError
@@ -42,6 +43,7 @@ class Maintenance:
     """The periodic work of one node.
 
     linked_since: node -> when its link came up, by `clock`.
+    clocks: what this node knows of its own clock and of others'.
     transfer(peer, snapshot, done): sends a snapshot; `done` is called once.
     """
 
@@ -53,23 +55,35 @@ class Maintenance:
         metadata: Metadata,
         clock: Callable[[], float],
         linked_since: Mapping[int, float],
+        clocks: ClockAgreement,
         transfer: Transfer,
     ) -> None:
         self._settings, self._driver, self._replicas = settings, driver, replicas
         self._metadata, self._clock = metadata, clock
-        self._linked_since, self._transfer = linked_since, transfer
+        self._linked_since, self._clocks, self._transfer = linked_since, clocks, transfer
         self._sending: set[tuple[int, int]] = set()
 
     # -- often ------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Begins the transfers that are due and restores preferred leaders."""
+        """Compares clocks, begins the transfers that are due, restores preferred leaders."""
+        self._clocks.look()
         for gid, group in self._driver.groups.items():
             while group.snapshots_due:
                 peer = group.snapshots_due.pop()
                 if (gid, peer) not in self._sending:
                     self._send_snapshot(gid, peer, group)
-            self._restore_preferred_leader(gid, group)
+            if self._clocks.agreed:
+                self._restore_preferred_leader(gid, group)
+            else:
+                self._hand_over(gid, group)
+
+    def _hand_over(self, gid: int, group: Group) -> None:
+        """A node with a wrong clock stamps nothing: another must lead."""
+        successor = group.best_successor(self._clocks.wrong)
+        if successor:
+            group.transfer(successor)
+            self._driver.touch(gid)
 
     def _send_snapshot(self, gid: int, peer: int, group: Group) -> None:
         """One transfer of a group at a time to each peer."""
@@ -101,7 +115,7 @@ class Maintenance:
             return
         preferred = found[2].replicas[0]
         since = self._linked_since.get(preferred)
-        if preferred == self._settings.node_id or since is None:
+        if preferred == self._settings.node_id or since is None or preferred in self._clocks.wrong:
             return
         if self._clock() - since < self._settings.preferred_leader_delay:
             return

@@ -17,6 +17,8 @@ from google.protobuf.message import DecodeError
 from cluster.consensus.message import (
     Append,
     AppendReply,
+    ClockProbe,
+    ClockReply,
     Heartbeat,
     HeartbeatReply,
     Leadership,
@@ -139,6 +141,11 @@ def _head_of(message: Message) -> pb.Message:
             return pb.Message(type=kind, groups=groups, terms=terms, commits=commits)
         case HeartbeatReply(disagree):
             return pb.Message(type=pb.MESSAGE_TYPE_BEAT_REPLY, groups=disagree)
+        case ClockProbe(sent_us):
+            return pb.Message(type=pb.MESSAGE_TYPE_CLOCK_PROBE, sent_us=sent_us)
+        case ClockReply(sent_us, wall_ms, disagrees):
+            kind = pb.MESSAGE_TYPE_CLOCK_REPLY
+            return pb.Message(type=kind, sent_us=sent_us, wall_ms=wall_ms, disagrees=disagrees)
 
 
 def _decode(raw: pb.Message) -> Message:
@@ -164,4 +171,8 @@ def _decode(raw: pb.Message) -> Message:
             return heartbeat
         case pb.MESSAGE_TYPE_BEAT_REPLY:
             return HeartbeatReply(tuple(raw.groups))
+        case pb.MESSAGE_TYPE_CLOCK_PROBE:
+            return ClockProbe(raw.sent_us)
+        case pb.MESSAGE_TYPE_CLOCK_REPLY:
+            return ClockReply(raw.sent_us, raw.wall_ms, raw.disagrees)
     raise FrameError(f"message of unknown type {raw.type}")

@@ -36,7 +36,7 @@ from cluster.v1 import peer_pb2_grpc as rpc
 
 log = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_FRAME_BYTES = 8 * 1024 * 1024  # of a frame with more than one message, about
 MAX_HELLO_BYTES = 4096
 ANSWERS_BYTES = 64  # of answers to pings that are read at once

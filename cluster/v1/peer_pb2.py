@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63luster/v1/peer.proto\x12\ncluster.v1\"\x82\x01\n\x05Hello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x18\n\x10protocol_version\x18\x03 \x01(\x05\x12\x13\n\x0bincarnation\x18\x04 \x01(\x06\x12\x0f\n\x07refused\x18\x05 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x06 \x01(\x06\"P\n\x05\x46rame\x12 \n\x05hello\x18\x01 \x01(\x0b\x32\x11.cluster.v1.Hello\x12%\n\x08messages\x18\x02 \x03(\x0b\x32\x13.cluster.v1.Message\"#\n\x05\x45ntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04size\x18\x02 \x01(\r\"\x85\x02\n\x07Message\x12\r\n\x05group\x18\x01 \x01(\x04\x12%\n\x04type\x18\x02 \x01(\x0e\x32\x17.cluster.v1.MessageType\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x10\n\x08log_term\x18\x05 \x01(\x04\x12\x0e\n\x06\x63ommit\x18\x06 \x01(\x04\x12\"\n\x07\x65ntries\x18\x07 \x03(\x0b\x32\x11.cluster.v1.Entry\x12\x0f\n\x07success\x18\x08 \x01(\x08\x12\x0e\n\x06leader\x18\t \x01(\x05\x12\x10\n\x08rejected\x18\n \x01(\x04\x12\x0e\n\x06groups\x18\x0b \x03(\x04\x12\r\n\x05terms\x18\x0c \x03(\x04\x12\x0f\n\x07\x63ommits\x18\r \x03(\x04\"\x8b\x01\n\rSnapshotChunk\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x12\n\nindex_term\x18\x04 \x01(\x04\x12\x0c\n\x04size\x18\x05 \x01(\x04\x12\x0e\n\x06\x63rc32c\x18\x06 \x01(\x07\x12\x0e\n\x06sender\x18\x07 \x01(\x05\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\"B\n\x0eSnapshotResult\x12\x11\n\tinstalled\x18\x01 \x01(\x08\x12\x0f\n\x07refused\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\")\n\x16ProposeMetadataRequest\x12\x0f\n\x07\x63ommand\x18\x01 \x01(\x0c\"P\n\x17ProposeMetadataResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x12\n\nnot_leader\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x05*\xbe\x02\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_APPEND\x10\x01\x12\x1d\n\x19MESSAGE_TYPE_APPEND_REPLY\x10\x02\x12\x15\n\x11MESSAGE_TYPE_VOTE\x10\x03\x12\x1b\n\x17MESSAGE_TYPE_VOTE_REPLY\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRE_VOTE\x10\x05\x12\x1f\n\x1bMESSAGE_TYPE_PRE_VOTE_REPLY\x10\x06\x12\x1c\n\x18MESSAGE_TYPE_TIMEOUT_NOW\x10\x07\x12\x17\n\x13MESSAGE_TYPE_LEADER\x10\x08\x12\x15\n\x11MESSAGE_TYPE_BEAT\x10\t\x12\x1b\n\x17MESSAGE_TYPE_BEAT_REPLY\x10\n2\xb5\x01\n\x0bPeerService\x12J\n\x0fInstallSnapshot\x12\x19.cluster.v1.SnapshotChunk\x1a\x1a.cluster.v1.SnapshotResult(\x01\x12Z\n\x0fProposeMetadata\x12\".cluster.v1.ProposeMetadataRequest\x1a#.cluster.v1.ProposeMetadataResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63luster/v1/peer.proto\x12\ncluster.v1\"\x82\x01\n\x05Hello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x18\n\x10protocol_version\x18\x03 \x01(\x05\x12\x13\n\x0bincarnation\x18\x04 \x01(\x06\x12\x0f\n\x07refused\x18\x05 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x06 \x01(\x06\"P\n\x05\x46rame\x12 \n\x05hello\x18\x01 \x01(\x0b\x32\x11.cluster.v1.Hello\x12%\n\x08messages\x18\x02 \x03(\x0b\x32\x13.cluster.v1.Message\"#\n\x05\x45ntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04size\x18\x02 \x01(\r\"\xba\x02\n\x07Message\x12\r\n\x05group\x18\x01 \x01(\x04\x12%\n\x04type\x18\x02 \x01(\x0e\x32\x17.cluster.v1.MessageType\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x10\n\x08log_term\x18\x05 \x01(\x04\x12\x0e\n\x06\x63ommit\x18\x06 \x01(\x04\x12\"\n\x07\x65ntries\x18\x07 \x03(\x0b\x32\x11.cluster.v1.Entry\x12\x0f\n\x07success\x18\x08 \x01(\x08\x12\x0e\n\x06leader\x18\t \x01(\x05\x12\x10\n\x08rejected\x18\n \x01(\x04\x12\x0e\n\x06groups\x18\x0b \x03(\x04\x12\r\n\x05terms\x18\x0c \x03(\x04\x12\x0f\n\x07\x63ommits\x18\r \x03(\x04\x12\x0f\n\x07sent_us\x18\x0e \x01(\x04\x12\x0f\n\x07wall_ms\x18\x0f \x01(\x12\x12\x11\n\tdisagrees\x18\x10 \x01(\x08\"\x8b\x01\n\rSnapshotChunk\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x12\n\nindex_term\x18\x04 \x01(\x04\x12\x0c\n\x04size\x18\x05 \x01(\x04\x12\x0e\n\x06\x63rc32c\x18\x06 \x01(\x07\x12\x0e\n\x06sender\x18\x07 \x01(\x05\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\"B\n\x0eSnapshotResult\x12\x11\n\tinstalled\x18\x01 \x01(\x08\x12\x0f\n\x07refused\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\")\n\x16ProposeMetadataRequest\x12\x0f\n\x07\x63ommand\x18\x01 \x01(\x0c\"P\n\x17ProposeMetadataResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x12\n\nnot_leader\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x05*\xfa\x02\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_APPEND\x10\x01\x12\x1d\n\x19MESSAGE_TYPE_APPEND_REPLY\x10\x02\x12\x15\n\x11MESSAGE_TYPE_VOTE\x10\x03\x12\x1b\n\x17MESSAGE_TYPE_VOTE_REPLY\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRE_VOTE\x10\x05\x12\x1f\n\x1bMESSAGE_TYPE_PRE_VOTE_REPLY\x10\x06\x12\x1c\n\x18MESSAGE_TYPE_TIMEOUT_NOW\x10\x07\x12\x17\n\x13MESSAGE_TYPE_LEADER\x10\x08\x12\x15\n\x11MESSAGE_TYPE_BEAT\x10\t\x12\x1b\n\x17MESSAGE_TYPE_BEAT_REPLY\x10\n\x12\x1c\n\x18MESSAGE_TYPE_CLOCK_PROBE\x10\x0b\x12\x1c\n\x18MESSAGE_TYPE_CLOCK_REPLY\x10\x0c\x32\xb5\x01\n\x0bPeerService\x12J\n\x0fInstallSnapshot\x12\x19.cluster.v1.SnapshotChunk\x1a\x1a.cluster.v1.SnapshotResult(\x01\x12Z\n\x0fProposeMetadata\x12\".cluster.v1.ProposeMetadataRequest\x1a#.cluster.v1.ProposeMetadataResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.v1.peer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESSAGETYPE']._serialized_start=889
-  _globals['_MESSAGETYPE']._serialized_end=1207
+  _globals['_MESSAGETYPE']._serialized_start=942
+  _globals['_MESSAGETYPE']._serialized_end=1320
   _globals['_HELLO']._serialized_start=38
   _globals['_HELLO']._serialized_end=168
   _globals['_FRAME']._serialized_start=170
@@ -40,15 +40,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENTRY']._serialized_start=252
   _globals['_ENTRY']._serialized_end=287
   _globals['_MESSAGE']._serialized_start=290
-  _globals['_MESSAGE']._serialized_end=551
-  _globals['_SNAPSHOTCHUNK']._serialized_start=554
-  _globals['_SNAPSHOTCHUNK']._serialized_end=693
-  _globals['_SNAPSHOTRESULT']._serialized_start=695
-  _globals['_SNAPSHOTRESULT']._serialized_end=761
-  _globals['_PROPOSEMETADATAREQUEST']._serialized_start=763
-  _globals['_PROPOSEMETADATAREQUEST']._serialized_end=804
-  _globals['_PROPOSEMETADATARESPONSE']._serialized_start=806
-  _globals['_PROPOSEMETADATARESPONSE']._serialized_end=886
-  _globals['_PEERSERVICE']._serialized_start=1210
-  _globals['_PEERSERVICE']._serialized_end=1391
+  _globals['_MESSAGE']._serialized_end=604
+  _globals['_SNAPSHOTCHUNK']._serialized_start=607
+  _globals['_SNAPSHOTCHUNK']._serialized_end=746
+  _globals['_SNAPSHOTRESULT']._serialized_start=748
+  _globals['_SNAPSHOTRESULT']._serialized_end=814
+  _globals['_PROPOSEMETADATAREQUEST']._serialized_start=816
+  _globals['_PROPOSEMETADATAREQUEST']._serialized_end=857
+  _globals['_PROPOSEMETADATARESPONSE']._serialized_start=859
+  _globals['_PROPOSEMETADATARESPONSE']._serialized_end=939
+  _globals['_PEERSERVICE']._serialized_start=1323
+  _globals['_PEERSERVICE']._serialized_end=1504
 # @@protoc_insertion_point(module_scope)

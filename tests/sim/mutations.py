@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim import contract, found  # noqa: F401 - they register their schedules
+from tests.sim import clocks, contract, found  # noqa: F401 - they register their schedules
 from tests.sim.run import run_seed
 from tests.sim.schedules import SCHEDULES
 

@@ -388,7 +388,8 @@ def a_replica_far_behind_gets_a_snapshot() -> None:
         stage.node(3).disk.power_off_after = calls
         stage.run(6.0)
         stage.finish()
-        if stage.cluster.installs == 0:
+        # Its own log went on from entry 3, so only a snapshot moves its base.
+        if stage.group(3).journal.base_index <= 8:
             raise Violation("no snapshot was installed")
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from cluster.consensus.message import (
     Append,
     AppendReply,
+    ClockProbe,
+    ClockReply,
     Heartbeat,
     HeartbeatReply,
     Leadership,
@@ -50,6 +52,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(TimeoutNow, u64, u64),
     st.builds(Leadership, u64, u64, st.integers(0, 2**31 - 1)),
     beats(),
+    st.builds(ClockProbe, u64),
+    st.builds(ClockReply, u64, st.integers(-(2**63), 2**63 - 1), st.booleans()),
     st.builds(HeartbeatReply, st.lists(u64, max_size=5).map(tuple)),
 )
 
