@@ -79,6 +79,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
     _int("election_timeout_ms", 50, MINUTE_MS, "silence after which a leader is replaced"),
     _int("heartbeat_ms", 5, 10 * SECOND_MS, "how often a leader is heard at least"),
+    _int("clock_bound_ms", 100, HOUR_MS,
+         "how far a node's wall clock may be from a majority's before it may not lead"),
     _int("request_timeout_ms", 100, 10 * MINUTE_MS, "longest wait for a commit"),
     _int("max_batch_bytes", KIB, 64 * MIB, "cap on the topics' max_batch_bytes"),
     _int("lease_lifetime_ms", SECOND_MS, 30 * DAY_MS, "how long a producer id is valid"),
@@ -122,6 +124,7 @@ class NodeConfig:
     metrics_listen: str = ""
     election_timeout_ms: int = 1000
     heartbeat_ms: int = 100
+    clock_bound_ms: int = 10_000
     request_timeout_ms: int = 10_000
     max_batch_bytes: int = 64 * MIB
     lease_lifetime_ms: int = DAY_MS

@@ -101,6 +101,16 @@ class PartitionSample:
 
 
 Source = Callable[[], Iterable[PartitionSample]]
+
+
+class Clocks(Protocol):
+    """What a node knows of wall clocks. `ClockAgreement` is one."""
+
+    @property
+    def agreed(self) -> bool: ...
+    def offsets(self) -> dict[int, float]: ...
+
+
 StorageSource = Callable[[], EngineStats | None]
 
 
@@ -128,6 +138,7 @@ class Metrics:
         self.sync_watch: SyncState | None = None
         self.source: Source = tuple
         self.storage: StorageSource = lambda: None
+        self.clocks: Clocks | None = None
         self.registry = CollectorRegistry()
         self.registry.register(_NodeCollector(self))
 
@@ -190,6 +201,8 @@ class _NodeCollector(Collector):
                 "Fsyncs that took longer than three election timeouts",
                 metrics.sync_watch.hung,
             )
+        if metrics.clocks is not None:
+            yield from _clock_families(metrics.clocks)
         yield GaugeMetricFamily(
             "oncelog_resident_memory_bytes", "Resident memory of the node", resident_bytes()
         )
@@ -200,6 +213,22 @@ class _NodeCollector(Collector):
             return
         if stats is not None:
             yield from _storage_families(stats)
+
+
+def _clock_families(clocks: Clocks) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "oncelog_clock_agreed",
+        "1 while a majority of nodes shares this node's wall clock; else it does not lead",
+        float(clocks.agreed),
+    )
+    ahead = GaugeMetricFamily(
+        "oncelog_clock_ahead_seconds",
+        "How far a node's wall clock is ahead of this node's",
+        labels=("node",),
+    )
+    for node_id, seconds in clocks.offsets().items():
+        ahead.add_metric([str(node_id)], seconds)
+    yield ahead
 
 
 def _storage_families(stats: EngineStats) -> Iterator[Metric]:

@@ -114,6 +114,7 @@ class NodeInfo:
     node_id: int
     address: str
     alive: bool = True
+    clock_disagrees: bool = False  # with a majority's: the node does not lead
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +183,10 @@ class ClusterInfo:
 
     @property
     def healthy(self) -> bool:
-        """All nodes alive, a controller, a leader and all replicas for each partition."""
+        """All nodes alive and of one time, a controller, all partitions led and replicated."""
         return (
             self.controller_id != 0
-            and all(node.alive for node in self.nodes)
+            and all(node.alive and not node.clock_disagrees for node in self.nodes)
             and not self.leaderless_partitions
             and not self.under_replicated_partitions
         )

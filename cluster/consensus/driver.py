@@ -28,6 +28,8 @@ from cluster.consensus.group import Group
 from cluster.consensus.heartbeats import Heartbeats
 from cluster.consensus.message import (
     DURABLE,
+    ClockProbe,
+    ClockReply,
     Heartbeat,
     HeartbeatReply,
     Leadership,
@@ -247,7 +249,7 @@ class Driver:
             if isinstance(message, HeartbeatReply):
                 self._heartbeats.on_reply(sender, message)
                 continue
-            assert not isinstance(message, Leadership), "for the node, not for a group"
+            assert not isinstance(message, (Leadership, ClockProbe, ClockReply)), "for the node"
             gid = message.group
             group = self.groups.get(gid)
             if group is not None:

@@ -93,6 +93,10 @@ class Election:
             return self._timeout * self._rng.uniform(*EAGER_WAIT)
         return self._timeout * (1 + self._rng.random())
 
+    def postpone(self, now: float) -> None:
+        """The deadline passed, but this node may not lead now."""
+        self._core.election_deadline = now + self._wait(now)
+
     def on_deadline(self, now: float) -> list[PreVote]:
         """Begins a poll, or lets a lone node's core go on by itself."""
         assert not self._core.is_leader

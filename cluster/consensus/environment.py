@@ -49,6 +49,7 @@ class Environment:
 
     leader_changed: called when the group knows of another leader or term than before.
     stopped(group): called once if the replica fails.
+    may_lead:       whether the node may stand for election; one with a wrong clock may not.
     """
 
     clock: Clock
@@ -58,3 +59,4 @@ class Environment:
     replay: ReplayBudget
     leader_changed: Callable[[], None]
     stopped: Callable[[int], None]
+    may_lead: Callable[[], bool]

@@ -18,7 +18,7 @@ the node and its other groups go on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -33,7 +33,6 @@ from cluster.consensus.message import (
     PreVote,
     PreVoteReply,
     Snapshot,
-    SnapshotError,
     StateChecksum,
     TimeoutNow,
     Vote,
@@ -44,10 +43,10 @@ from cluster.consensus.port import LEADER, NO_OP, Core
 from cluster.consensus.proposals import Abandoned, Done
 from cluster.consensus.raft import open_raft
 from cluster.consensus.replication import Progress
+from cluster.consensus.snapshots import check_snapshot
 from cluster.consensus.state_check import StateDivergedError
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
-from storage.keys import MAX_NUMBER
 from storage.raft_log import RaftLogStore
 
 log = logging.getLogger(__name__)
@@ -129,9 +128,12 @@ class Group:
         """Entries that each follower has not acknowledged; empty if not leading."""
         return {} if self._leading is None else self._leading.follower_lag()
 
-    def best_successor(self) -> int:
-        """The follower with the longest matching log among those reachable; 0 if none."""
-        return 0 if self._leading is None else self._leading.best_successor(self._up)
+    def best_successor(self, wrong: Collection[int] = ()) -> int:
+        """The follower with the longest matching log among those reachable; 0 if none.
+
+        wrong: nodes that may not lead, as their clocks are.
+        """
+        return 0 if self._leading is None else self._leading.best_successor(self._up - set(wrong))
 
     def bare_heartbeats(self) -> list[tuple[int, Append]]:
         """That this leader lives, and no more; of a quiescent group its node says that."""
@@ -313,10 +315,11 @@ class Group:
                 if reply is not None:
                     self.out.append((sender, reply))
             case PreVoteReply():
-                if election.on_pre_vote_reply(sender, message):
+                if election.on_pre_vote_reply(sender, message) and self._may_lead():
                     election.begin(now)
             case TimeoutNow():
-                if message.term == core.term and sender == core.leader_id:
+                asked = message.term == core.term and sender == core.leader_id
+                if asked and self._may_lead():
                     election.begin(now)
             case _:
                 raise AssertionError(f"not a message for a group: {message!r}")
@@ -325,8 +328,14 @@ class Group:
         now, core = self._env.clock(), self._raft.core
         if self._leading is not None or now < core.election_deadline:
             return
+        if not self._may_lead():
+            self._raft.election.postpone(now)
+            return
         polls = self._raft.election.on_deadline(now)
         self.out += [(peer, poll) for poll in polls for peer in self.config.peers]
+
+    def _may_lead(self) -> bool:
+        return self._env.may_lead()
 
     def _note_role(self) -> None:
         """Collects what the core sent and notices that it began or ceased to lead."""
@@ -450,7 +459,7 @@ class Group:
         held = index <= journal.applied_index or (
             index <= journal.last_index and journal.term_at(index) == term
         )
-        self._check(sender, snapshot, load=not held)
+        check_snapshot(self.config, self.machine, sender, snapshot, load=not held)
         if snapshot.term > self.core.term:
             self.core.see_term(snapshot.term, sender)
         self._note_role()
@@ -461,22 +470,6 @@ class Group:
         journal.reset(index, term)
         log.info("snapshot installed partition=%s term=%d index=%d", self.name, term, index)
         return True
-
-    def _check(self, sender: int, snapshot: Snapshot, *, load: bool) -> None:
-        """Raises SnapshotError unless what a peer sent may take the place of all that is here."""
-        if sender not in self.config.peers:
-            raise SnapshotError(f"node {sender} has no replica of {self.name}")
-        if not 0 < snapshot.index_term <= snapshot.term or not 0 < snapshot.index <= MAX_NUMBER:
-            raise SnapshotError(f"snapshot of {self.name}: its index or terms cannot be")
-        if not snapshot.is_whole:
-            raise SnapshotError(f"snapshot of {self.name}: its checksum differs")
-        if not load:
-            return
-        try:
-            self.machine.check(snapshot.state)
-        except Exception as error:
-            # Of whatever kind: the state that is here has not been touched.
-            raise SnapshotError(f"snapshot of {self.name} cannot be loaded: {error}") from error
 
     def reopen(self) -> None:
         """Begins anew from the store, after an installed snapshot was written.

@@ -171,11 +171,32 @@ class HeartbeatReply:
     disagree: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ClockProbe:
+    """Node to node: what is your wall clock? `sent_us`: the sender's steady clock."""
+
+    sent_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReply:
+    """To a ClockProbe, with its `sent_us`.
+
+    disagrees: the replying node's clock is outside of what a majority agrees on.
+    """
+
+    sent_us: int
+    wall_ms: int
+    disagrees: bool
+
+
 GroupMessage = (
     Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
     | CheckpointAt | StateChecksum
 )  # fmt: skip
-Message = GroupMessage | Leadership | Heartbeat | HeartbeatReply
+NodeMessage = Leadership | ClockProbe | ClockReply  # for the node, not for a group
+Message = GroupMessage | NodeMessage | Heartbeat | HeartbeatReply
+NODE_MESSAGES = frozenset((Leadership, ClockProbe, ClockReply))
 
 # These promise something about the sender's stable storage, so they wait for
 # its fsync. The others only speak of what the receiver must check itself.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
+from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.preferred_leader import PreferredLeader
 from cluster.node.replicas import METADATA_GROUP, Metadata, Replicas
 from cluster.partition.replica import Partition
@@ -44,6 +45,7 @@ class Maintenance:
     """The periodic work of one node.
 
     linked_since: node -> when its link came up, by `clock`.
+    clocks: what this node knows of its own clock and of others'.
     transfer(peer, snapshot, done): sends a snapshot; `done` is called once.
     """
 
@@ -55,26 +57,38 @@ class Maintenance:
         metadata: Metadata,
         clock: Callable[[], float],
         linked_since: Mapping[int, float],
+        clocks: ClockAgreement,
         transfer: Transfer,
     ) -> None:
         self._settings, self._driver, self._replicas = settings, driver, replicas
         self._metadata, self._clock = metadata, clock
-        self._linked_since, self._transfer = linked_since, transfer
+        self._linked_since, self._clocks, self._transfer = linked_since, clocks, transfer
         self._sending: set[tuple[int, int]] = set()
         self._preferred: dict[int, PreferredLeader] = {}  # group -> its preferred node
 
     # -- often ------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Begins the transfers that are due and restores preferred leaders."""
+        """Compares clocks, begins the transfers that are due, restores preferred leaders."""
+        self._clocks.look()
         for gid, group in self._driver.groups.items():
             while group.snapshots_due:
                 peer = group.snapshots_due.pop()
                 if (gid, peer) not in self._sending:
                     self._send_snapshot(gid, peer, group)
-            self._restore_preferred_leader(gid, group)
+            if self._clocks.agreed:
+                self._restore_preferred_leader(gid, group)
+            else:
+                self._hand_over(gid, group)
         for gid in self._preferred.keys() - self._driver.groups.keys():
             del self._preferred[gid]
+
+    def _hand_over(self, gid: int, group: Group) -> None:
+        """A node with a wrong clock stamps nothing: another must lead."""
+        successor = group.best_successor(self._clocks.wrong)
+        if successor:
+            group.transfer(successor)
+            self._driver.touch(gid)
 
     def _send_snapshot(self, gid: int, peer: int, group: Group) -> None:
         """One transfer of a group at a time to each peer."""
@@ -115,6 +129,8 @@ class Maintenance:
             record.seen(now, leads=group.leader_id == preferred)
         since = self._linked_since.get(preferred)
         if not group.is_ready or since is None or now - since < delay:
+            return
+        if preferred in self._clocks.wrong:
             return
         if not record.may_return(now):
             return

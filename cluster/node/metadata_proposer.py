@@ -16,6 +16,7 @@ from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
 from cluster.errors import NotReadyError, ProposalTimeoutError
+from cluster.node.clock_agreement import ClockAgreement
 from cluster.transport.calls import PeerCallError
 from cluster.transport.link import PeerLink
 from cluster.v1 import metadata_pb2 as mpb
@@ -41,13 +42,13 @@ class MetadataProposer:
         group: Group,
         links: Mapping[int, PeerLink],
         touch: Callable[[], None],
-        now_ms: Callable[[], int],
+        clocks: ClockAgreement,
         *,
         lease_lifetime_ms: int,
         producer_name_expiry_ms: int,
     ) -> None:
         """The last two are this node's settings: as leader it stamps them into commands."""
-        self.group, self._links, self._touch, self._now_ms = group, links, touch, now_ms
+        self.group, self._links, self._touch, self._clocks = group, links, touch, clocks
         self._lease_lifetime_ms = lease_lifetime_ms
         self._producer_name_expiry_ms = producer_name_expiry_ms
         self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -110,8 +111,11 @@ class MetadataProposer:
         """
         if not self.group.is_ready:
             return pb.ProposeMetadataResponse(not_leader=True, leader_id=self.group.leader_id)
+        stamp_ms = self._clocks.now_ms()
+        if not self._clocks.agreed:  # it is about to hand over
+            return pb.ProposeMetadataResponse(not_leader=True)
         stamped = mpb.MetadataCommand.FromString(command)
-        stamped.stamp_ms = self._now_ms()
+        stamped.stamp_ms = stamp_ms
         stamped.lease_lifetime_ms = self._lease_lifetime_ms
         stamped.producer_name_expiry_ms = self._producer_name_expiry_ms
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()

@@ -20,12 +20,21 @@ from collections.abc import Collection
 
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
-from cluster.consensus.message import Leadership, Message, Snapshot, SnapshotError
+from cluster.consensus.message import (
+    NODE_MESSAGES,
+    ClockProbe,
+    ClockReply,
+    Leadership,
+    Message,
+    Snapshot,
+    SnapshotError,
+)
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.errors import ClusterError, NotLeaderError
+from cluster.errors import ClusterError, NotLeaderError, NotReadyError
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
+from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.driver_loop import DriverLoop
 from cluster.node.leaders import Leaders
 from cluster.node.loop_watch import watch_loop
@@ -77,6 +86,11 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def steady_clock() -> float:
+    """Seconds; nobody sets it, and it goes on while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class Node:
     """A node. Also `services.context.NodeContext` and `log_service.LogContext`.
 
@@ -97,6 +111,13 @@ class Node:
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
         watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         metrics.sync_watch = watch
+        self._clocks = ClockAgreement(
+            set(config.nodes) - {config.node_id},
+            config.clock_bound_ms,
+            steady_clock,
+            wall_clock_ms,
+            self._peers.send,
+        )
         self._driver_loop = DriverLoop(
             clock,
             config.election_timeout_ms / 2000,
@@ -114,7 +135,7 @@ class Node:
                 kv=engine,
                 driver=self._driver,
                 clock=clock,
-                now_ms=wall_clock_ms,
+                clocks=self._clocks,
                 rng=random.Random(),
                 metadata=self.metadata,
                 linked=self._peers.linked_since,
@@ -127,7 +148,7 @@ class Node:
             self._replicas.open_metadata(config.nodes, machine),
             self._peers.links,
             lambda: self._driver.touch(METADATA_GROUP),
-            wall_clock_ms,
+            self._clocks,
             lease_lifetime_ms=config.lease_lifetime_ms,
             producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
@@ -218,6 +239,7 @@ class Node:
             self._replicas.by_group.values(), self._peers.linked_since
         )
         self.metrics.storage = self._engine.stats
+        self.metrics.clocks = self._clocks
         stack.push_async_callback(self._peers.close)
         self._peers.connect(identity)
         stack.push_async_callback(self._producer_ids.close)
@@ -243,6 +265,7 @@ class Node:
             self.metadata,
             time.monotonic,
             self._peers.linked_since,
+            self._clocks,
             SnapshotSender(self._peers.links, tasks).send,
         )
         retention_period = self.config.retention_check_ms / 1000
@@ -256,10 +279,10 @@ class Node:
         add_log_service(LogService(self), offered)
         cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(self), offered)
         producers = ProducerService(
-            self, now_ms=wall_clock_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
+            self, now_ms=self._agreed_now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
         )
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
-        groups = GroupService(self, now_ms=wall_clock_ms)
+        groups = GroupService(self, now_ms=self._agreed_now_ms)
         group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
 
     async def _register(self, identity: Identity, server: Server) -> None:
@@ -279,13 +302,14 @@ class Node:
 
     async def _hand_over(self) -> None:
         led = [group for group in self._driver.groups.values() if group.is_leader]
+        wrong = self._clocks.wrong
         for group in led:
-            successor = group.best_successor()
+            successor = group.best_successor(wrong)
             if successor:
                 group.transfer(successor)
                 self._driver.touch(group.config.group)
         if not await self._leaders.wait_until(
-            lambda: not any(group.is_leader and group.best_successor() for group in led),
+            lambda: not any(group.is_leader and group.best_successor(wrong) for group in led),
             HANDOVER_TIMEOUT,
         ):
             log.warning("leadership was not handed over in time")
@@ -311,10 +335,12 @@ class Node:
     def _receive(self, peer: int, messages: list[Message]) -> None:
         for_groups: list[Message] = []
         for message in messages:
-            if isinstance(message, Leadership):
-                self._on_leadership(message)
-            else:
+            if message.__class__ not in NODE_MESSAGES:
                 for_groups.append(message)
+            elif isinstance(message, Leadership):
+                self._on_leadership(message)
+            elif isinstance(message, ClockProbe | ClockReply):
+                self._clocks.receive(peer, message)
         self._driver.receive(peer, for_groups)
 
     def _on_leadership(self, message: Leadership) -> None:
@@ -327,6 +353,7 @@ class Node:
         if not up:
             self._requests.lost(peer)
         else:
+            self._clocks.probe(peer)
             led = [gid for gid, group in self._driver.groups.items() if group.is_leader]
             self._peers.send(peer, [self._leadership(gid) for gid in led])
         self._leaders.notify()
@@ -401,6 +428,17 @@ class Node:
     def alive(self, node_id: int) -> bool:
         return node_id == self.config.node_id or self._peers.up(node_id)
 
+    def clock_disagrees(self, node_id: int) -> bool:
+        if node_id == self.config.node_id:
+            return self._clocks.disagrees
+        return node_id in self._clocks.wrong
+
+    def _agreed_now_ms(self) -> int:
+        now_ms = self._clocks.now_ms()
+        if not self._clocks.agreed:
+            raise NotReadyError("this node's wall clock is not the one a majority agrees on")
+        return now_ms
+
     def partition(self, group_id: int) -> Partition | None:
         return self._replicas.by_group.get(group_id)
 
@@ -423,7 +461,7 @@ class Node:
         if group is None or not group.is_leader:
             leader = self.leader_of(group_id)[0]
             raise NotLeaderError("this node does not lead the partition", leader)
-        target = target or group.best_successor()
+        target = target or group.best_successor(self._clocks.wrong)
         if target and target != node_id:
             group.transfer(target)
             self._driver.touch(group_id)

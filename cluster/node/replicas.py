@@ -19,6 +19,7 @@ from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.group import Group
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
+from cluster.node.clock_agreement import ClockAgreement
 from cluster.partition.replica import Partition, Policy
 from cluster.partition.types import Names, NodeView
 from storage.checkpoints import CheckpointStore
@@ -65,6 +66,7 @@ class Metadata(Names, Protocol):
 class ReplicaContext:
     """What all replicas of a node use.
 
+    clocks:         this node's wall clock as far as a majority shares it.
     linked:         the peers whose link is up.
     on_role(gid):   a replica began or ceased to lead, or to be ready.
     leader_changed: a replica knows of another leader than before.
@@ -73,7 +75,7 @@ class ReplicaContext:
     kv: KeyValue
     driver: Driver
     clock: Callable[[], float]
-    now_ms: Callable[[], int]
+    clocks: ClockAgreement
     rng: random.Random
     metadata: Metadata
     linked: Collection[int]
@@ -148,9 +150,10 @@ class Replicas:
             OffsetIndex(context.kv, gid),
             self._policy(topic.settings),
             NodeView(
-                now_ms=context.now_ms,
+                now_ms=context.clocks.now_ms,
                 touch=partial(context.driver.touch, gid),
                 storage_full=partial(getattr, context.driver, "storage_full"),
+                clock_agreed=partial(getattr, context.clocks, "agreed"),
             ),
             lambda machine: self._group(gid, record.replicas, machine, f"{topic.name}-{index}"),
             on_role=lambda: context.on_role(gid),
@@ -207,6 +210,7 @@ class Replicas:
                 replay=context.driver.replay,
                 leader_changed=context.leader_changed,
                 stopped=context.driver.on_stopped,
+                may_lead=partial(getattr, context.clocks, "agreed"),
             ),
         )
 
@@ -224,7 +228,7 @@ class Replicas:
 
     def _policy(self, settings: TopicSettings) -> Policy:
         """What a topic's settings mean on this node."""
-        metadata, now_ms = self._context.metadata, self._context.now_ms
+        metadata, now_ms = self._context.metadata, self._context.clocks.now_ms
         return Policy(
             max_batch_bytes=min(settings.max_batch_bytes, self._settings.max_batch_bytes),
             expected_offsets=settings.expected_offsets,

@@ -38,6 +38,9 @@ from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, N
 MAX_IN_FLIGHT_BYTES = 128 * 1024 * 1024
 
 _APPENDED = Kind.APPENDED
+CLOCK_DISAGREES = Answer(
+    Verdict(Kind.NOT_READY, message="the leader's wall clock is not the one a majority agrees on")
+)
 # Needs no confirmation: what is stored is stored, and the rest is no refusal for good.
 _CERTAIN = (Kind.DUPLICATE, Kind.THROTTLED, Kind.INVALID_BATCH, Kind.BATCH_TOO_LARGE)
 
@@ -94,6 +97,9 @@ class Leadership:
 
     def append(self, request: AppendRequest, answer_to: AnswerTo) -> None:
         """Appends a batch that passed `validate`. `answer_to` is called once, always."""
+        if not self._node.clock_agreed():
+            self.answer(answer_to, CLOCK_DISAGREES)
+            return
         if self._node.storage_full():
             full = Verdict(Kind.STORAGE_FULL, message="the leader's disk is full")
             self.answer(answer_to, Answer(full))
@@ -220,7 +226,9 @@ class Leadership:
             self._refuse_open(producer_id, epoch, held is not None, answer_to)
 
     def unable(self) -> Answer | None:
-        """Why this leader cannot propose on behalf of a name now."""
+        """Why this leader cannot stamp a proposal on behalf of a name now."""
+        if not self._node.clock_agreed():
+            return CLOCK_DISAGREES
         if self._node.storage_full():
             return Answer(Verdict(Kind.STORAGE_FULL, message="the leader's disk is full"))
         if self.policy.names.applied_index < self._producers.names_index:
@@ -287,6 +295,8 @@ class Leadership:
 
     def retain(self) -> None:
         """Proposes the log start that retention asks for now."""
+        if not self._node.clock_agreed():
+            return
         entry = freed_by(self.policy, self._stored, self._node.now_ms(), self._stamp_ms())
         if entry is not None:
             self.propose(pack_log_start(entry), lambda outcome: None)
@@ -302,7 +312,7 @@ class Leadership:
         self._node.touch()
 
     def _stamp_ms(self) -> int:
-        """Time for an entry: the wall clock's, but never behind log time."""
+        """Time for an entry: the agreed one, but never behind log time."""
         return max(self._node.now_ms(), self._machine.clock_ms)
 
 

@@ -140,7 +140,7 @@ class Partition:
 
     def advance_clock(self, done: Done) -> None:
         """Proposes an entry that brings log time and expiry watermark to now."""
-        if self._leadership is not None:
+        if self._leadership is not None and self._node.clock_agreed():
             self._leadership.advance_clock(done)
         else:
             done(Abandoned(self.group.leader_id, "not ready to lead"))

@@ -77,7 +77,8 @@ AnswerTo = Callable[[Answer], None]
 class NodeView:
     """What a replica takes from its node.
 
-    now_ms: the wall clock, milliseconds since the Unix epoch.
+    now_ms: the agreed time, milliseconds since the Unix epoch; stands still without one.
+    clock_agreed: a majority shares this node's wall clock, so it may stamp entries.
     touch: the group has work for the driver.
     storage_full: writes wait for space on the disk.
     """
@@ -85,6 +86,7 @@ class NodeView:
     now_ms: Callable[[], int]
     touch: Callable[[], None]
     storage_full: Callable[[], bool]
+    clock_agreed: Callable[[], bool]
 
 
 @dataclass(slots=True)

@@ -200,7 +200,12 @@ class ClusterService(rpc.ClusterServiceServicer):
         """All nodes: those that have joined, and those that are configured but have not."""
         addresses = dict.fromkeys(self.node.config.nodes, "") | dict(self.node.metadata.nodes)
         return [
-            pb.NodeInfo(node_id=node_id, address=address, alive=self.node.alive(node_id))
+            pb.NodeInfo(
+                node_id=node_id,
+                address=address,
+                alive=self.node.alive(node_id),
+                clock_disagrees=self.node.clock_disagrees(node_id),
+            )
             for node_id, address in sorted(addresses.items())
         ]
 

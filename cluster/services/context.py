@@ -42,6 +42,9 @@ class NodeContext(Protocol):
     def alive(self, node_id: int) -> bool:
         """Whether this node hears the other; of itself, always."""
 
+    def clock_disagrees(self, node_id: int) -> bool:
+        """Whether the node's wall clock is known to differ from a majority's."""
+
     def partition(self, group_id: int) -> Partition | None:
         """This node's replica, if it has one."""
 

@@ -21,6 +21,8 @@ from cluster.consensus.message import (
     Append,
     AppendReply,
     CheckpointAt,
+    ClockProbe,
+    ClockReply,
     Heartbeat,
     HeartbeatReply,
     Leadership,
@@ -177,6 +179,19 @@ def _head_of(message: Message) -> pb.Message:
             return pb.Message(type=kind, groups=groups, terms=terms, commits=commits)
         case HeartbeatReply(disagree):
             return pb.Message(type=pb.MESSAGE_TYPE_BEAT_REPLY, groups=disagree)
+        case ClockProbe() | ClockReply():
+            return _clock_head(message)
+
+
+def _clock_head(message: ClockProbe | ClockReply) -> pb.Message:
+    if isinstance(message, ClockProbe):
+        return pb.Message(type=pb.MESSAGE_TYPE_CLOCK_PROBE, sent_us=message.sent_us)
+    return pb.Message(
+        type=pb.MESSAGE_TYPE_CLOCK_REPLY,
+        sent_us=message.sent_us,
+        wall_ms=message.wall_ms,
+        disagrees=message.disagrees,
+    )
 
 
 def _decode(raw: pb.Message) -> Message:
@@ -200,10 +215,18 @@ def _decode(raw: pb.Message) -> Message:
         case pb.MESSAGE_TYPE_LEADER:
             return Leadership(raw.group, raw.term, raw.leader)
         case pb.MESSAGE_TYPE_BEAT:
-            heartbeat = Heartbeat(tuple(raw.groups), tuple(raw.terms), tuple(raw.commits))
-            if not len(heartbeat.groups) == len(heartbeat.terms) == len(heartbeat.commits):
-                raise FrameError("heartbeat: its columns differ in length")
-            return heartbeat
+            return _heartbeat(raw)
         case pb.MESSAGE_TYPE_BEAT_REPLY:
             return HeartbeatReply(tuple(raw.groups))
+        case pb.MESSAGE_TYPE_CLOCK_PROBE:
+            return ClockProbe(raw.sent_us)
+        case pb.MESSAGE_TYPE_CLOCK_REPLY:
+            return ClockReply(raw.sent_us, raw.wall_ms, raw.disagrees)
     raise FrameError(f"message of unknown type {raw.type}")
+
+
+def _heartbeat(raw: pb.Message) -> Heartbeat:
+    heartbeat = Heartbeat(tuple(raw.groups), tuple(raw.terms), tuple(raw.commits))
+    if not len(heartbeat.groups) == len(heartbeat.terms) == len(heartbeat.commits):
+        raise FrameError("heartbeat: its columns differ in length")
+    return heartbeat

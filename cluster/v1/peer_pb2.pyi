@@ -22,6 +22,8 @@ class MessageType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MESSAGE_TYPE_BEAT_REPLY: _ClassVar[MessageType]
     MESSAGE_TYPE_CHECKPOINT_AT: _ClassVar[MessageType]
     MESSAGE_TYPE_STATE_CHECKSUM: _ClassVar[MessageType]
+    MESSAGE_TYPE_CLOCK_PROBE: _ClassVar[MessageType]
+    MESSAGE_TYPE_CLOCK_REPLY: _ClassVar[MessageType]
 MESSAGE_TYPE_UNSPECIFIED: MessageType
 MESSAGE_TYPE_APPEND: MessageType
 MESSAGE_TYPE_APPEND_REPLY: MessageType
@@ -35,6 +37,8 @@ MESSAGE_TYPE_BEAT: MessageType
 MESSAGE_TYPE_BEAT_REPLY: MessageType
 MESSAGE_TYPE_CHECKPOINT_AT: MessageType
 MESSAGE_TYPE_STATE_CHECKSUM: MessageType
+MESSAGE_TYPE_CLOCK_PROBE: MessageType
+MESSAGE_TYPE_CLOCK_REPLY: MessageType
 
 class Hello(_message.Message):
     __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding")
@@ -79,7 +83,7 @@ class Entry(_message.Message):
     def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum")
+    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum", "sent_us", "wall_ms", "disagrees")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +98,9 @@ class Message(_message.Message):
     TERMS_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    SENT_US_FIELD_NUMBER: _ClassVar[int]
+    WALL_MS_FIELD_NUMBER: _ClassVar[int]
+    DISAGREES_FIELD_NUMBER: _ClassVar[int]
     group: int
     type: MessageType
     term: int
@@ -108,7 +115,10 @@ class Message(_message.Message):
     terms: _containers.RepeatedScalarFieldContainer[int]
     commits: _containers.RepeatedScalarFieldContainer[int]
     checksum: int
-    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    sent_us: int
+    wall_ms: int
+    disagrees: bool
+    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ...) -> None: ...
 
 class Request(_message.Message):
     __slots__ = ("id", "propose_metadata", "snapshot_part")

@@ -58,6 +58,11 @@ def health(admin: Admin, as_json: bool) -> int:
 
 def find_problems(facts: ClusterInfo) -> list[str]:
     problems = [f"node {node.node_id} is down" for node in facts.nodes if not node.alive]
+    problems += [
+        f"node {node.node_id}: its clock is not the one a majority agrees on"
+        for node in facts.nodes
+        if node.clock_disagrees
+    ]
     if not facts.controller_id:
         problems.append("no controller")
     if facts.leaderless_partitions:

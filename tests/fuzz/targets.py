@@ -17,7 +17,15 @@ from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
 from cluster import entries
-from cluster.consensus.message import Append, AppendReply, Leadership, Message, PreVote, Vote
+from cluster.consensus.message import (
+    Append,
+    AppendReply,
+    ClockReply,
+    Leadership,
+    Message,
+    PreVote,
+    Vote,
+)
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta
 from cluster.metadata.state import MetadataCorruptError, MetadataState
@@ -84,6 +92,7 @@ def frame_seeds() -> list[bytes]:
         Vote(3, 8, 11, 7),
         PreVote(3, 8, 11, 7),
         Leadership(3, 7, 2),
+        ClockReply(5, 1_700_000_000_000, True),
     ]
     hello = pb.Hello(cluster_id="oncelog", node_id=2, incarnation=99, protocol_version=1)
     frames = [b"".join(encode_frame(some)) for some in (messages, messages[:1])]

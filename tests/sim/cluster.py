@@ -146,11 +146,10 @@ class Cluster:
         self._next_stream += 1
         return self._next_stream
 
-    def expired_below(self, node: Node) -> int:
-        """The expiry watermark as this node's clock sees it."""
+    def expired_below(self, now: int) -> int:
+        """The expiry watermark at a node's time."""
         if not self.settings.lease_ms:
             return 0
-        now = node.now_ms()
         below = 0
         for issued, pid in self._issued:
             if issued + self.settings.lease_ms >= now:
@@ -198,7 +197,9 @@ class Cluster:
             return
         group = leader.machines[METADATA_GROUP].group
         assert group is not None
-        command.stamp_ms = leader.now_ms()
+        command.stamp_ms = leader.running.clocks.now_ms()
+        if not leader.running.clocks.agreed:
+            return
         # Nodes' settings differ a little, so that the lifetime in force changes with leaders.
         command.lease_lifetime_ms = self.settings.lease_ms or LEASE_MS - leader.id
 
@@ -272,6 +273,7 @@ class Cluster:
             node.disk.full = node.disk.fail_next_sync = False
             node.disk.power_off_after = 0
             node.sync_time = self.settings.sync_time
+            node.wall_skew_ms = 0
             if not node.alive:
                 node.start()
 
@@ -363,12 +365,12 @@ def create_topic(name: str, placements: list[list[int]], settings: Settings) -> 
         create_topic=mpb.CreateTopic(
             name=name,
             placements=[mpb.Placement(replicas=replicas) for replicas in placements],
-            config=topic_config(settings.retention_bytes),
+            config=topic_config(settings.retention_bytes, settings.retention_ms),
         )
     )
 
 
-def topic_config(retention_bytes: int) -> TopicConfig:
+def topic_config(retention_bytes: int, retention_ms: int = -1) -> TopicConfig:
     """-1: all is kept; 0: as little as can be set."""
     kept = max(1, retention_bytes) if retention_bytes >= 0 else -1
-    return TopicConfig(retention_ms=-1, retention_bytes=kept)
+    return TopicConfig(retention_ms=retention_ms, retention_bytes=kept)

@@ -72,6 +72,7 @@ def fenced_by_a_batch_that_expired() -> None:
     """Found by seed 817: FENCED by an epoch in flight that apply then refused."""
     stage = Stage(lease_ms=2000)
     stage.cluster.lease()
+    stage.cluster.grants[-1] = (*stage.cluster.grants[-1][:3], False)  # no name holds it
     stage.elect(1)
     stage.produce(1)
     stage.run(2.5)  # idle for longer than its lease

@@ -12,7 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim import contract, damaged, found, liveness  # noqa: F401 - they register their schedules
+from tests.sim import (  # noqa: F401 - they register their schedules
+    clocks,
+    contract,
+    damaged,
+    found,
+    liveness,
+)
 from tests.sim.run import run_seed
 from tests.sim.schedules import SCHEDULES
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
-from cluster.consensus.message import Snapshot, SnapshotError
+from cluster.consensus.message import ClockProbe, ClockReply, Snapshot, SnapshotError
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.metadata.state import MetadataState
+from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
@@ -43,6 +44,7 @@ ROUND = 0.001  # seconds from a wake-up to the round that it causes
 FULL_DISK_WAIT = 0.25
 TICK = 0.0001  # a timer never comes early
 CONNECTION_REFUSED = 0.02
+CLOCK_MESSAGES = (ClockProbe, ClockReply)
 NOT_HERE = Answer(Verdict(Kind.NOT_LEADER))
 
 
@@ -62,6 +64,8 @@ class Settings:
     retention_check: float = 0.0  # 0: never
     preferred_leader_delay: float = NEVER
     lease_ms: int = 0  # 0: nothing expires
+    clock_bound_ms: int = 10_000
+    retention_ms: int = -1
     sync_time: float = 0.002
     metadata: bool = False  # whether topics come from a metadata group
 
@@ -90,6 +94,10 @@ class Process:
         lease_ms = settings.lease_ms or LEASE_MS
         self.state = MetadataState(lease_lifetime_ms=lease_ms, name_expiry_ms=lease_ms)
         facts = Facts(node, self.state)
+        peers = [peer for peer in cluster.node_ids if peer != node.id]
+        self.clocks = ClockAgreement(
+            peers, settings.clock_bound_ms, self.clock, node.wall_ms, node.send
+        )
         self.replicas = Replicas(
             ReplicaSettings(
                 node_id=node.id,
@@ -106,7 +114,7 @@ class Process:
                 kv=node.disk,
                 driver=self.driver,
                 clock=self.clock,
-                now_ms=node.now_ms,
+                clocks=self.clocks,
                 rng=cluster.rng,
                 metadata=facts,
                 linked=self.linked_since,
@@ -123,6 +131,7 @@ class Process:
             facts,
             self.clock,
             self.linked_since,
+            self.clocks,
             node.transfer,
         )
         self.metadata: WatchedMetadata | None = None
@@ -215,7 +224,7 @@ class Node:
         self._plan_look()
         self._plan_retention()
 
-    def now_ms(self) -> int:
+    def wall_ms(self) -> int:
         return EPOCH_MS + int(self.cluster.scheduler.now * 1000) + self.wall_skew_ms
 
     def crash(self, why: str) -> None:
@@ -245,6 +254,7 @@ class Node:
         process = self.running
         if up:
             process.linked_since[peer] = process.clock()
+            process.clocks.probe(peer)
         else:
             process.linked_since.pop(peer, None)
         process.driver.set_link(peer, up)
@@ -401,8 +411,23 @@ class Node:
     # -- what comes in --------------------------------------------------------------------
 
     def receive(self, sender: int, messages: list[Any]) -> None:
-        if self.alive:
-            self.driver.receive(sender, messages)
+        if not self.alive:
+            return
+        clocks = [message for message in messages if message.__class__ in CLOCK_MESSAGES]
+        if clocks:
+            messages = [message for message in messages if message.__class__ not in CLOCK_MESSAGES]
+            self._receive_clocks(self.incarnation, sender, clocks)
+        self.driver.receive(sender, messages)
+
+    def _receive_clocks(self, incarnation: int, sender: int, messages: list[Any]) -> None:
+        if incarnation != self.incarnation:
+            return
+        if self.cluster.scheduler.now < self.paused_until:
+            again = (self._receive_clocks, incarnation, sender, messages)
+            self.cluster.scheduler.at(self.paused_until, *again)
+            return
+        for message in messages:
+            self.running.clocks.receive(sender, message)
 
     def call(self, gid: int, calls: list[tuple[AppendRequest, Any]]) -> None:
         """Batches of one client, in its order."""

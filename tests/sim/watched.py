@@ -163,4 +163,4 @@ class Facts:
         return self._names.holder(producer_id)
 
     def expired_below(self, now_ms: int, lifetime_ms: int) -> int:
-        return self._node.cluster.expired_below(self._node)
+        return self._node.cluster.expired_below(now_ms)

@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import cluster.consensus.driver as driver_module
+import cluster.consensus.group as group_module
 import cluster.consensus.message as message_module
 from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.driver import Driver
@@ -313,7 +314,7 @@ def stale_snapshot_installed() -> Any:
 
 @mutation("a snapshot is installed as it came, sound or not")
 def snapshot_not_checked() -> Any:
-    return [(Group, "_check", lambda self, sender, snapshot, load: None)]
+    return [(group_module, "check_snapshot", lambda *of_a_snapshot, load: None)]
 
 
 @mutation("a snapshot's checksum is believed to be enough")

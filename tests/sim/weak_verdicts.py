@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Proposals
 from cluster.consensus.replication import Replicator
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.entries import LOG_START
+from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.maintenance import Maintenance
 from cluster.partition.leader import Leadership
 from cluster.partition.machine import PartitionMachine
 from cluster.partition.replica import Answer, Partition
@@ -83,11 +86,39 @@ def map_missing_from_snapshot() -> Any:
 def expiry_by_local_clock() -> Any:
     apply = Partition.apply
 
-    def by_local_clock(self: Partition, index: int, term: int, data: bytes, batch: Any) -> object:
-        self.machine.clock_ms = max(self.machine.clock_ms, self._node.now_ms())
+    def by_local_clock(self: Any, index: int, term: int, data: bytes, batch: Any) -> object:
+        self.machine.clock_ms = max(self.machine.clock_ms, self._sim.wall_ms())
         return apply(self, index, term, data, batch)
 
     return [(Partition, "apply", by_local_clock)]
+
+
+@mutation("a node believes its own clock, whatever the others' say")
+def own_clock_believed() -> Any:
+    def believing(self: ClockAgreement, own_ms: float) -> None:
+        self._checked_ms, self.agreed = own_ms, True
+
+    return [(ClockAgreement, "_check", believing)]
+
+
+@mutation("a jump of the own clock is noticed only now and then")
+def jump_noticed_late() -> Any:
+    def late(self: ClockAgreement) -> int:
+        if self.agreed:
+            self._last_ms = self._wall_ms()
+        return self._last_ms
+
+    return [(ClockAgreement, "now_ms", late)]
+
+
+@mutation("a leader whose clock is wrong goes on to lead")
+def wrong_clock_keeps_leading() -> Any:
+    return [(Maintenance, "_hand_over", lambda self, gid, group: None)]
+
+
+@mutation("a node with a wrong clock stands for election")
+def wrong_clock_stands() -> Any:
+    return [(Group, "_may_lead", lambda self: True)]
 
 
 @mutation("the map is changed before the batch is in the log")

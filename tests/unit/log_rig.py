@@ -83,7 +83,7 @@ class LogNode(Node):
             0,
             OffsetIndex(disk, GROUP),
             Policy(names=self.metadata, **policy),
-            NodeView(lambda: self.now_ms, lambda: None, lambda: self.storage_full),
+            NodeView(lambda: self.now_ms, lambda: None, lambda: self.storage_full, lambda: True),
             self.log.open,
         )
         self.leaders[GROUP] = 1

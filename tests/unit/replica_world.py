@@ -76,7 +76,7 @@ class World:
             0,
             OffsetIndex(self.disks[node], 16),
             policy,
-            NodeView(lambda: self.now[node], lambda: None, lambda: False),
+            NodeView(lambda: self.now[node], lambda: None, lambda: False, lambda: True),
             lambda machine: OneLog(self, node, machine),  # type: ignore[arg-type,return-value]
             capacity=capacity,
         )

@@ -56,6 +56,7 @@ class Node:
         self.metrics = Metrics()
         self.controller_id = 2
         self.now_ms = 1_000_000
+        self.wrong_clocks: set[int] = set()
         self.dead: set[int] = set()
         self.leaders: dict[int, int] = {}
         self.replicas: dict[int, Replica] = {}
@@ -96,6 +97,9 @@ class Node:
 
     def leader_of(self, group_id: int) -> tuple[int, int]:
         return self.leaders.get(group_id, 0), 4
+
+    def clock_disagrees(self, node_id: int) -> bool:
+        return node_id in self.wrong_clocks
 
     def alive(self, node_id: int) -> bool:
         return node_id not in self.dead

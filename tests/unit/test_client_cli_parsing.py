@@ -118,12 +118,18 @@ def test_splitting_lines() -> None:
 
 
 def test_problems() -> None:
-    nodes = (NodeInfo(1, "a:1"), NodeInfo(2, "b:1", alive=False))
+    nodes = (NodeInfo(1, "a:1", clock_disagrees=True), NodeInfo(2, "b:1", alive=False))
     facts = ClusterInfo("c", 1, 0, nodes, 1, 6, 2, 3, 1000)
     assert find_problems(facts) == [
         "node 2 is down",
+        "node 1: its clock is not the one a majority agrees on",
         "no controller",
         "2 partitions without a leader",
         "3 partitions under-replicated",
     ]
     assert not facts.healthy
+    sound = ClusterInfo("c", 1, 1, (NodeInfo(1, "a:1"),), 1, 6, 0, 0, 1000)
+    assert sound.healthy
+    assert find_problems(sound) == []
+    wrong = (NodeInfo(1, "a:1", clock_disagrees=True),)
+    assert not ClusterInfo("c", 1, 1, wrong, 1, 6, 0, 0, 1000).healthy

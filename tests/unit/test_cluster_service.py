@@ -201,7 +201,7 @@ async def test_alter_and_delete(client, node):
 async def test_describe_cluster_counts_what_is_wrong(client, node):
     await create(client, partitions=4)
     node.leaders[node.metadata.group_of("orders", 3)] = 0
-    node.dead = {3}
+    node.dead, node.wrong_clocks = {3}, {2}
     answer = await client.cluster.DescribeCluster(cpb.DescribeClusterRequest())
     assert (answer.cluster_id, answer.answering_node_id) == ("oncelog", 1)
     assert answer.controller_id == 2
@@ -210,6 +210,7 @@ async def test_describe_cluster_counts_what_is_wrong(client, node):
         (2, "public2:1", True),
         (3, "public3:1", False),
     ]
+    assert [n.node_id for n in answer.nodes if n.clock_disagrees] == [2]
     assert (answer.topics, answer.partitions) == (1, 4)
     assert answer.leaderless_partitions == 1
     assert answer.under_replicated_partitions == 4

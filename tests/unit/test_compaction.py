@@ -98,6 +98,7 @@ def test_a_checkpoint_beyond_the_log_is_corruption_and_not_our_mistake():
         ReplayBudget(1 << 40),
         lambda: None,
         lambda group: None,
+        lambda: True,
     )
     machine = MetadataMachine(state, lambda index: None)
     log, config = RaftLogStore(parts.disk, GROUP), GroupConfig(GROUP, 1, (2, 3))

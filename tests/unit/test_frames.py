@@ -11,6 +11,8 @@ from cluster.consensus.message import (
     Append,
     AppendReply,
     CheckpointAt,
+    ClockProbe,
+    ClockReply,
     Heartbeat,
     HeartbeatReply,
     Leadership,
@@ -69,6 +71,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(StateChecksum, u64, u64, u64, st.integers(0, 2**32 - 1)),
     st.builds(Leadership, u64, u64, st.integers(0, 2**31 - 1)),
     beats(),
+    st.builds(ClockProbe, u64),
+    st.builds(ClockReply, u64, st.integers(-(2**63), 2**63 - 1), st.booleans()),
     st.builds(HeartbeatReply, st.lists(u64, max_size=5).map(tuple)),
 )
 

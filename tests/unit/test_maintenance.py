@@ -41,6 +41,7 @@ def watched(
         process.state,
         process.clock,
         linked if linked is not None else process.linked_since,
+        process.clocks,
         transfers.send,
     )
 

@@ -36,6 +36,21 @@ def test_a_node_without_partitions():
     assert found["oncelog_resident_memory_bytes", ()] > 1_000_000
 
 
+class Clocks:
+    agreed = False
+
+    def offsets(self) -> dict[int, float]:
+        return {2: -0.5}
+
+
+def test_clocks_are_shown():
+    metrics = Metrics()
+    metrics.clocks = Clocks()
+    found = samples(metrics)
+    assert found["oncelog_clock_agreed", ()] == 0
+    assert found["oncelog_clock_ahead_seconds", (("node", "2"),)] == -0.5
+
+
 def test_a_histogram_counts_up_to_and_with_its_bounds():
     metrics = Metrics()
     metrics.fsync_latency = Histogram((0.001, 0.01))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from cluster.consensus.driver import Driver
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.metadata.state import MetadataState
+from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.replicas import ReplicaContext, Replicas, ReplicaSettings
 from cluster.partition.replica import Partition
 from cluster.v1 import metadata_pb2 as mpb
@@ -21,6 +23,11 @@ from tests.sim.disk import Disk
 from tests.sim.node import Settings
 
 FIRST = 16  # the first partition's group
+
+
+def lone_clock(clock: Callable[[], float]) -> ClockAgreement:
+    """Of a node without peers, which agrees with itself."""
+    return ClockAgreement((), 1000, clock, lambda: int(clock() * 1000), lambda *sent: None)
 
 
 class Node:
@@ -55,7 +62,7 @@ class Node:
                 kv=self.disk,
                 driver=self.driver,
                 clock=lambda: self.now,
-                now_ms=lambda: int(self.now * 1000),
+                clocks=lone_clock(lambda: self.now),
                 rng=random.Random(1),
                 metadata=self.metadata,
                 linked=self.linked,

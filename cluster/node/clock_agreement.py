@@ -1,0 +1,167 @@
+"""Whether this node's wall clock may be believed: compared with the others' over the links. Pure.
+
+    Maintenance.look, link up --ClockProbe--> peer --ClockReply--> sample of its clock
+    samples, own clock --majority within the bound--> agreed, now_ms --> stamps, expiry, retention
+
+A probe takes a round trip, and the peer read its clock at some time within it: half the
+round trip is the error. A sample is kept as the distance of the peer's wall clock from this
+node's steady clock. So a jump of the own wall clock shows at once, in the next `now_ms`,
+without a message, and a node that is cut off goes on with what it knows.
+
+A node whose clock is not within the bound of a majority's (itself counted) is not *agreed*:
+it does not lead, and its `now_ms` stands still. A node alone has no one to compare with: it
+refuses a jump of its wall clock against its steady one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from cluster.consensus.message import ClockProbe, ClockReply, Message
+
+log = logging.getLogger(__name__)
+
+RECHECK_MS = 100  # the own clock may shift by this before all samples are looked at again
+MAX_ERROR = 0.25  # of the bound; a slower round trip says too little
+
+
+class _Sample(NamedTuple):
+    """A peer's clock: ahead of this node's steady clock by `offset_ms`, give or take `error_ms`."""
+
+    sent_us: int
+    offset_ms: float
+    error_ms: float
+
+
+class ClockAgreement:
+    """The wall clock of one node, and whether a majority shares it.
+
+    peers:   all other nodes of the cluster.
+    steady:  seconds; never set, and goes on while the machine sleeps.
+    wall_ms: the wall clock, milliseconds since the Unix epoch.
+    send:    hands messages for one peer to the network.
+
+    agreed:  whether the node may lead and stamp, as of the last look at the own clock. What
+             a jump since then would do, `now_ms` holds back by itself.
+    wrong:   the peers that say of themselves that they are outside a majority's time.
+    """
+
+    def __init__(
+        self,
+        peers: Collection[int],
+        bound_ms: int,
+        steady: Callable[[], float],
+        wall_ms: Callable[[], int],
+        send: Callable[[int, list[Message]], None],
+    ) -> None:
+        self._peers, self._bound_ms = frozenset(peers), bound_ms
+        self._steady, self._wall_ms, self._send = steady, wall_ms, send
+        self._majority = (len(self._peers) + 1) // 2 + 1
+        self._samples: dict[int, _Sample] = {}
+        self._reached: set[int] = set()
+        self._last_ms = 0
+        self._checked_ms = self._alone_ms = self._own_ms(wall_ms())
+        self.agreed = not self._peers
+        self.wrong: set[int] = set()
+        self._reported: bool | None = None
+
+    # -- what the node asks -----------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The time. While the clock is not agreed it stands still; 0: it never was."""
+        wall_ms = self._wall_ms()
+        own_ms = self._own_ms(wall_ms)
+        if not -RECHECK_MS < own_ms - self._checked_ms < RECHECK_MS:
+            self._check(own_ms)
+        if self.agreed:
+            self._last_ms = wall_ms
+        return self._last_ms
+
+    @property
+    def disagrees(self) -> bool:
+        """Enough clocks were compared, and this one is not a majority's."""
+        return not self.agreed and len(self._samples) + 1 >= self._majority
+
+    def offsets(self) -> dict[int, float]:
+        """How far each peer's clock is ahead of this node's, in seconds."""
+        own_ms = self._own_ms(self._wall_ms())
+        samples = list(self._samples.items())
+        return {peer: (sample.offset_ms - own_ms) / 1000 for peer, sample in samples}
+
+    # -- comparing --------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Now and then: looks at the own clock and asks for the others'."""
+        own_ms = self._own_ms(self._wall_ms())
+        self._check(own_ms)
+        self._report()
+        if self.agreed:
+            self._alone_ms = own_ms
+        for peer in sorted(self._peers):
+            self.probe(peer)
+
+    def probe(self, peer: int) -> None:
+        self._send(peer, [ClockProbe(self._steady_us())])
+
+    def receive(self, peer: int, message: ClockProbe | ClockReply) -> None:
+        if peer not in self._peers:
+            return
+        if isinstance(message, ClockProbe):
+            self._send(peer, [ClockReply(message.sent_us, self._wall_ms(), self.disagrees)])
+            if peer not in self._reached:
+                # Its link to here is up, so from now on its answers can come.
+                self._reached.add(peer)
+                self.probe(peer)
+        else:
+            self._take(peer, message)
+
+    def _take(self, peer: int, reply: ClockReply) -> None:
+        now_us = self._steady_us()
+        error_ms = (now_us - reply.sent_us) / 2000
+        known = self._samples.get(peer)
+        late = known is not None and reply.sent_us < known.sent_us
+        if late or not 0 <= error_ms <= MAX_ERROR * self._bound_ms:
+            return
+        offset_ms = reply.wall_ms - (now_us + reply.sent_us) / 2000
+        self._samples[peer] = _Sample(reply.sent_us, offset_ms, error_ms)
+        if reply.disagrees:
+            self.wrong.add(peer)
+        else:
+            self.wrong.discard(peer)
+        self._check(self._own_ms(self._wall_ms()))
+
+    def _check(self, own_ms: float) -> None:
+        """Compares the own clock, `own_ms` ahead of the steady one, with all that is known."""
+        self._checked_ms = own_ms
+        if self._peers:
+            near = sum(
+                abs(sample.offset_ms - own_ms) + sample.error_ms <= self._bound_ms
+                for sample in self._samples.values()
+            )
+            self.agreed = near + 1 >= self._majority
+        else:
+            self.agreed = abs(own_ms - self._alone_ms) <= self._bound_ms
+
+    def _report(self) -> None:
+        """Says once what has changed; not with each answer, as the first may be the wrong one."""
+        if self.disagrees and self._reported is not False:
+            self._reported = False
+            log.error(
+                "this node's wall clock is not within %d ms of a majority's: it does not lead, and "
+                "takes no writes, until that is put right (peers ahead by, in seconds: %s)",
+                self._bound_ms,
+                {peer: round(ahead, 3) for peer, ahead in self.offsets().items()},
+            )
+        elif self.agreed and self._reported is not True:
+            self._reported = True
+            log.info("this node's wall clock agrees with a majority's")
+
+    # -- clocks -----------------------------------------------------------------------
+
+    def _own_ms(self, wall_ms: int) -> float:
+        return wall_ms - self._steady() * 1000
+
+    def _steady_us(self) -> int:
+        return int(self._steady() * 1_000_000)

@@ -1,0 +1,171 @@
+"""Whose wall clock may be believed: compared over round trips, and with the own steady clock."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from cluster.consensus.message import ClockProbe, ClockReply, Message
+from cluster.node.clock_agreement import ClockAgreement
+
+BOUND_MS = 1000
+DAY_MS = 24 * 3600 * 1000
+
+
+class World:
+    """Nodes 1..n with clocks that a test sets, and a network that takes `delay` each way."""
+
+    def __init__(self, nodes: int, *, delay: float = 0.01) -> None:
+        self.now, self.delay = 1000.0, delay
+        self.ahead_ms = dict.fromkeys(range(1, nodes + 1), 0)
+        self.cut: set[int] = set()
+        self.sent: list[tuple[int, int, Message]] = []
+        self.clocks = {node: self._clocks(node, nodes) for node in self.ahead_ms}
+
+    def _clocks(self, node: int, nodes: int) -> ClockAgreement:
+        def send(peer: int, messages: list[Message]) -> None:
+            self.sent += [(node, peer, message) for message in messages]
+
+        return ClockAgreement(
+            set(range(1, nodes + 1)) - {node},
+            BOUND_MS,
+            lambda: self.now + 77 * node,  # steady clocks begin anywhere
+            lambda: int(self.now * 1000) + self.ahead_ms[node],
+            send,
+        )
+
+    def look(self, *nodes: int) -> None:
+        """These nodes look, and all messages arrive until there are none."""
+        for node in nodes or self.clocks:
+            self.clocks[node].look()
+        while self.sent:
+            self.now += self.delay
+            under_way, self.sent = self.sent, []
+            for sender, receiver, message in under_way:
+                if not self.cut & {sender, receiver}:
+                    assert isinstance(message, ClockProbe | ClockReply)
+                    self.clocks[receiver].receive(sender, message)
+
+    def agreed(self) -> list[bool]:
+        return [clocks.agreed for clocks in self.clocks.values()]
+
+
+def test_nodes_agree_after_one_round_trip_and_not_before() -> None:
+    world = World(3)
+    assert world.agreed() == [False] * 3
+    assert world.clocks[1].now_ms() == 0
+    world.look(1)
+    assert world.agreed() == [True] * 3
+    assert world.clocks[1].now_ms() == int(world.now * 1000)
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "expected"),
+    [
+        ([0, 900, 0], [True, True, True]),
+        ([0, DAY_MS, 0], [True, False, True]),
+        ([0, -DAY_MS, 0], [True, False, True]),
+        ([0, 1500, 800], [True, True, True]),  # 3 is near both
+        ([0, 1500, 3000], [False, False, False]),
+        ([0, DAY_MS, 2 * DAY_MS], [False, False, False]),
+        ([0, 0, DAY_MS, DAY_MS, DAY_MS], [False, False, True, True, True]),
+        ([0, DAY_MS], [False, False]),  # of two, nobody knows whose is wrong
+    ],
+)
+def test_a_node_agrees_with_a_majority_or_not(ahead_ms: list[int], expected: list[bool]) -> None:
+    world = World(len(ahead_ms))
+    world.ahead_ms = dict(enumerate(ahead_ms, 1))
+    world.look()
+    world.look()
+    assert world.agreed() == expected
+    assert [clocks.disagrees for clocks in world.clocks.values()] == [not one for one in expected]
+
+
+def test_the_own_jump_stops_the_time_at_once() -> None:
+    world = World(3)
+    world.look()
+    before = world.clocks[1].now_ms()
+    world.ahead_ms[1] = DAY_MS
+    assert world.clocks[1].now_ms() == before
+    assert world.agreed() == [False, True, True]
+    world.look()
+    world.look()
+    assert world.clocks[2].wrong == {1}
+    world.ahead_ms[1] = 0
+    assert world.clocks[1].now_ms() >= before
+    assert world.agreed() == [True] * 3
+    world.look()
+    assert world.clocks[2].wrong == set()
+
+
+def test_a_node_that_hears_nobody_goes_on_with_what_it_knows() -> None:
+    world = World(3)
+    world.look()
+    world.cut = {1}
+    world.now += 3600.0
+    world.look()
+    assert world.agreed()[0]
+    world.ahead_ms[1] = 2000
+    world.clocks[1].look()
+    assert not world.agreed()[0]
+
+
+def test_an_answer_that_took_too_long_says_nothing() -> None:
+    world = World(3, delay=0.3)  # an error of 300 ms, where 250 are let in
+    world.look()
+    assert world.agreed() == [False] * 3
+    assert not world.clocks[1].disagrees, "unknown is not wrong"
+
+
+def test_an_older_answer_does_not_replace_a_newer_one() -> None:
+    world = World(3)
+    world.look()
+    old = int((world.now + 77) * 1_000_000) - 100_000
+    world.clocks[1].receive(2, ClockReply(old, DAY_MS, False))
+    assert abs(world.clocks[1].offsets()[2]) < 0.1
+
+
+def test_strangers_and_answers_from_the_future_are_not_counted() -> None:
+    world = World(3)
+    clocks, wall_ms = world.clocks[1], int(world.now * 1000)
+    clocks.receive(9, ClockReply(int((world.now + 77) * 1_000_000), wall_ms, False))
+    clocks.receive(2, ClockReply(int((world.now + 99) * 1_000_000), wall_ms, False))
+    assert not clocks.agreed
+    assert clocks.offsets() == {}
+
+
+def test_a_node_alone_refuses_a_jump_and_follows_small_steps() -> None:
+    world = World(1)
+    clocks = world.clocks[1]
+    assert world.agreed() == [True]
+    for _ in range(5):
+        world.ahead_ms[1] += 900
+        clocks.look()
+    assert world.agreed() == [True]
+    before = clocks.now_ms()
+    world.ahead_ms[1] += DAY_MS
+    world.now += 60.0
+    assert clocks.now_ms() == before
+    clocks.look()
+    assert world.agreed() == [False]
+    world.ahead_ms[1] -= DAY_MS
+    assert clocks.now_ms() == before + 60_000
+
+
+def test_the_log_says_it_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(3)
+    with caplog.at_level(logging.INFO, "cluster.node.clock_agreement"):
+        world.ahead_ms[1] = DAY_MS
+        for _ in range(3):
+            world.look()
+        errors = [one for one in caplog.records if one.levelno == logging.ERROR]
+        assert len(errors) == 1
+        assert "-86400.0" in errors[0].getMessage()
+        world.ahead_ms[1] = 0
+        caplog.clear()
+        for _ in range(3):
+            world.look()
+    assert [one.getMessage() for one in caplog.records] == [
+        "this node's wall clock agrees with a majority's"
+    ]

@@ -1,0 +1,41 @@
+"""What a metadata leader puts its stamp on, and when it does not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from cluster.consensus.proposals import Applied
+from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.metadata_proposer import MetadataProposer
+from cluster.v1 import metadata_pb2 as mpb
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class Leader:
+    """A node alone that leads the metadata group, with a wall clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.wall_ms = 1_000_000
+        self.stamps: list[int] = []
+        clocks = ClockAgreement((), 10_000, lambda: 0.0, lambda: self.wall_ms, lambda *sent: None)
+        group: Any = SimpleNamespace(is_ready=True, leader_id=1, propose=self._propose)
+        self.proposer = MetadataProposer(
+            group, {}, lambda: None, clocks, lease_lifetime_ms=1, producer_name_expiry_ms=1
+        )
+
+    def _propose(self, data: bytes, done: Any) -> None:
+        self.stamps.append(mpb.MetadataCommand.FromString(data[1:]).stamp_ms)
+        done(Applied(1, b""))
+
+
+async def test_a_command_has_the_agreed_time_or_is_not_taken():
+    leader = Leader()
+    command = mpb.MetadataCommand().SerializeToString()
+    assert not (await leader.proposer.propose_here(command)).not_leader
+    leader.wall_ms += 8 * DAY_MS
+    assert (await leader.proposer.propose_here(command)).not_leader
+    leader.wall_ms -= 8 * DAY_MS - 5000
+    assert not (await leader.proposer.propose_here(command)).not_leader
+    assert leader.stamps == [1_000_000, 1_005_000]
