@@ -42,7 +42,7 @@ class Trickle:
 def trickle(cluster: LocalCluster, topic: str) -> Iterator[Trickle]:
     """One producer that sends one batch after the other, wherever the leader is."""
     seen, stop = Trickle(), threading.Event()
-    apis = {node: Api(address) for node, address in cluster.addresses.items()}
+    apis = {node: Api(address, cluster.tokens) for node, address in cluster.addresses.items()}
     pid = cluster.api(cluster.running[0]).lease().producer_id
 
     def run() -> None:
