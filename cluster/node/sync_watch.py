@@ -8,7 +8,7 @@
 No round of the driver may begin before the fsync has ended. Heartbeats need none: they promise
 nothing that is durable. So a slow disk costs its own partitions' time and not their leaders.
 A disk that hangs for longer than a failover takes is sick: then others shall lead
-(docs/adr/0019).
+(docs/adr/0021).
 """
 
 from __future__ import annotations

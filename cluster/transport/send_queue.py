@@ -5,7 +5,7 @@
 
 All groups of two nodes share a connection. A vote or a heartbeat behind megabytes of another
 group's entries comes too late, and its group elects a new leader for nothing. What may
-overtake what, and why Raft does not mind: docs/adr/0018.
+overtake what, and why Raft does not mind: docs/adr/0020.
 """
 
 from __future__ import annotations
