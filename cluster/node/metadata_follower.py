@@ -1,14 +1,20 @@
 """Does on this node what the metadata says: opens and closes replicas, passes settings on.
 
 MetadataMachine.apply --after the round--> MetadataFollower.follow --> Replicas, producer ids
+                                                                  --> checkpoint
+
+What it followed is saved at once: a node that starts again knows its topics before it has
+heard from a leader what is committed, and says NOT_LEADER of a partition, not that there is
+no such topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from cluster.consensus.driver import Driver
 from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered
-from cluster.node.replicas import Replicas
+from cluster.node.replicas import METADATA_GROUP, Replicas
 
 
 class MetadataFollower:
@@ -21,9 +27,10 @@ class MetadataFollower:
         self,
         metadata: MetadataState,
         replicas: Replicas,
+        driver: Driver,
         on_lease_lifetime: Callable[[int], None],
     ) -> None:
-        self._metadata, self._replicas = metadata, replicas
+        self._metadata, self._replicas, self._driver = metadata, replicas, driver
         self._on_lease_lifetime = on_lease_lifetime
 
     def follow(self) -> None:
@@ -37,3 +44,7 @@ class MetadataFollower:
             self._replicas.apply_settings()
         if terms_changed:
             self._on_lease_lifetime(self._metadata.lease_lifetime_ms)
+        group = self._driver.groups.get(METADATA_GROUP)
+        if group is not None and group.failed is None:
+            group.checkpoint()
+            self._driver.touch(METADATA_GROUP)

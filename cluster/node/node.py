@@ -163,6 +163,7 @@ class Node:
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
+            self._driver,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
         )
         self._follower.follow()

@@ -123,7 +123,9 @@ class Process:
             ),
             lambda gid: self._watched(node, gid),
         )
-        self.follower = MetadataFollower(self.state, self.replicas, lambda lifetime_ms: None)
+        self.follower = MetadataFollower(
+            self.state, self.replicas, self.driver, lambda lifetime_ms: None
+        )
         self.maintenance = Maintenance(
             MaintenanceSettings(node.id, settings.preferred_leader_delay, METADATA_ENTRIES),
             self.driver,

@@ -106,3 +106,20 @@ def test_deleted_and_created_again_while_a_node_was_away(cluster: Cluster) -> No
     assert held(cluster) == {node: {GID, SECOND + 1} for node in NODES}
     assert cluster.converged()
     cluster.check_end()
+
+
+def test_a_node_that_starts_alone_knows_its_topics() -> None:
+    """From its own disk: no leader tells it what is committed, and none of its limits came."""
+    settings = Settings(metadata=True, checkpoint_entries=10**6)
+    cluster = Cluster(settings, seed=1)
+    cluster.start()
+    for number in NODES:
+        do(cluster, register_node(number))
+    do(cluster, create_topic("t16", [NODES], settings))
+    run(cluster, 1.0)
+    for node in cluster.nodes.values():
+        node.crash("the power of all nodes fails")
+    alone = cluster.nodes[2]
+    alone.start()
+    run(cluster, 3.0)
+    assert set(alone.partitions) == {GID}
