@@ -407,8 +407,12 @@ class Node:
         self.cluster.scheduler.after(0.0, self._follow, self.incarnation)
 
     def _follow(self, incarnation: int) -> None:
-        if incarnation == self.incarnation and not self._paused(self._follow):
+        if incarnation != self.incarnation or self._paused(self._follow):
+            return
+        try:
             self.running.follow()
+        except PowerLoss:
+            self.crash("power lost while the metadata was followed")
 
     # -- what comes in --------------------------------------------------------------------
 
