@@ -26,7 +26,7 @@ from oncelog.v1 import (
     producer_pb2_grpc,
 )
 
-CALL_PATIENCE = 20.0  # seconds
+CALL_TIMEOUT = 20.0  # seconds
 FETCH_BYTES = 4 * 1024 * 1024
 PAGE = 1000  # producers per DescribeProducers
 CHANNEL_OPTIONS = [
@@ -156,23 +156,23 @@ class Api:
 
     def lease(self, name: str = "") -> Lease:
         answer = self.producers.LeaseProducer(
-            producer_pb2.LeaseProducerRequest(producer_name=name), timeout=CALL_PATIENCE
+            producer_pb2.LeaseProducerRequest(producer_name=name), timeout=CALL_TIMEOUT
         )
         return Lease(answer.producer_id, answer.epoch)
 
     def produce(
-        self, *batches: Batch, timeout_ms: int = 0, patience: float = CALL_PATIENCE
+        self, *batches: Batch, timeout_ms: int = 0, timeout: float = CALL_TIMEOUT
     ) -> list[Result]:
-        """One unary call; `patience` is the client's, in seconds. Raises grpc.RpcError."""
+        """One unary call; `timeout` is the client's, in seconds. Raises grpc.RpcError."""
         answer = self.log.Produce(
-            log_pb2.ProduceRequest(batches=batches, timeout_ms=timeout_ms), timeout=patience
+            log_pb2.ProduceRequest(batches=batches, timeout_ms=timeout_ms), timeout=timeout
         )
         return list(answer.results)
 
     def produce_stream(self, *batches: Batch) -> list[Result]:
         """One stream, one request for each batch; the results in the order they came."""
         requests = (log_pb2.ProduceRequest(batches=[one]) for one in batches)
-        answers = self.log.ProduceStream(requests, timeout=CALL_PATIENCE)
+        answers = self.log.ProduceStream(requests, timeout=CALL_TIMEOUT)
         return [result for answer in answers for result in answer.results]
 
     def create_topic(
@@ -186,25 +186,25 @@ class Api:
             config=cluster_pb2.TopicConfig(**config),  # type: ignore[arg-type]
         )
         answer: cluster_pb2.TopicInfo = self.cluster.CreateTopic(
-            request, timeout=CALL_PATIENCE
+            request, timeout=CALL_TIMEOUT
         ).topic
         return answer
 
-    def topic(self, name: str, *, patience: float = CALL_PATIENCE) -> cluster_pb2.TopicInfo:
+    def topic(self, name: str, *, timeout: float = CALL_TIMEOUT) -> cluster_pb2.TopicInfo:
         answer = self.cluster.DescribeTopics(
-            cluster_pb2.DescribeTopicsRequest(names=[name]), timeout=patience
+            cluster_pb2.DescribeTopicsRequest(names=[name]), timeout=timeout
         )
         info: cluster_pb2.TopicInfo = answer.topics[0]
         return info
 
-    def topics(self, *, patience: float = CALL_PATIENCE) -> list[cluster_pb2.TopicInfo]:
+    def topics(self, *, timeout: float = CALL_TIMEOUT) -> list[cluster_pb2.TopicInfo]:
         """All of them."""
         request = cluster_pb2.DescribeTopicsRequest()
-        return list(self.cluster.DescribeTopics(request, timeout=patience).topics)
+        return list(self.cluster.DescribeTopics(request, timeout=timeout).topics)
 
     def describe(self) -> cluster_pb2.DescribeClusterResponse:
         answer: cluster_pb2.DescribeClusterResponse = self.cluster.DescribeCluster(
-            cluster_pb2.DescribeClusterRequest(), timeout=CALL_PATIENCE
+            cluster_pb2.DescribeClusterRequest(), timeout=CALL_TIMEOUT
         )
         return answer
 
@@ -218,7 +218,7 @@ class Api:
         max_bytes: int = FETCH_BYTES,
         min_bytes: int = 0,
         max_wait_ms: int = 0,
-        patience: float = CALL_PATIENCE,
+        timeout: float = CALL_TIMEOUT,
     ) -> log_pb2.PartitionRecords:
         """One fetch of one partition."""
         answer = self.log.Fetch(
@@ -231,7 +231,7 @@ class Api:
                 max_wait_ms=max_wait_ms,
                 any_replica=any_replica,
             ),
-            timeout=patience + max_wait_ms / 1000,
+            timeout=timeout + max_wait_ms / 1000,
         )
         records: log_pb2.PartitionRecords = answer.partitions[0]
         return records
@@ -244,7 +244,7 @@ class Api:
                 queries=[log_pb2.OffsetQuery(topic=topic, partition=partition, **asked)],
                 any_replica=any_replica,
             ),
-            timeout=CALL_PATIENCE,
+            timeout=CALL_TIMEOUT,
         )
         result = answer.results[0]
         assert not result.error, result
@@ -281,7 +281,7 @@ class Api:
                     limit=PAGE,
                     any_replica=any_replica,
                 ),
-                timeout=CALL_PATIENCE,
+                timeout=CALL_TIMEOUT,
             ).producers
             states += page
             if len(page) < PAGE:

@@ -122,7 +122,7 @@ class Compose:
             for node, address in ADDRESSES.items():
                 with Api(address) as api:
                     try:
-                        parts = api.topic(topic, patience=ANSWER_TIMEOUT).partitions
+                        parts = api.topic(topic, timeout=ANSWER_TIMEOUT).partitions
                         marks[node] = [part.high_watermark for part in parts]
                         led.update(_led(api, topic, partitions))
                     except grpc.RpcError:
@@ -175,7 +175,7 @@ class Compose:
 def _leads(node: int, topic: str, partition: int) -> bool:
     with Api(ADDRESSES[node]) as api:
         try:
-            info = api.topic(topic, patience=ANSWER_TIMEOUT)
+            info = api.topic(topic, timeout=ANSWER_TIMEOUT)
         except grpc.RpcError:
             return False
     if partition >= len(info.partitions):

@@ -75,7 +75,7 @@ class LeaderWatch(threading.Thread):
             best: dict[int, tuple[int, int]] = {}  # partition -> (term, leader)
             for node, api in self._apis.items():
                 try:
-                    info = api.topic(self._load.topic, patience=0.3)
+                    info = api.topic(self._load.topic, timeout=0.3)
                 except grpc.RpcError:
                     continue
                 for part in info.partitions:

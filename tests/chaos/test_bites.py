@@ -19,7 +19,7 @@ from tests.chaos.run import run
 from tests.chaos.workload import Load
 from tests.durability.conftest import hook
 from tests.integration.conftest import STEADY
-from tests.integration.waiting import PATIENCE, eventually
+from tests.integration.waiting import TIMEOUT, eventually
 
 MISSING = disk.missing() or network.missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -65,7 +65,7 @@ def test_a_full_disk_is_refused_with_a_reason_and_the_others_go_on(cluster: Loca
     one = batch("orders", 0, 0, 0, bytes(5000))
     end = log_pb2.PartitionFetch(topic="orders", partition=0, offset=cluster.latest("orders", 0))
     follows = cluster.api(leader).log.Subscribe(
-        log_pb2.SubscribeRequest(partitions=[end]), timeout=PATIENCE
+        log_pb2.SubscribeRequest(partitions=[end]), timeout=TIMEOUT
     )
     with cluster.disks[leader].full():
 

@@ -195,7 +195,7 @@ class Reader(threading.Thread):
             asked,
             any_replica=not self._leaders,
             max_bytes=READ_BYTES,
-            patience=1.0,
+            timeout=1.0,
         )
         if records.error:
             if self._leaders:

@@ -35,7 +35,7 @@ LAST = 300
 CHUNK = 75  # in one test, which else takes too long
 ENOUGH = 90  # batches of the short topic, more than it keeps
 SAMPLE = (2, 5, 12, 30, 75, 190, 300)
-POINT_PATIENCE = 60.0  # seconds of looking at a running node that does not reach its point
+POINT_TIMEOUT = 60.0  # seconds of looking at a running node that does not reach its point
 SLICE = 0.02
 COMPILER = shutil.which("cc")
 # Snapshots and trims every few batches, so that the points meet them.
@@ -63,30 +63,30 @@ def crash_at(cluster: LocalCluster, points: Iterable[dict[str, str | int]]) -> i
     """Each point is met once, by whichever node is next; how many nodes died there."""
     left = deque(points)
     met = 0
-    patience: dict[int, float] = {}
+    left: dict[int, float] = {}
     for node in cluster.nodes:
         if left:
             cluster.kill([node])
             begin(cluster, node, left.popleft())
-            patience[node] = POINT_PATIENCE
-    while patience:
-        for node in sorted(patience):
+            left[node] = POINT_TIMEOUT
+    while left:
+        for node in sorted(left):
             process = cluster.nodes[node]
             try:
                 # Never long for one: a point may need a majority, so the others must go on.
                 code = process.wait(SLICE)
             except HarnessError as error:
-                patience[node] -= SLICE
-                if patience[node] > 0:
+                left[node] -= SLICE
+                if left[node] > 0:
                     continue
                 raise AssertionError(f"{process.spec.settings} was not met") from error
             assert code == -signal.SIGKILL, f"exit code {code}\n{process.log_tail()}"
             met += 1
-            patience[node] = POINT_PATIENCE
+            left[node] = POINT_TIMEOUT
             if left:
                 begin(cluster, node, left.popleft())
             else:
-                del patience[node]
+                del left[node]
                 unhook(cluster, node)
                 process.start()
     return met

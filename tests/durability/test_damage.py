@@ -40,7 +40,7 @@ TOPIC = "damaged"
 VICTIM = 3
 # Few snapshots: a restart replays what it reads from the log. Leaders stay where they are.
 SETTINGS = {**QUICK, "checkpoint_entries": 200, "preferred_leader_delay_ms": 3_600_000}
-START_PATIENCE = 20.0
+START_TIMEOUT = 20.0
 
 OUT_OF_RANGE = log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
 STORAGE = log_pb2.PARTITION_ERROR_STORAGE
@@ -215,7 +215,7 @@ def test_damage_that_is_found_later(
 def settled(cluster: LocalCluster) -> str:
     """Whether the victim ended or serves."""
     try:
-        cluster.wait_serving([VICTIM], START_PATIENCE)
+        cluster.wait_serving([VICTIM], START_TIMEOUT)
     except HarnessError:
         assert not cluster.nodes[VICTIM].running, "the node neither serves nor ends"
         assert cluster.nodes[VICTIM].exit_code == 1

@@ -21,7 +21,7 @@ from tests.integration.waiting import eventually
 TOPIC = "damaged"
 RECORDS = 40  # each a batch
 SETTINGS = {**QUICK, "preferred_leader_delay_ms": 3_600_000}
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 def value(number: int) -> bytes:
@@ -33,7 +33,7 @@ def written(cluster: LocalCluster) -> int:
     with Producer(cluster.bootstrap, linger_ms=0) as producer:
         for number in range(RECORDS):
             found = producer.send(TOPIC, value(number), partition=0, timestamp_ms=1000 + number)
-            assert found.result(PATIENCE).offset == number
+            assert found.result(TIMEOUT).offset == number
         assert producer.producer_id is not None
         return producer.producer_id
 
@@ -104,7 +104,7 @@ def test_what_a_damaged_leader_cannot_read_is_read_from_another(led_by_damage: D
     assert "this replica has stopped" in refused.message
     # The two others go on taking records.
     with Producer(cluster.bootstrap, linger_ms=0) as producer:
-        assert producer.send(TOPIC, b"on", partition=0).result(PATIENCE).offset == RECORDS
+        assert producer.send(TOPIC, b"on", partition=0).result(TIMEOUT).offset == RECORDS
 
 
 def test_a_search_for_a_record_goes_on_at_another(led_by_damage: Damaged) -> None:

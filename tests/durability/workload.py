@@ -21,8 +21,8 @@ from harness.local_cluster import LocalCluster
 from harness.replicas import compare
 from oncelog.v1 import batch_pb2
 
-PATIENCE = 60.0  # seconds for one batch, and for a number of acknowledgements
-CALL_PATIENCE = 5.0
+TIMEOUT = 60.0  # seconds for one batch, and for a number of acknowledgements
+CALL_TIMEOUT = 5.0
 TRY_AGAIN = 0.05  # seconds; a node that is down answers at once
 RECORDS = 2  # in each batch
 
@@ -58,8 +58,8 @@ class Acks:
     def wait(self, count: int, topic: str | None) -> None:
         """Until there are `count` acknowledgements."""
         with self.lock:
-            assert self.lock.wait_for(lambda: self.of(topic) >= count, PATIENCE), (
-                f"{self.of(topic)} batches acknowledged after {PATIENCE} s, {count} wanted"
+            assert self.lock.wait_for(lambda: self.of(topic) >= count, TIMEOUT), (
+                f"{self.of(topic)} batches acknowledged after {TIMEOUT} s, {count} wanted"
             )
 
 
@@ -100,7 +100,7 @@ class Workload:
         """Lets each producer finish its batch. Raises AssertionError if one had to give up."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(PATIENCE + CALL_PATIENCE)
+            thread.join(TIMEOUT + CALL_TIMEOUT)
         assert not self.failures, self.failures
 
     def _run(self, topic: str, partition: int, producer_id: int) -> None:
@@ -125,9 +125,9 @@ class Workload:
     ) -> tuple[int, int] | None:
         """Until it is stored: (leader, offset or -1). None: refused, or never answered."""
         answered: str = "nothing"
-        for _ in range(int(PATIENCE / TRY_AGAIN)):
+        for _ in range(int(TIMEOUT / TRY_AGAIN)):
             try:
-                (result,) = apis[node].produce(one, timeout_ms=2000, patience=CALL_PATIENCE)
+                (result,) = apis[node].produce(one, timeout_ms=2000, timeout=CALL_TIMEOUT)
             except grpc.RpcError as error:
                 answered = str(error)
             else:

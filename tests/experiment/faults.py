@@ -86,7 +86,7 @@ class Nodes:
         marks = [0] * PARTITIONS
         for api in self._apis.values():
             try:
-                info = api.topic(self._topic, patience=ANSWER_TIMEOUT)
+                info = api.topic(self._topic, timeout=ANSWER_TIMEOUT)
             except grpc.RpcError:
                 continue  # the one that is being killed
             for part in info.partitions:

@@ -26,7 +26,7 @@ from harness.local_cluster import QUICK, LocalCluster
 from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2
 
 TOPIC = "fuzzed"
-CALL_PATIENCE = 5.0
+CALL_TIMEOUT = 5.0
 MEMORY = 400 * 1024 * 1024  # bytes that the node may grow
 LONG_WAITS = ("max_wait_ms", "timeout_ms")
 NUMBERS = (0, 1, -1, 2, 7, 255, 2**15, 2**31 - 1, -(2**31), 2**31, 2**32 - 1, 2**53)
@@ -152,7 +152,7 @@ def execute(
     call = call_for(channel, method)
     found.executions += 1
     try:
-        answer = call(iter(sent) if method.client_streaming else sent[0], timeout=CALL_PATIENCE)
+        answer = call(iter(sent) if method.client_streaming else sent[0], timeout=CALL_TIMEOUT)
         if method.server_streaming:
             for received, _ in enumerate(answer):
                 if received >= 3 or method.name == "Subscribe":

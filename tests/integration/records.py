@@ -8,7 +8,7 @@ from typing import Any
 from harness.local_cluster import LocalCluster
 from oncelog import Consumer, Record, StoredBatch, TopicPartition
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def read_all(cluster: LocalCluster, topic: str, **settings: Any) -> list[Record]:

@@ -19,7 +19,7 @@ from harness.node_process import ROOT, NodeSpec, command_line
 from harness.ports import LOOPBACK, free_ports
 from tests.integration.conftest import MakeCluster
 
-START_PATIENCE = 30.0
+START_TIMEOUT = 30.0
 
 
 def spec_of(tmp_path: Path, **changes: Any) -> NodeSpec:
@@ -45,7 +45,7 @@ def refused(
         env=spec.environment() | (environ or {}),
         capture_output=True,
         text=True,
-        timeout=START_PATIENCE,
+        timeout=START_TIMEOUT,
         check=False,
     )
     assert done.returncode != 0, done.stderr
@@ -100,7 +100,7 @@ def test_a_bad_config_file(tmp_path: Path, text: str, words: list[str]) -> None:
         env=clean,
         capture_output=True,
         text=True,
-        timeout=START_PATIENCE,
+        timeout=START_TIMEOUT,
         check=False,
     )
     assert done.returncode == 2

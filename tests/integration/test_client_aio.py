@@ -24,7 +24,7 @@ from oncelog import (
 from oncelog.aio import Admin, Consumer, Producer
 from oncelog.aio.bridge import on_engine
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 async def create(cluster: LocalCluster, topic: str, partitions: int = 1) -> None:
@@ -129,7 +129,7 @@ async def test_a_buffer_that_stays_full(cluster: LocalCluster, topic: str) -> No
         cluster.bootstrap, buffer_memory=1000, batch_size=1000, max_block_ms=50
     ) as producer:
         # Not by `partitions_for`, for which max_block_ms is the limit too.
-        await on_engine(producer._sync._cluster.require_topic(topic, PATIENCE))
+        await on_engine(producer._sync._cluster.require_topic(topic, TIMEOUT))
         accumulator = producer._sync._accumulator
         with accumulator.lock:
             accumulator.used += 1000  # as if other records held the room

@@ -15,7 +15,7 @@ from oncelog import (
     Record,
     TopicPartition,
 )
-from tests.integration.records import PATIENCE, read_all
+from tests.integration.records import TIMEOUT, read_all
 
 # --- round trips -------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ def test_round_trip(cluster: LocalCluster, admin: Admin, topic: str, codec: Any)
             )
             futures.append((future, (value, key, tuple(headers), 1_700_000_000_000 + n)))
         for future, content in futures:
-            stored = future.result(PATIENCE)
+            stored = future.result(TIMEOUT)
             assert not stored.duplicate
             sent[stored.partition, stored.offset] = content
     found = {
@@ -53,10 +53,10 @@ def test_strings_headers_as_mapping_and_batches(
     cluster: LocalCluster, admin: Admin, producer: Producer, topic: str
 ) -> None:
     admin.create_topic(topic, 1, 3)
-    producer.send(topic, "grüße", "schlüssel", headers={"a": "b", "c": None}).result(PATIENCE)
+    producer.send(topic, "grüße", "schlüssel", headers={"a": "b", "c": None}).result(TIMEOUT)
     batch = producer.send_batch(
         topic, 0, [b"plain", (b"k", b"pair"), Record(None, b"r", [("h", b"1")], 5_000)]
-    ).result(PATIENCE)
+    ).result(TIMEOUT)
     assert (batch.base_offset, batch.record_count, batch.base_sequence) == (1, 3, 1)
     assert [(r.value, r.key, list(r.headers)) for r in read_all(cluster, topic)] == [
         ("grüße".encode(), "schlüssel".encode(), [("a", b"b"), ("c", None)]),
@@ -72,7 +72,7 @@ def test_arrow_in_and_out(
     pyarrow = pytest.importorskip("pyarrow")
     admin.create_topic(topic, 1, 3)
     rows = pyarrow.record_batch({"value": [b"a", None, b"c"], "key": [b"1", b"2", None]})
-    producer.send_batch(topic, 0, rows).result(PATIENCE)
+    producer.send_batch(topic, 0, rows).result(TIMEOUT)
     with Consumer(
         topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
     ) as consumer:
@@ -86,7 +86,7 @@ def test_a_producer_that_is_not_idempotent(cluster: LocalCluster, admin: Admin, 
     admin.create_topic(topic, 1, 3)
     with Producer(cluster.bootstrap, enable_idempotence=False) as producer:
         stored = [producer.send(topic, b"%d" % n) for n in range(100)]
-        first = stored[0].result(PATIENCE)
+        first = stored[0].result(TIMEOUT)
         assert (first.producer_id, first.sequence) == (0, -1)
         assert producer.producer_id is None
     assert [r.value for r in read_all(cluster, topic)] == [b"%d" % n for n in range(100)]
@@ -100,7 +100,7 @@ def test_seek_position_lag_and_times(
 ) -> None:
     admin.create_topic(topic, 2, 3)
     for n in range(10):
-        producer.send(topic, b"%d" % n, partition=0, timestamp_ms=1000 + n).result(PATIENCE)
+        producer.send(topic, b"%d" % n, partition=0, timestamp_ms=1000 + n).result(TIMEOUT)
     tp, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with Consumer(bootstrap_servers=cluster.bootstrap, consumer_timeout_ms=300) as consumer:
         consumer.assign([tp, empty])
@@ -126,11 +126,11 @@ def test_a_consumer_follows_what_comes(
     cluster: LocalCluster, admin: Admin, producer: Producer, topic: str
 ) -> None:
     admin.create_topic(topic, 1, 3)
-    producer.send(topic, b"before").result(PATIENCE)
+    producer.send(topic, b"before").result(TIMEOUT)
     with Consumer(topic, bootstrap_servers=cluster.bootstrap) as consumer:
         assert consumer.position((topic, 0)) == 1  # the default is "latest"
         for n in range(5):
-            producer.send(topic, b"%d" % n).result(PATIENCE)
+            producer.send(topic, b"%d" % n).result(TIMEOUT)
             assert next(iter(consumer)).value == b"%d" % n
 
 
@@ -138,7 +138,7 @@ def test_out_of_range_with_and_without_a_reset(
     cluster: LocalCluster, admin: Admin, producer: Producer, topic: str
 ) -> None:
     admin.create_topic(topic, 1, 3)
-    producer.send(topic, b"only").result(PATIENCE)
+    producer.send(topic, b"only").result(TIMEOUT)
     with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="none") as consumer:
         with pytest.raises(OffsetOutOfRangeError, match="seek first"):
             consumer.getmany(5000)
@@ -161,7 +161,7 @@ def test_any_replica_can_be_read(
     admin.create_topic(topic, 1, 3)
     for n in range(20):
         producer.send(topic, b"%d" % n)
-    producer.flush(PATIENCE)
+    producer.flush(TIMEOUT)
     cluster.wait_level(topic)
     for node in cluster.nodes:
         read = read_all(cluster, topic, any_replica=True, replica_node_id=node)

@@ -15,7 +15,7 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer
 from tests.integration.conftest import MakeCluster
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 BATCH, BATCHES, PER_BATCH = 2000, 60, 10  # bytes, their number, records in each
 LIMIT = 4 * BATCH
 RECORDS = BATCHES * PER_BATCH
@@ -62,7 +62,7 @@ class Watched:
         """The next records' (partition, offset)."""
         found: list[tuple[int, int]] = []
         while len(found) < count:
-            some = self.consumer.getmany(int(PATIENCE * 1000), count - len(found))
+            some = self.consumer.getmany(int(TIMEOUT * 1000), count - len(found))
             assert some, f"nothing more after {len(found)} of {count} records"
             buffered = [self.consumer._buffer.cursor(tp).buffered for tp in some]  # type: ignore[union-attr]
             self.most_buffered = max(self.most_buffered, *buffered)

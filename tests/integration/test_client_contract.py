@@ -18,7 +18,7 @@ from oncelog import (
     TopicConfig,
     TopicPartition,
 )
-from tests.integration.records import PATIENCE, read_all
+from tests.integration.records import TIMEOUT, read_all
 from tests.integration.waiting import eventually
 
 # --- conditional publish, application-controlled sequences -----------------------------------
@@ -31,16 +31,16 @@ def test_conditional_publish(
     first = producer.send(topic, b"0", partition=0, expected_offset=0)
     # In flight before the first is acknowledged: the log's end counts what is under way.
     second = producer.send(topic, b"1", partition=0, expected_offset=1)
-    assert (first.result(PATIENCE).offset, second.result(PATIENCE).offset) == (0, 1)
+    assert (first.result(TIMEOUT).offset, second.result(TIMEOUT).offset) == (0, 1)
     with pytest.raises(OffsetMismatchError) as caught:
-        producer.send(topic, b"stale", partition=0, expected_offset=1).result(PATIENCE)
+        producer.send(topic, b"stale", partition=0, expected_offset=1).result(TIMEOUT)
     assert (caught.value.next_offset, caught.value.outcome) == (2, "not_stored")
-    late = producer.send_batch(topic, 0, [b"2", b"3"], expected_offset=2).result(PATIENCE)
+    late = producer.send_batch(topic, 0, [b"2", b"3"], expected_offset=2).result(TIMEOUT)
     assert late.base_offset == 2
     refused = producer.send_batch(topic, 0, [b"x", b"y"], expected_offset=3)
-    assert isinstance(refused.exception(PATIENCE), OffsetMismatchError)
+    assert isinstance(refused.exception(TIMEOUT), OffsetMismatchError)
     # The refused ones consumed no sequence.
-    assert producer.send(topic, b"4", partition=0).result(PATIENCE).sequence == 4
+    assert producer.send(topic, b"4", partition=0).result(TIMEOUT).sequence == 4
     assert [r.value for r in read_all(cluster, topic)] == [b"%d" % n for n in range(5)]
 
 
@@ -50,13 +50,13 @@ def test_a_refused_batch_in_the_middle_of_five_in_flight(
     admin.create_topic(topic, 1, 3)
     # A leader that is not ready answers NOT_READY: then the client cannot know what became
     # of the others that were under way, and rightly gives up what is behind the refused one.
-    producer.send(topic, b"ready", partition=0).result(PATIENCE)
+    producer.send(topic, b"ready", partition=0).result(TIMEOUT)
     futures = [
         producer.send_batch(topic, 0, [b"%d" % n], expected_offset=99 if n == 2 else None)
         for n in range(5)
     ]
-    assert isinstance(futures[2].exception(PATIENCE), OffsetMismatchError)
-    good = [futures[n].result(PATIENCE) for n in (0, 1, 3, 4)]
+    assert isinstance(futures[2].exception(TIMEOUT), OffsetMismatchError)
+    good = [futures[n].result(TIMEOUT) for n in (0, 1, 3, 4)]
     assert [m.base_offset for m in good] == [1, 2, 3, 4]
     assert [r.value for r in read_all(cluster, topic)] == [b"ready", b"0", b"1", b"3", b"4"]
 
@@ -66,14 +66,14 @@ def test_expected_offsets_required_and_ignored(
 ) -> None:
     required = TopicConfig(expected_offsets=ExpectedOffsets.REQUIRED)
     admin.create_topic(topic, 1, 3, required)
-    error = producer.send(topic, b"without").exception(PATIENCE)
+    error = producer.send(topic, b"without").exception(TIMEOUT)
     assert isinstance(error, InvalidBatchError), error
     assert "expected_offset" in str(error)
-    assert producer.send(topic, b"with", expected_offset=0).result(PATIENCE).offset == 0
+    assert producer.send(topic, b"with", expected_offset=0).result(TIMEOUT).offset == 0
     admin.alter_topic(topic, TopicConfig(expected_offsets=ExpectedOffsets.IGNORED))
     # The leader hears of it a moment later than the node that was asked.
     eventually(
-        lambda: producer.send(topic, b"any", expected_offset=77).exception(PATIENCE) is None,
+        lambda: producer.send(topic, b"any", expected_offset=77).exception(TIMEOUT) is None,
         "expected offsets are ignored",
     )
     assert [r.value for r in read_all(cluster, topic)] == [b"with", b"any"]
@@ -84,8 +84,8 @@ def test_conditional_publish_without_idempotence(
 ) -> None:
     admin.create_topic(topic, 1, 3)
     with Producer(cluster.bootstrap, enable_idempotence=False, linger_ms=0) as producer:
-        assert producer.send(topic, b"0", expected_offset=0).result(PATIENCE).offset == 0
-        error = producer.send(topic, b"0", expected_offset=0).exception(PATIENCE)
+        assert producer.send(topic, b"0", expected_offset=0).result(TIMEOUT).offset == 0
+        error = producer.send(topic, b"0", expected_offset=0).exception(TIMEOUT)
         assert isinstance(error, OffsetMismatchError)
         assert error.next_offset == 1
 
@@ -105,25 +105,25 @@ def test_application_controlled_sequences(cluster: LocalCluster, admin: Admin, t
             stored = producer.send(
                 topic, b"%d" % number, partition=0, sequence=number, timestamp_ms=number
             )
-            assert stored.result(PATIENCE).sequence == number
+            assert stored.result(TIMEOUT).sequence == number
         assert producer.position(topic, 0) == 40
         with pytest.raises(InvalidRequestError, match="not above the last one"):
             producer.send(topic, b"back", partition=0, sequence=40)
         with pytest.raises(InvalidRequestError, match="sequence is missing"):
             producer.send(topic, b"none", partition=0)
-        assert producer.send(topic, b"own", partition=1).result(PATIENCE).sequence == 0
+        assert producer.send(topic, b"own", partition=1).result(TIMEOUT).sequence == 0
     # A second run sends the last one again, the same to the byte, so with its timestamp:
     # recognised, the original's offset told.
     with Producer(cluster.bootstrap, initial=identity(22)) as producer:
         again = producer.send(topic, b"40", partition=0, sequence=40, timestamp_ms=40).result(
-            PATIENCE
+            TIMEOUT
         )
         assert (again.duplicate, again.offset) == (True, 3)
-        ahead = producer.send_batch(topic, 0, [b"41", b"60"], sequences=[41, 60]).result(PATIENCE)
+        ahead = producer.send_batch(topic, 0, [b"41", b"60"], sequences=[41, 60]).result(TIMEOUT)
         assert (ahead.base_sequence, ahead.last_sequence, ahead.base_offset) == (41, 60, 4)
     with Producer(cluster.bootstrap, initial=identity(41), linger_ms=0) as producer:
         error = producer.send_batch(topic, 0, [b"4!", b"60"], sequences=[41, 60])
-        assert isinstance(error.exception(PATIENCE), SequenceConflictError)
+        assert isinstance(error.exception(TIMEOUT), SequenceConflictError)
         with pytest.raises(SequenceConflictError):  # it says so again: the producer is done
             producer.send(topic, b"after", partition=0, sequence=61)
     values = [r.value for r in read_all(cluster, topic) if r.partition == 0]
@@ -141,7 +141,7 @@ def test_a_name_goes_on_where_it_stopped(cluster: LocalCluster, admin: Admin, to
             assert producer.position(topic, 0) == run * 10 - 1
             assert producer.position(topic, 1) == -1
             stored = [producer.send(topic, b"%d" % n, partition=0) for n in range(10)]
-            assert [f.result(PATIENCE).sequence for f in stored] == list(
+            assert [f.result(TIMEOUT).sequence for f in stored] == list(
                 range(run * 10, run * 10 + 10)
             )
             identities.append((producer.producer_id, producer.epoch))
@@ -156,17 +156,17 @@ def test_of_two_instances_with_one_name_the_later_one_goes_on(
 ) -> None:
     admin.create_topic(topic, 1, 3)
     earlier = Producer(cluster.bootstrap, producer_name=topic, linger_ms=0)
-    first = earlier.send(topic, b"earlier").result(PATIENCE)
+    first = earlier.send(topic, b"earlier").result(TIMEOUT)
     with Producer(cluster.bootstrap, producer_name=topic, linger_ms=0) as later:
         # It has written nothing yet, and the other one is fenced all the same.
         assert later.position(topic, 0) == first.sequence
-        error = earlier.send(topic, b"zombie").exception(PATIENCE)
+        error = earlier.send(topic, b"zombie").exception(TIMEOUT)
         assert isinstance(error, FencedError), error
         assert error.current_epoch == later.epoch == first.epoch + 1
         assert "another producer has taken over" in str(error)
         with pytest.raises(FencedError):
             earlier.send(topic, b"zombie")
-        assert later.send(topic, b"later").result(PATIENCE).sequence == first.sequence + 1
+        assert later.send(topic, b"later").result(TIMEOUT).sequence == first.sequence + 1
     earlier.close()
     assert [r.value for r in read_all(cluster, topic)] == [b"earlier", b"later"]
 
@@ -174,12 +174,12 @@ def test_of_two_instances_with_one_name_the_later_one_goes_on(
 def test_a_name_that_is_fenced_by_hand(cluster: LocalCluster, admin: Admin, topic: str) -> None:
     admin.create_topic(topic, 1, 3)
     producer = Producer(cluster.bootstrap, producer_name=topic, linger_ms=0)
-    stored = producer.send(topic, b"before").result(PATIENCE)
+    stored = producer.send(topic, b"before").result(TIMEOUT)
     assert admin.fence_producer(topic) == (stored.producer_id, stored.epoch + 1)
 
     def fenced() -> bool:
         try:
-            return isinstance(producer.send(topic, b"x").exception(PATIENCE), FencedError)
+            return isinstance(producer.send(topic, b"x").exception(TIMEOUT), FencedError)
         except FencedError:
             return True
 

@@ -29,7 +29,7 @@ from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.records import read_all
 from tests.integration.waiting import eventually
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 RATE, HUNG_S = 4200, 1.8  # records per second, seconds
 
 
@@ -105,7 +105,7 @@ def test_killed_leaders_lose_nothing_and_repeat_nothing(
         finally:
             stop.set()
             thread.join()
-        producer.flush(PATIENCE)
+        producer.flush(TIMEOUT)
         assert producer.metrics()["records_failed"] == 0
     records = read_all(cluster, topic)
     counts = Counter(record.value for record in records)
@@ -173,12 +173,12 @@ def test_a_consumer_does_not_wait_for_a_leader_that_hangs(
         ) as consumer,
     ):
         reading = iter(consumer)
-        producer.send(topic, b"before").result(PATIENCE)
+        producer.send(topic, b"before").result(TIMEOUT)
         assert next(reading).value == b"before"
         leader = cluster.leader(topic, 0)
         cluster.pause(leader)
         try:
-            producer.send(topic, b"behind").result(PATIENCE)
+            producer.send(topic, b"behind").result(TIMEOUT)
             assert next(reading).value == b"behind"
         finally:
             cluster.resume(leader)
@@ -195,13 +195,13 @@ def test_a_lost_acknowledgement(proxied: LocalCluster, topic: str, idempotent: b
     with Producer(
         proxied.bootstrap, enable_idempotence=idempotent, linger_ms=0, request_timeout_ms=5000
     ) as producer:
-        producer.send(topic, b"before").result(PATIENCE)
+        producer.send(topic, b"before").result(TIMEOUT)
         leader = proxied.leader(topic, 0)
         with acknowledgements_lost(proxied, leader):
             futures = [producer.send_batch(topic, 0, [b"%d" % n]) for n in range(5)]
             eventually(lambda: stored_count(proxied, topic, leader) == 6, "all are stored")
             assert not any(future.done() for future in futures)
-        results = [future.result(PATIENCE) for future in futures]
+        results = [future.result(TIMEOUT) for future in futures]
     values = [record.value for record in read_all(proxied, topic)]
     once = [b"before", *(b"%d" % n for n in range(5))]
     if idempotent:
@@ -220,7 +220,7 @@ def test_an_acknowledgement_lost_beside_a_refusal_on_another_partition(
         admin.create_topic(topic, 2, 3)
     with Producer(proxied.bootstrap, linger_ms=0, request_timeout_ms=5000) as producer:
         for partition in (0, 1):
-            producer.send(topic, b"before", partition=partition).result(PATIENCE)
+            producer.send(topic, b"before", partition=partition).result(TIMEOUT)
         leader = proxied.leader(topic, 0)
         other = proxied.leader(topic, 1)
         assert leader != other, "leaders are spread"
@@ -231,9 +231,9 @@ def test_an_acknowledgement_lost_beside_a_refusal_on_another_partition(
                 producer.send(topic, b"%d" % n, partition=1, expected_offset=x)
                 for n, x in enumerate([1, 99, None, None])
             ]
-            assert middle[1].exception(PATIENCE)
-            assert [middle[n].result(PATIENCE).offset for n in (0, 2, 3)] == [1, 2, 3]
-        assert (lost.result(PATIENCE).offset, lost.result().duplicate) == (1, True)
+            assert middle[1].exception(TIMEOUT)
+            assert [middle[n].result(TIMEOUT).offset for n in (0, 2, 3)] == [1, 2, 3]
+        assert (lost.result(TIMEOUT).offset, lost.result().duplicate) == (1, True)
     values = {p: [r.value for r in read_all(proxied, topic) if r.partition == p] for p in (0, 1)}
     assert values == {0: [b"before", b"lost"], 1: [b"before", b"0", b"2", b"3"]}
 
@@ -262,7 +262,7 @@ def test_a_hung_connection(proxied: LocalCluster, topic: str) -> None:
         with acknowledgements_lost(proxied, leader):
             send_for(HUNG_S)
         send_for(0.7)
-        producer.flush(PATIENCE)
+        producer.flush(TIMEOUT)
         metrics = producer.metrics()
     assert metrics["records_failed"] == 0
     assert metrics["duplicates"] > 0, "something was sent again that was stored"
@@ -288,17 +288,17 @@ def test_delivery_timeout_with_an_unknown_outcome_that_is_resolved(
         delivery_timeout_ms=3000,
         retry_backoff_max_ms=100,
     ) as producer:
-        producer.send(topic, b"before").result(PATIENCE)
+        producer.send(topic, b"before").result(TIMEOUT)
         with acknowledgements_lost(proxied, leader):
             future = producer.send(topic, b"in doubt")
-            error = future.exception(PATIENCE)
+            error = future.exception(TIMEOUT)
             assert isinstance(error, DeliveryTimeoutError)
             assert isinstance(error, TimeoutError)
             assert error.outcome == "unknown"
         found = producer.resolve(future)
         assert (found.resolution, found.offset) == (Resolution.COMMITTED, 1)
         # The partition goes on under a new producer id, and nothing is there twice.
-        after = producer.send(topic, b"after").result(PATIENCE)
+        after = producer.send(topic, b"after").result(TIMEOUT)
         assert after.offset == 2
         assert producer.resolve(after).offset == 2
     assert [r.value for r in read_all(proxied, topic)] == [b"before", b"in doubt", b"after"]
@@ -315,7 +315,7 @@ def test_delivery_timeout_of_what_was_never_sent(proxied: LocalCluster, topic: s
         delivery_timeout_ms=2000,
         retry_backoff_max_ms=100,
     ) as producer:
-        producer.send(topic, b"before").result(PATIENCE)
+        producer.send(topic, b"before").result(TIMEOUT)
         for node in proxied.nodes:
             proxied.proxy.ask("cut", f"client-{node}")
         try:
@@ -324,13 +324,13 @@ def test_delivery_timeout_of_what_was_never_sent(proxied: LocalCluster, topic: s
                 lambda: not any(s.opened and not s.closed for s in streams(producer)),
                 "the producer's streams are closed",
             )
-            error = producer.send(topic, b"never").exception(PATIENCE)
+            error = producer.send(topic, b"never").exception(TIMEOUT)
         finally:
             for node in proxied.nodes:
                 proxied.proxy.ask("heal", f"client-{node}")
         assert isinstance(error, DeliveryTimeoutError)
         assert error.outcome == "never_sent"
-        assert producer.send(topic, b"after").result(PATIENCE).sequence == 1, "none was used up"
+        assert producer.send(topic, b"after").result(TIMEOUT).sequence == 1, "none was used up"
     assert [r.value for r in read_all(proxied, topic)] == [b"before", b"after"]
 
 
@@ -343,7 +343,7 @@ def test_closing_without_a_way_out_says_what_is_lost(proxied: LocalCluster, topi
         admin.create_topic(topic, 1, 3)
     leader = proxied.leader(topic, 0)
     producer = Producer(proxied.bootstrap, linger_ms=0)
-    producer.send(topic, b"before").result(PATIENCE)
+    producer.send(topic, b"before").result(TIMEOUT)
     with acknowledgements_lost(proxied, leader):
         future = producer.send(topic, b"x")
         eventually(lambda: stored_count(proxied, topic, leader) == 2, "it is stored")
@@ -363,7 +363,7 @@ def test_a_consumer_over_a_hung_connection_goes_on(proxied: LocalCluster, topic:
         Consumer(topic, bootstrap_servers=proxied.bootstrap, request_timeout_ms=1000) as consumer,
     ):
         assert consumer.position(tp) == 0
-        producer.send(topic, b"0").result(PATIENCE)
+        producer.send(topic, b"0").result(TIMEOUT)
         assert next(iter(consumer)).value == b"0"
         with acknowledgements_lost(proxied, leader):
             producer.send(topic, b"1")

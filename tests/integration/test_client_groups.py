@@ -27,7 +27,7 @@ from oncelog import (
 from oncelog.cli.app import run
 from tests.integration.conftest import MakeCluster
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def fill(cluster: LocalCluster, topic: str, count: int = 10) -> None:

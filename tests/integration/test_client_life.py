@@ -29,7 +29,7 @@ from oncelog import (
     UnknownTopicOrPartitionError,
 )
 from oncelog._engine.net import runtime
-from tests.integration.records import PATIENCE, by_partition, read_all
+from tests.integration.records import TIMEOUT, by_partition, read_all
 from tests.integration.waiting import eventually
 
 
@@ -50,7 +50,7 @@ def test_twenty_threads_through_one_producer(
             worker.start()
         for worker in workers:
             worker.join()
-        producer.flush(PATIENCE)
+        producer.flush(TIMEOUT)
         assert producer.metrics()["records_acked"] == threads * each
     records = read_all(cluster, topic)
     counts = Counter(r.value for r in records)
@@ -73,7 +73,7 @@ def test_a_full_buffer_holds_senders_back(cluster: LocalCluster, admin: Admin, t
         for n in range(400):
             futures.append(producer.send(topic, n.to_bytes(4, "big") * 1024))
             most = max(most, int(producer.metrics()["buffer_used_bytes"]))
-        assert not wait(futures, PATIENCE).not_done
+        assert not wait(futures, TIMEOUT).not_done
         assert most <= 64 * 1024
         with pytest.raises(BatchTooLargeError, match="buffer_memory"):
             producer.send(topic, bytes(65 * 1024))
@@ -95,7 +95,7 @@ def test_a_buffer_that_stays_full_is_an_error(
         max_in_flight=1,
     ) as producer:
         # Not by `partitions_for`, for which max_block_ms is the limit too.
-        runtime.run(producer._cluster.require_topic(topic, PATIENCE))
+        runtime.run(producer._cluster.require_topic(topic, TIMEOUT))
         accumulator = producer._accumulator
         with accumulator.lock:
             accumulator.used += 1000  # as if other records held the room
@@ -103,7 +103,7 @@ def test_a_buffer_that_stays_full_is_an_error(
             producer.send(topic, bytes(100))
         with accumulator.lock:
             accumulator.used -= 1000
-        assert producer.send(topic, bytes(100)).result(PATIENCE).offset == 0
+        assert producer.send(topic, bytes(100)).result(TIMEOUT).offset == 0
 
 
 def test_a_context_manager_raises_on_undelivered_records(
@@ -117,14 +117,14 @@ def test_a_context_manager_raises_on_undelivered_records(
     assert isinstance(caught.value.__cause__, OffsetMismatchError)
     # A failure that somebody looked at is his to handle.
     with Producer(cluster.bootstrap) as producer:
-        assert producer.send(topic, b"x", expected_offset=5).exception(PATIENCE)
+        assert producer.send(topic, b"x", expected_offset=5).exception(TIMEOUT)
         seen: list[Any] = []
         producer.send(topic, b"x", expected_offset=5, on_delivery=lambda m, e: seen.append(e))
-        producer.flush(PATIENCE)
+        producer.flush(TIMEOUT)
         assert isinstance(seen[0], OffsetMismatchError)
         unseen = producer.send(topic, b"x", expected_offset=5)
         with pytest.raises(UndeliveredRecordsError, match="1 records"):
-            producer.flush(PATIENCE)
+            producer.flush(TIMEOUT)
         assert unseen.done()
 
     # The body's own error wins, and says what else went wrong.
@@ -152,10 +152,10 @@ def test_callbacks_flush_and_use_after_close(
     for n in range(50):
         producer.send(topic, b"%d" % n, on_delivery=stored)
     assert offsets == []
-    producer.flush(PATIENCE)
+    producer.flush(TIMEOUT)
     assert offsets == list(range(50))
     assert producer.send(topic, b"x").cancel() is False, "what was taken cannot be recalled"
-    producer.close(PATIENCE)
+    producer.close(TIMEOUT)
     producer.close()
     assert [r.value for r in read_all(cluster, topic)][-1] == b"x"
     with pytest.raises(ClientClosedError):
@@ -186,10 +186,10 @@ def test_a_topic_that_is_deleted_while_a_producer_holds_it(
     with Producer(
         cluster.bootstrap, linger_ms=0, request_timeout_ms=1000, delivery_timeout_ms=2000
     ) as producer:
-        assert producer.send(topic, b"x").result(PATIENCE).offset == 0
+        assert producer.send(topic, b"x").result(TIMEOUT).offset == 0
         admin.delete_topic(topic)
         eventually(lambda: not any(knows(cluster, n, topic) for n in cluster.nodes), "it is gone")
-        error = producer.send(topic, b"y").exception(PATIENCE)
+        error = producer.send(topic, b"y").exception(TIMEOUT)
     assert isinstance(error, DeliveryTimeoutError), error
     assert error.outcome in ("unknown", "never_sent")
 
@@ -204,11 +204,11 @@ def test_a_topic_that_is_deleted_while_a_consumer_reads_it(
             topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
         ) as consumer,
     ):
-        producer.send(topic, b"x").result(PATIENCE)
+        producer.send(topic, b"x").result(TIMEOUT)
         assert next(iter(consumer)).value == b"x"
         admin.delete_topic(topic)
         with pytest.raises(UnknownTopicOrPartitionError, match="does not exist"):
-            consumer.getmany(timeout_ms=int(PATIENCE * 1000))
+            consumer.getmany(timeout_ms=int(TIMEOUT * 1000))
         with pytest.raises(UnknownTopicOrPartitionError, match="does not exist"):
             consumer.end_offsets([(topic, 0)])
 
@@ -227,7 +227,7 @@ def test_sequences_and_offsets_of_a_long_run(
     admin.create_topic(topic, 1, 3)
     with Producer(cluster.bootstrap, batch_size=2048, linger_ms=1) as producer:
         futures = [producer.send(topic, b"%d" % n) for n in range(5000)]
-        stored = [future.result(PATIENCE) for future in futures]
+        stored = [future.result(TIMEOUT) for future in futures]
         assert {(m.producer_id, m.epoch) for m in stored} == {(producer.producer_id, 0)}
     assert [m.offset for m in stored] == list(range(5000))
     assert [m.sequence for m in stored] == list(range(5000))

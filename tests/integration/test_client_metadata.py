@@ -18,7 +18,7 @@ from oncelog.v1 import cluster_pb2
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 def move_leader_out_of_sight(cluster: LocalCluster, topic: str, leader: int, target: int) -> None:
@@ -61,7 +61,7 @@ def test_topic_metadata_vanishing_for_a_moment(
     ):
         reading = iter(consumer)
         for number in range(5):
-            producer.send(topic, b"%d" % number).result(PATIENCE)
+            producer.send(topic, b"%d" % number).result(TIMEOUT)
             assert next(reading).offset == number
         if behind == "old leader":
             cluster.isolate(lagging)
@@ -76,12 +76,12 @@ def test_topic_metadata_vanishing_for_a_moment(
             ask_first(client, cluster.addresses[lagging])
 
         sent = [producer.send(topic, b"%d" % number) for number in range(5, 15)]
-        found = [future.result(PATIENCE) for future in sent]
+        found = [future.result(TIMEOUT) for future in sent]
         assert [f.sequence for f in found] == list(range(5, 15)), "the same chain goes on"
         assert {f.producer_id for f in found} == {producer.producer_id}
         metrics = producer.metrics()
         assert (metrics["resets"], metrics["records_failed"]) == (0, 0)
-        assert named.send(topic, b"15").result(PATIENCE).offset == 15
+        assert named.send(topic, b"15").result(TIMEOUT).offset == 15
         assert [next(reading).value for _ in range(11)] == [b"%d" % n for n in range(5, 16)]
 
 
@@ -97,7 +97,7 @@ def test_the_node_asked_first_is_the_leader_that_was_cut_off(
         Producer(cluster.bootstrap, linger_ms=0, producer_name="late") as late,
     ):
         for client in (producer, early):
-            client.send(topic, b"before").result(PATIENCE)
+            client.send(topic, b"before").result(TIMEOUT)
         old = cluster.leader(topic, 0)
         eventually(lambda: leaders_named(cluster, topic) == {old}, "all know who leads")
         assert late.partitions_for(topic) == 1  # it knows the leader, and has written nothing
@@ -108,7 +108,7 @@ def test_the_node_asked_first_is_the_leader_that_was_cut_off(
             assert cluster.api(old).topic(topic).partitions[0].leader_id in (0, old)
             for client in (producer, early, late):
                 ask_first(client._cluster, cluster.addresses[old])
-                assert client.send(topic, b"after").result(PATIENCE).offset >= 2
+                assert client.send(topic, b"after").result(TIMEOUT).offset >= 2
                 metrics = client.metrics()
                 assert (metrics["resets"], metrics["records_failed"]) == (0, 0)
         finally:
@@ -135,7 +135,7 @@ def test_a_name_at_a_leader_that_hangs(make_cluster: MakeCluster, topic: str) ->
         cluster.proxy.ask("freeze", f"client-{old}")
         try:
             cluster.leader(topic, 0, not_in=[old])
-            assert producer.send(topic, b"after").result(PATIENCE).offset == 0
+            assert producer.send(topic, b"after").result(TIMEOUT).offset == 0
         finally:
             cluster.proxy.ask("reset", f"client-{old}")
             cluster.proxy.ask("heal", f"client-{old}")

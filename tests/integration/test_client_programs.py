@@ -26,7 +26,7 @@ from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Program:
@@ -57,7 +57,7 @@ class Program:
         """The exit code and what it wrote to stderr."""
         assert self.process.stderr is not None
         errors = self.process.stderr.read()
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(TIMEOUT)
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -166,7 +166,7 @@ def test_the_store_puts_deletes_and_refuses_strangers(cluster: LocalCluster, top
     assert kv("delete", "a") == (0, [])
     assert kv("get", "a")[0] == 1
     with Producer(cluster.bootstrap) as producer:
-        assert producer.send(topic, b"no condition", b"a").exception(PATIENCE) is not None
+        assert producer.send(topic, b"no condition", b"a").exception(TIMEOUT) is not None
 
 
 # --- mirror ------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_a_mirror_goes_on_where_it_stopped(cluster: LocalCluster, topic: str) ->
         def taken_over() -> None:
             with Mirror(cluster.bootstrap, topic, cluster.bootstrap, copy) as first:
                 with Mirror(cluster.bootstrap, topic, cluster.bootstrap, copy):
-                    producer.send(topic, b"x", partition=0).result(PATIENCE)
+                    producer.send(topic, b"x", partition=0).result(TIMEOUT)
                     first.run(exit_at_end=True)
 
         with pytest.raises(FencedError):
@@ -323,7 +323,7 @@ def test_what_a_mirror_refuses(cluster: LocalCluster, topic: str) -> None:
         small = f"{topic}-small"
         admin.create_topic(small, 2, 3, TopicConfig(max_batch_bytes=2000))
         with Producer(there) as producer:
-            producer.send(topic, bytes(3000), partition=0).result(PATIENCE)
+            producer.send(topic, bytes(3000), partition=0).result(TIMEOUT)
         with pytest.raises(Exception, match="max_batch_bytes is 2000"):
             with Mirror(there, topic, there, small) as mirror:
                 mirror.run(exit_at_end=True)

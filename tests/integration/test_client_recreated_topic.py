@@ -17,7 +17,7 @@ from tests.integration.conftest import STEADY
 from tests.integration.records import by_partition, read_all
 from tests.integration.waiting import eventually
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 PARTITIONS = 3
 
 
@@ -71,7 +71,7 @@ def test_new_records_go_to_the_new_topic_once(
                 producer.send(topic, f"{text} {number}".encode(), partition=number % PARTITIONS)
                 for number in range(30)
             ]
-            return [future.result(PATIENCE).offset for future in futures]
+            return [future.result(TIMEOUT).offset for future in futures]
 
         assert send("old") == [n // PARTITIONS for n in range(30)]
         make_anew(proxied, topic, elsewhere=elsewhere)
@@ -93,7 +93,7 @@ def test_what_was_on_its_way_fails_and_says_why(proxied: LocalCluster, topic: st
     leader = proxied.leader(topic, 0)
     route = f"client-{leader}"
     with Producer(proxied.bootstrap, linger_ms=0) as producer:
-        producer.send(topic, b"before").result(PATIENCE)
+        producer.send(topic, b"before").result(TIMEOUT)
         proxied.proxy.ask("freeze", route, direction="down")
         try:
             future = producer.send(topic, b"on its way")
@@ -108,12 +108,12 @@ def test_what_was_on_its_way_fails_and_says_why(proxied: LocalCluster, topic: st
         finally:
             proxied.proxy.ask("reset", route)
             proxied.proxy.ask("heal", route)
-        error = future.exception(PATIENCE)
+        error = future.exception(TIMEOUT)
         assert isinstance(error, DeliveryError)
         assert not isinstance(error, ProducerFatalError)
         assert error.outcome == "unknown"
         assert "deleted and created anew while this was on its way" in str(error)
-        assert producer.send(topic, b"after").result(PATIENCE).offset == 0
+        assert producer.send(topic, b"after").result(TIMEOUT).offset == 0
     assert [record.value for record in read_all(proxied, topic)] == [b"after"]
 
 
@@ -127,9 +127,9 @@ def test_nobodys_own_sequences_go_on_in_a_new_topic(
     with Producer(
         proxied.bootstrap, linger_ms=0, producer_name=name and f"{name}-{topic}"
     ) as producer:
-        producer.send(topic, b"0", partition=0, sequence=10).result(PATIENCE)
+        producer.send(topic, b"0", partition=0, sequence=10).result(TIMEOUT)
         make_anew(proxied, topic, elsewhere=False)
-        error = producer.send(topic, b"1", partition=0, sequence=11).exception(PATIENCE)
+        error = producer.send(topic, b"1", partition=0, sequence=11).exception(TIMEOUT)
         assert isinstance(error, ProducerFatalError)
         assert error.outcome == "not_stored"
         assert "sequences up to 10" in str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from harness.api import CALL_PATIENCE, batch, verdict
+from harness.api import CALL_TIMEOUT, batch, verdict
 from harness.local_cluster import LocalCluster
 from harness.replicas import compare
 from oncelog.v1 import batch_pb2, cluster_pb2
@@ -71,7 +71,7 @@ def test_records_two_days_old_and_a_retry_after_the_reaper(
     # Now by log time: all go, also those of the future. A retry is still a duplicate.
     config = cluster_pb2.TopicConfig(retention_ms=1)
     request = cluster_pb2.AlterTopicRequest(name=topic, config=config)
-    api.cluster.AlterTopic(request, timeout=CALL_PATIENCE)
+    api.cluster.AlterTopic(request, timeout=CALL_TIMEOUT)
     eventually(lambda: start_of(cluster, topic, 0) == 6, "all is deleted")
     cluster.kill(cluster.nodes)
     cluster.start()

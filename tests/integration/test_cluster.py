@@ -9,16 +9,16 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from harness.api import CALL_PATIENCE, Api, as_call, batch, reason
+from harness.api import CALL_TIMEOUT, Api, as_call, batch, reason
 from harness.local_cluster import LocalCluster
 from oncelog.v1 import cluster_pb2
 from tests.integration.waiting import eventually
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 def topics(api: Api) -> set[str]:
-    answer = api.cluster.DescribeTopics(cluster_pb2.DescribeTopicsRequest(), timeout=CALL_PATIENCE)
+    answer = api.cluster.DescribeTopics(cluster_pb2.DescribeTopicsRequest(), timeout=CALL_TIMEOUT)
     return {topic.name for topic in answer.topics}
 
 
@@ -59,7 +59,7 @@ def test_topic_made_and_deleted_through_any_node(
         assert seen.config.retention_bytes == 10_000_000
     other = creator % 3 + 1
     cluster.api(other).cluster.DeleteTopic(
-        cluster_pb2.DeleteTopicRequest(name=topic), timeout=CALL_PATIENCE
+        cluster_pb2.DeleteTopicRequest(name=topic), timeout=CALL_TIMEOUT
     )
     for node in cluster.nodes:
         eventually(lambda node=node: topic not in topics(cluster.api(node)), f"node {node} lost it")  # type: ignore[misc]
@@ -72,7 +72,7 @@ def test_a_topic_made_again_is_empty(cluster: LocalCluster, topic: str) -> None:
     api = cluster.api(1)
     first = api.create_topic(topic, 1, 3)
     cluster.produce(batch(topic, 0, 0, 0, b"of the first one", count=3))
-    api.cluster.DeleteTopic(cluster_pb2.DeleteTopicRequest(name=topic), timeout=CALL_PATIENCE)
+    api.cluster.DeleteTopic(cluster_pb2.DeleteTopicRequest(name=topic), timeout=CALL_TIMEOUT)
     second = api.create_topic(topic, 1, 3)
     assert second.topic_id > first.topic_id
     assert cluster.produce(batch(topic, 0, 0, 0, b"of the second")).base_offset == 0
@@ -121,7 +121,7 @@ def test_bad_topics_are_refused(
         cluster.api(2).create_topic("taken", 1, 1)
     before = topics(cluster.api(2))
     with pytest.raises(grpc.RpcError) as caught:
-        cluster.api(2).cluster.CreateTopic(request_, timeout=CALL_PATIENCE)
+        cluster.api(2).cluster.CreateTopic(request_, timeout=CALL_TIMEOUT)
     assert reason(caught.value) == wanted
     assert word in (as_call(caught.value).details() or "")
     assert topics(cluster.api(2)) == before
@@ -133,14 +133,14 @@ def test_leadership_can_be_moved(cluster: LocalCluster, topic: str, node: int) -
     leader = cluster.leader(topic, 0)
     answer = cluster.api(leader).cluster.TransferLeadership(
         cluster_pb2.TransferLeadershipRequest(topic=topic, partition=0, target_node_id=node),
-        timeout=CALL_PATIENCE,
+        timeout=CALL_TIMEOUT,
     )
     assert answer.leader_id == node
     assert cluster.leader(topic, 0) == node
     others = [other for other in cluster.nodes if other != node]
     with pytest.raises(grpc.RpcError) as caught:
         cluster.api(others[0]).cluster.TransferLeadership(
-            cluster_pb2.TransferLeadershipRequest(topic=topic, partition=0), timeout=CALL_PATIENCE
+            cluster_pb2.TransferLeadershipRequest(topic=topic, partition=0), timeout=CALL_TIMEOUT
         )
     assert reason(caught.value) == "NOT_LEADER"
 
@@ -148,11 +148,11 @@ def test_leadership_can_be_moved(cluster: LocalCluster, topic: str, node: int) -
 def test_health_and_reflection_answer(cluster: LocalCluster) -> None:
     for node in cluster.nodes:
         api = cluster.api(node)
-        answer = api.health.Check(health_pb2.HealthCheckRequest(), timeout=CALL_PATIENCE)
+        answer = api.health.Check(health_pb2.HealthCheckRequest(), timeout=CALL_TIMEOUT)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
         stub = reflection_pb2_grpc.ServerReflectionStub(api.channel)
         asked = reflection_pb2.ServerReflectionRequest(list_services="")
-        (listed,) = stub.ServerReflectionInfo(iter([asked]), timeout=CALL_PATIENCE)
+        (listed,) = stub.ServerReflectionInfo(iter([asked]), timeout=CALL_TIMEOUT)
         names = {service.name for service in listed.list_services_response.service}
         assert {f"oncelog.v1.{name}Service" for name in ("Log", "Cluster", "Producer")} <= names
         assert "grpc.health.v1.Health" in names
@@ -161,7 +161,7 @@ def test_health_and_reflection_answer(cluster: LocalCluster) -> None:
 
 def metrics(cluster: LocalCluster, node: int) -> dict[str, float]:
     url = f"http://{cluster.metrics_addresses[node]}/metrics"
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
         assert answer.status == 200
         lines = answer.read().decode().splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))

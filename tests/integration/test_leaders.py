@@ -202,7 +202,7 @@ def test_a_frozen_connection_hides_an_acknowledgement(
     cluster.proxy.ask("freeze", f"client-{leader}", direction="down")
     one = batch(topic, 0, pid, 0, b"once")
     with Api(cluster.addresses[leader]) as api, pytest.raises(grpc.RpcError):
-        api.produce(one, patience=1.0)
+        api.produce(one, timeout=1.0)
     cluster.proxy.ask("reset", f"client-{leader}")
     cluster.proxy.ask("heal", f"client-{leader}")
     result = cluster.produce(one)

@@ -13,7 +13,7 @@ from harness.node_process import NodeProcess
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 
-END_PATIENCE = 60.0
+END_TIMEOUT = 60.0
 NOT_SERVING = 2.0  # several election timeouts
 
 
@@ -45,7 +45,7 @@ def test_one_node_becomes_no_three_by_configuration(make_cluster: MakeCluster) -
 
     grown = given(cluster, 1, all_of_them)
     cluster.start_nodes([1, 2, 3], wait=False)
-    assert grown.wait(END_PATIENCE) == 1
+    assert grown.wait(END_TIMEOUT) == 1
     text = grown.log_text()
     assert "a cluster with the nodes 1, and the setting `nodes` names 1, 2, 3" in text
     assert "Put `nodes` back" in text
@@ -76,7 +76,7 @@ def test_three_nodes_become_no_five_in_a_rolling_restart(make_cluster: MakeClust
     for node in (3, 2):
         cluster.nodes[node].terminate()
         given(cluster, node, five).start()
-        assert cluster.nodes[node].wait(END_PATIENCE) == 1
+        assert cluster.nodes[node].wait(END_TIMEOUT) == 1
         text = cluster.nodes[node].log_text()
         assert "the nodes 1, 2, 3, and the setting `nodes` names 1, 2, 3, 4, 5" in text
         given(cluster, node, three)
@@ -112,7 +112,7 @@ def test_a_directory_of_another_founding_ends_its_node(make_cluster: MakeCluster
     changed = {**identity(cluster, 1), "founding": 255}
     (process.spec.data_dir / "identity.json").write_text(json.dumps(changed))
     process.start()
-    assert process.wait(END_PATIENCE) == 1
+    assert process.wait(END_TIMEOUT) == 1
     ours = identity(cluster, 2)["founding"]
     assert f"{ours:016x}" in process.log_text() and f"{255:016x}" in process.log_text()
     assert sorted(cluster.running) == [2, 3]

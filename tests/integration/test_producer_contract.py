@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from harness.api import CALL_PATIENCE, Batch, batch, reason, verdict
+from harness.api import CALL_TIMEOUT, Batch, batch, reason, verdict
 from harness.local_cluster import LocalCluster
 from harness.replicas import compare
 from oncelog.v1 import batch_pb2, cluster_pb2, log_pb2, producer_pb2
@@ -30,7 +30,7 @@ def nonce() -> int:
 def lease(cluster: LocalCluster, name: str = "", node: int = 1, **fields: int) -> tuple[int, int]:
     """(producer id, epoch)"""
     request = producer_pb2.LeaseProducerRequest(producer_name=name, **fields)  # type: ignore[arg-type]
-    answer = cluster.api(node).producers.LeaseProducer(request, timeout=CALL_PATIENCE)
+    answer = cluster.api(node).producers.LeaseProducer(request, timeout=CALL_TIMEOUT)
     return answer.producer_id, answer.epoch
 
 
@@ -42,7 +42,7 @@ def open_at(
         epoch=epoch,
         partitions=[batch_pb2.TopicPartition(topic=topic, partition=p) for p in partitions],
     )
-    answer = cluster.api(node).producers.OpenProducer(request, timeout=CALL_PATIENCE)
+    answer = cluster.api(node).producers.OpenProducer(request, timeout=CALL_TIMEOUT)
     return list(answer.partitions)
 
 
@@ -62,9 +62,7 @@ def resolve(
         topic=topic, partition=0, producer_id=pid, epoch=epoch, sequence=sequence
     )
     api = cluster.api(node or cluster.leader(topic, 0))
-    answer: log_pb2.ResolveSequenceResponse = api.log.ResolveSequence(
-        request, timeout=CALL_PATIENCE
-    )
+    answer: log_pb2.ResolveSequenceResponse = api.log.ResolveSequence(request, timeout=CALL_TIMEOUT)
     return answer
 
 
@@ -179,7 +177,7 @@ def test_fence_producer_shuts_out_where_nobody_opens(cluster: LocalCluster, topi
     # Asked where the partition is led, so that its leader has heard of it.
     api = cluster.api(cluster.leader(topic, 0))
     fenced = api.producers.FenceProducer(
-        producer_pb2.FenceProducerRequest(producer_name=topic), timeout=CALL_PATIENCE
+        producer_pb2.FenceProducerRequest(producer_name=topic), timeout=CALL_TIMEOUT
     )
     assert (fenced.producer_id, fenced.epoch) == (pid, epoch + 1)
     result = cluster.produce(batch(topic, 0, pid, 1, b"b", epoch=epoch))
@@ -246,7 +244,7 @@ def test_a_bump_without_a_quorum_raises_the_epoch_by_one_at_most(
     one = nonce()
     request = producer_pb2.LeaseProducerRequest(producer_name="n", nonce=one)
     stub = cluster.api(controller).producers
-    attempts = [stub.LeaseProducer.future(request, timeout=CALL_PATIENCE) for _ in range(300)]
+    attempts = [stub.LeaseProducer.future(request, timeout=CALL_TIMEOUT) for _ in range(300)]
     reasons = set()
     for attempt in attempts:
         error = attempt.exception()
@@ -386,7 +384,7 @@ def test_a_full_map_throttles_new_producers_only(make_cluster: MakeCluster) -> N
     assert verdict(cluster.produce(batch("t", 0, pids[5], 0, b"x"))) == "DUPLICATE"
     metric = 'oncelog_producers_throttled_total{partition="0",topic="t"} 1.0'
     address = cluster.metrics_addresses[cluster.leader("t", 0)]
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=CALL_PATIENCE) as page:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=CALL_TIMEOUT) as page:
         assert metric in page.read().decode()
 
 

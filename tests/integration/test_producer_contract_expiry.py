@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.api import CALL_PATIENCE, batch, verdict
+from harness.api import CALL_TIMEOUT, batch, verdict
 from harness.local_cluster import LocalCluster
 from harness.replicas import compare
 from oncelog.v1 import batch_pb2, log_pb2, producer_pb2
@@ -32,7 +32,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 def lease(cluster: LocalCluster, name: str = "") -> producer_pb2.LeaseProducerResponse:
     answer: producer_pb2.LeaseProducerResponse = cluster.api(1).producers.LeaseProducer(
-        producer_pb2.LeaseProducerRequest(producer_name=name), timeout=CALL_PATIENCE
+        producer_pb2.LeaseProducerRequest(producer_name=name), timeout=CALL_TIMEOUT
     )
     return answer
 
@@ -47,7 +47,7 @@ def opened(
     )
     api = cluster.api(cluster.leader(topic, partition))
     answer: producer_pb2.OpenProducerResponse = api.producers.OpenProducer(
-        request, timeout=CALL_PATIENCE
+        request, timeout=CALL_TIMEOUT
     )
     return answer.partitions[0]
 
@@ -57,7 +57,7 @@ def resolution(cluster: LocalCluster, topic: str, pid: int, sequence: int) -> tu
         topic=topic, partition=0, producer_id=pid, sequence=sequence
     )
     api = cluster.api(cluster.leader(topic, 0))
-    answer = api.log.ResolveSequence(request, timeout=CALL_PATIENCE)
+    answer = api.log.ResolveSequence(request, timeout=CALL_TIMEOUT)
     name = log_pb2.Resolution.Name(answer.resolution).removeprefix("RESOLUTION_")
     return name, answer.offset
 
@@ -139,7 +139,7 @@ def test_a_name_that_nobody_leases_gives_up_its_id(short: LocalCluster, topic: s
     last = lease(short)
     while any(
         held.name == topic
-        for held in short.api(1).producers.ListProducerNames(names, timeout=CALL_PATIENCE).names
+        for held in short.api(1).producers.ListProducerNames(names, timeout=CALL_TIMEOUT).names
     ):
         last = lease(short)
     assert last.expire_ms - LIFETIME_MS >= named.expire_ms - LIFETIME_MS + NAME_EXPIRY_MS - GRAIN_MS

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
-from harness.api import CALL_PATIENCE, batch, reason, verdict
+from harness.api import CALL_TIMEOUT, batch, reason, verdict
 from harness.local_cluster import LocalCluster
 from oncelog.v1 import batch_pb2, cluster_pb2, group_pb2, group_pb2_grpc
 
@@ -26,7 +26,7 @@ def ask(cluster: LocalCluster, method: str, request: Any) -> Any:
     node = cluster.running[0]
     while True:
         try:
-            return getattr(stub(cluster, node), method)(request, timeout=CALL_PATIENCE)
+            return getattr(stub(cluster, node), method)(request, timeout=CALL_TIMEOUT)
         except grpc.RpcError as error:
             if reason(error) not in ("NOT_LEADER", "NOT_READY"):
                 raise
@@ -119,10 +119,10 @@ def test_every_node_answers_or_names_the_leader(cluster: LocalCluster, topic: st
     commit(cluster, topic, topic, 1)
     request = group_pb2.FetchOffsetsRequest(group=topic)
     leader = cluster.leader(OFFSETS, partition_of(topic, OFFSETS_PARTITIONS))
-    assert stub(cluster, leader).FetchOffsets(request, timeout=CALL_PATIENCE).offsets
+    assert stub(cluster, leader).FetchOffsets(request, timeout=CALL_TIMEOUT).offsets
     for node in set(cluster.nodes) - {leader}:
         with pytest.raises(grpc.RpcError) as caught:
-            stub(cluster, node).FetchOffsets(request, timeout=CALL_PATIENCE)
+            stub(cluster, node).FetchOffsets(request, timeout=CALL_TIMEOUT)
         assert reason(caught.value) == "NOT_LEADER"
         assert cluster.addresses[leader] in str(caught.value.trailing_metadata())
     groups, partitions = set(), []
@@ -186,7 +186,7 @@ def test_offsets_of_a_deleted_topic_are_not_those_of_its_successor(
     api = cluster.api(1)
     api.create_topic(topic, 1, 3)
     commit(cluster, "g" + topic, topic, 77, producer_id=50, epoch=3, sequence=4)
-    api.cluster.DeleteTopic(cluster_pb2.DeleteTopicRequest(name=topic), timeout=CALL_PATIENCE)
+    api.cluster.DeleteTopic(cluster_pb2.DeleteTopicRequest(name=topic), timeout=CALL_TIMEOUT)
     successor = api.create_topic(topic, 1, 3).topic_id
     node = cluster.leader(OFFSETS, partition_of("g" + topic, OFFSETS_PARTITIONS))
     names = cluster_pb2.DescribeTopicsRequest()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from harness.api import CALL_PATIENCE, Api, as_call, batch, verdict
+from harness.api import CALL_TIMEOUT, Api, as_call, batch, verdict
 from harness.local_cluster import LocalCluster
 from oncelog.v1 import log_pb2
 from tests.integration.conftest import MakeCluster
@@ -56,7 +56,7 @@ def test_a_long_poll_is_answered_by_the_next_batch(leader: Api, topic: str) -> N
         min_bytes=1,
         max_wait_ms=WAIT_MS,
     )
-    call = leader.log.Fetch.future(request, timeout=CALL_PATIENCE)
+    call = leader.log.Fetch.future(request, timeout=CALL_TIMEOUT)
     write(leader, topic, b"new")
     (records,) = call.result().partitions
     assert [b.payload for b in records.batches] == [b"new"]
@@ -68,7 +68,7 @@ def test_a_long_poll_waits_for_min_bytes(leader: Api, topic: str) -> None:
         min_bytes=1500,
         max_wait_ms=WAIT_MS,
     )
-    call = leader.log.Fetch.future(request, timeout=CALL_PATIENCE)
+    call = leader.log.Fetch.future(request, timeout=CALL_TIMEOUT)
     write(leader, topic, b"a" * 1000)
     write(leader, topic, b"b" * 1000)
     (records,) = call.result().partitions
@@ -101,7 +101,7 @@ def test_subscribe_delivers_what_is_there_and_what_comes(leader: Api, topic: str
         log_pb2.SubscribeRequest(
             partitions=[log_pb2.PartitionFetch(topic=topic, partition=0, offset=0)]
         ),
-        timeout=CALL_PATIENCE,
+        timeout=CALL_TIMEOUT,
     )
     got: queue.Queue[bytes] = queue.Queue()
 
@@ -144,7 +144,7 @@ def test_a_partition_that_is_far_behind_does_not_keep_others_waiting(
             ],
             max_bytes=2000,
         ),
-        timeout=CALL_PATIENCE,
+        timeout=CALL_TIMEOUT,
     )
     first = [next(call) for _ in range(6)]
     call.cancel()
@@ -165,7 +165,7 @@ def test_list_offsets(leader: Api, topic: str) -> None:
             log_pb2.ListOffsetsRequest(
                 queries=[log_pb2.OffsetQuery(topic=topic, partition=0, timestamp_us=timestamp_us)]
             ),
-            timeout=CALL_PATIENCE,
+            timeout=CALL_TIMEOUT,
         )
         return int(answer.results[0].offset)
 
@@ -174,6 +174,6 @@ def test_list_offsets(leader: Api, topic: str) -> None:
 
 def test_fetch_of_nothing_is_refused(leader: Api) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        leader.log.Fetch(log_pb2.FetchRequest(), timeout=CALL_PATIENCE)
+        leader.log.Fetch(log_pb2.FetchRequest(), timeout=CALL_TIMEOUT)
     assert as_call(caught.value).code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "partitions" in (as_call(caught.value).details() or "")

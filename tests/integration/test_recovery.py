@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.api import CALL_PATIENCE, Batch, batch, verdict
+from harness.api import CALL_TIMEOUT, Batch, batch, verdict
 from harness.local_cluster import QUICK, LocalCluster
 from harness.replicas import compare
 from oncelog.v1 import cluster_pb2, log_pb2
@@ -173,9 +173,9 @@ def test_writes_need_a_majority(make_cluster: MakeCluster, topic: str, survivors
 def test_a_stream_waits_no_longer_than_it_was_asked_to(
     make_cluster: MakeCluster, topic: str
 ) -> None:
-    """Its leader leads on, but nobody confirms; the node's own patience is far longer."""
-    patient = {"election_timeout_ms": 5000, "request_timeout_ms": 600_000}
-    cluster = make_cluster(settings={**STEADY, **patient})
+    """Its leader leads on, but nobody confirms; the node's own timeout is far longer."""
+    slow_to_elect = {"election_timeout_ms": 5000, "request_timeout_ms": 600_000}
+    cluster = make_cluster(settings={**STEADY, **slow_to_elect})
     cluster.api(1).create_topic(topic, 1, 3)
     pid = cluster.api(1).lease().producer_id
     fill(cluster, topic, 1, pid, 0, 2)
@@ -185,7 +185,7 @@ def test_a_stream_waits_no_longer_than_it_was_asked_to(
     for node in others:
         cluster.pause(node)
     request = log_pb2.ProduceRequest(batches=[one], timeout_ms=200)
-    answers = cluster.api(leader).log.ProduceStream(iter([request]), timeout=CALL_PATIENCE)
+    answers = cluster.api(leader).log.ProduceStream(iter([request]), timeout=CALL_TIMEOUT)
     assert verdict(next(answers).results[0]) == "TIMEOUT"
     for node in others:
         cluster.resume(node)

@@ -16,7 +16,7 @@ from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
 from cluster.transport.link import Identity, PeerLink
 from cluster.transport.membership import Membership
 from cluster.transport.snapshots import send_snapshot
-from harness.api import CALL_PATIENCE, as_call, batch
+from harness.api import CALL_TIMEOUT, as_call, batch
 from harness.local_cluster import LocalCluster
 from harness.ports import above
 from harness.replicas import compare
@@ -62,7 +62,7 @@ def test_a_transfer_that_breaks_is_begun_again(make_cluster: MakeCluster, topic:
     eventually(
         lambda: (
             cluster.api(cluster.leader(OFFSETS, number))
-            .cluster.TransferLeadership(request, timeout=CALL_PATIENCE)
+            .cluster.TransferLeadership(request, timeout=CALL_TIMEOUT)
             .leader_id
             == VICTIM
         ),
@@ -125,7 +125,7 @@ async def send_all(identity: Identity, address: str, snapshots: list[Snapshot]) 
     """Why each was refused."""
     up = asyncio.Event()
     link = PeerLink(identity, 2, address, lambda *_: up.set(), lambda *_: None)
-    async with asyncio.timeout(CALL_PATIENCE):
+    async with asyncio.timeout(CALL_TIMEOUT):
         await up.wait()
         results = [await send_snapshot(link, snapshot) for snapshot in snapshots]
     await link.close()
@@ -136,5 +136,5 @@ async def send_all(identity: Identity, address: str, snapshots: list[Snapshot]) 
 def test_clients_cannot_speak_as_nodes(cluster: LocalCluster) -> None:
     call: Any = cluster.api(1).channel.stream_unary("/cluster.v1.PeerService/InstallSnapshot")
     with pytest.raises(grpc.RpcError) as caught:
-        call(iter([b""]), timeout=CALL_PATIENCE)
+        call(iter([b""]), timeout=CALL_TIMEOUT)
     assert as_call(caught.value).code() is grpc.StatusCode.UNIMPLEMENTED

@@ -22,7 +22,7 @@ from oncelog.config import CompressionType
 from oncelog.mirror import Mirror
 from tests.integration.records import stored_batches
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 CODECS: tuple[CompressionType, ...] = ("none", "zstd", "lz4")
 
 
@@ -39,7 +39,7 @@ def fill(cluster: LocalCluster, topic: str, codec: CompressionType, count: int, 
             )
             for n in range(count)
         ]
-        producer.send_batch(topic, 0, records).result(PATIENCE)
+        producer.send_batch(topic, 0, records).result(TIMEOUT)
 
 
 def stored(cluster: LocalCluster, topic: str, offset: int = 0) -> list[StoredBatch]:
@@ -65,7 +65,7 @@ def test_what_is_sent_on_is_stored_as_it_was(cluster: LocalCluster, topic: str) 
     with Producer(cluster.bootstrap, compression_type="zstd") as producer:
         for batch in stored(cluster, topic):
             sent = producer.send_stored_batch(copy, 0, batch, base_sequence=10 + batch.base_offset)
-            done = sent.result(PATIENCE)
+            done = sent.result(TIMEOUT)
             assert (done.base_sequence, done.last_sequence) == (
                 10 + batch.base_offset,
                 10 + batch.last_offset,
@@ -89,7 +89,7 @@ def test_a_position_within_a_batch_is_said(cluster: LocalCluster, topic: str) ->
         with pytest.raises(InvalidRequestError, match="its first 20 records") as caught:
             producer.send_stored_batch(topic, 0, batch)
         assert caught.value.details["field"] == "batch"
-        producer.send_stored_batch(topic, 0, batch._replace(skip=0)).result(PATIENCE)
+        producer.send_stored_batch(topic, 0, batch._replace(skip=0)).result(TIMEOUT)
     assert len(contents(cluster, topic)) == 100
 
 
@@ -104,12 +104,12 @@ def test_what_a_node_would_refuse(cluster: LocalCluster, topic: str) -> None:
             producer.send_stored_batch(small, 0, batch)
         damaged = bytes(batch.payload[:-1]) + b"!"
         with pytest.raises(InvalidBatchError, match="crc32c"):
-            producer.send_stored_batch(topic, 0, batch._replace(payload=damaged)).result(PATIENCE)
+            producer.send_stored_batch(topic, 0, batch._replace(payload=damaged)).result(TIMEOUT)
     assert len(contents(cluster, topic)) == 50
     with Producer(cluster.bootstrap, enable_idempotence=False) as producer:
         with pytest.raises(InvalidRequestError, match="enable_idempotence"):
             producer.send_stored_batch(topic, 0, batch, base_sequence=0)
-        producer.send_stored_batch(topic, 0, batch).result(PATIENCE)
+        producer.send_stored_batch(topic, 0, batch).result(TIMEOUT)
     assert len(contents(cluster, topic)) == 100
 
 

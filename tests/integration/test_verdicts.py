@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from harness.api import CALL_PATIENCE, Batch, Result, batch, verdict
+from harness.api import CALL_TIMEOUT, Batch, Result, batch, verdict
 from harness.local_cluster import LocalCluster
 from harness.replicas import ReplicaView, compare, view
 from oncelog.v1 import cluster_pb2, log_pb2
@@ -139,7 +139,7 @@ def test_out_of_order_calls_wait_for_their_predecessor(cluster: LocalCluster, to
     calls = [
         leader.log.Produce.future(
             log_pb2.ProduceRequest(batches=[batch(topic, 0, pid, sequence, b"%d" % sequence)]),
-            timeout=CALL_PATIENCE,
+            timeout=CALL_TIMEOUT,
         )
         for sequence in (3, 2, 1)
     ]
@@ -235,7 +235,7 @@ def test_resolve_sequence(cluster: LocalCluster, topic: str) -> None:
             log_pb2.ResolveSequenceRequest(
                 topic=topic, partition=0, producer_id=pid, epoch=epoch, sequence=sequence
             ),
-            timeout=CALL_PATIENCE,
+            timeout=CALL_TIMEOUT,
         )
         return answer
 

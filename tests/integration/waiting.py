@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from harness.local_cluster import LOOK_AGAIN
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
-def eventually(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
-    """Looks until the condition holds; fails with `what` after `patience` seconds."""
-    end = time.monotonic() + patience
+def eventually(condition: Callable[[], bool], what: str, timeout: float = TIMEOUT) -> None:
+    """Looks until the condition holds; fails with `what` after `timeout` seconds."""
+    end = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < end, f"not so after {patience} s: {what}"
+        assert time.monotonic() < end, f"not so after {timeout} s: {what}"
         time.sleep(LOOK_AGAIN)

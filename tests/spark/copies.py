@@ -15,7 +15,7 @@ from tests.integration.waiting import eventually
 
 Row = tuple[Any, ...]
 _LONG_AGO_US = 1_000_000_000_000_000
-PATIENCE_S = 300.0  # a busy machine starts a JVM and its Python workers slowly
+TIMEOUT_S = 300.0  # a busy machine starts a JVM and its Python workers slowly
 
 
 def contents(bootstrap: str, topic: str) -> dict[int, list[Row]]:
@@ -54,7 +54,7 @@ def put_large(producer: Producer, topic: str, partition: int, numbers: range) ->
     batch = StoredBatch(
         topic, partition, 0, len(values), 0, checksum(payload), _LONG_AGO_US + 1, payload
     )
-    producer.send_stored_batch(topic, partition, batch).result(PATIENCE_S)
+    producer.send_stored_batch(topic, partition, batch).result(TIMEOUT_S)
 
 
 def sent_on_unseen(bootstrap: str, topic: str, partition: int) -> int:
@@ -75,7 +75,7 @@ def wait_stored(bootstrap: str, topic: str, partition: int, count: int) -> None:
         eventually(
             lambda: consumer.end_offsets([(topic, partition)])[topic, partition] >= count,  # type: ignore[index]
             f"{topic}-{partition} has {count} records",
-            patience=PATIENCE_S,
+            timeout=TIMEOUT_S,
         )
 
 

@@ -23,7 +23,7 @@ from harness.local_cluster import LOOK_AGAIN
 from tests.integration.waiting import eventually
 
 T = TypeVar("T")
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 class Gate:
@@ -38,7 +38,7 @@ class Gate:
         for number, batch in enumerate(batches):
             if number == 1:
                 (self._directory / f"reached-{os.getpid()}-{uuid.uuid4().hex[:8]}").touch()
-                end = time.monotonic() + PATIENCE_S
+                end = time.monotonic() + TIMEOUT_S
                 while not self._opened.exists():
                     assert time.monotonic() < end, "nobody opened the gate"
                     time.sleep(LOOK_AGAIN)
@@ -53,7 +53,7 @@ class Gate:
         eventually(
             lambda: len(list(self._directory.glob("reached-*"))) >= tasks,
             f"{tasks} tasks are at the gate",
-            patience=PATIENCE_S,
+            timeout=TIMEOUT_S,
         )
 
     def open(self) -> None:

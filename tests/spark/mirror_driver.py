@@ -19,7 +19,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.integration.waiting import eventually
 from tests.spark.conftest import spark_builder
-from tests.spark.copies import PATIENCE_S
+from tests.spark.copies import TIMEOUT_S
 from tests.spark.traps import Trap
 from tests.spark.ways import copy_naively, copy_with_mirror
 
@@ -59,7 +59,7 @@ class Copies:
             max_offsets_per_trigger=RECORDS_PER_TRIGGER,
         )
         # One after the other: each first Python process has ten seconds to appear.
-        eventually(partial(is_ready, query), f"{way} begins", PATIENCE_S)
+        eventually(partial(is_ready, query), f"{way} begins", TIMEOUT_S)
 
     def ended(self) -> list[str]:
         """The ways whose copy is made by now. Raises what else made a query end."""

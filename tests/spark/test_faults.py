@@ -29,7 +29,7 @@ from oncelog.spark import audit
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 from tests.spark.copies import (
-    PATIENCE_S,
+    TIMEOUT_S,
     contents,
     put,
     put_large,
@@ -112,7 +112,7 @@ def test_a_task_that_is_killed_and_tried_again(
         wait_stored(filled.bootstrap, target, 0, 1)
         with without_leader(filled, target):
             os.kill(caught.worker, signal.SIGKILL)
-            assert query.awaitTermination(int(PATIENCE_S))
+            assert query.awaitTermination(int(TIMEOUT_S))
     assert_bites(filled, topic)
     assert_identical(filled, topic)
 
@@ -124,7 +124,7 @@ def test_a_lost_checkpoint(
         trap = Trap(tmp_path / f"trap-{way}")
         target, notes = f"{topic}-{way}", str(tmp_path / f"notes-{way}")
         query = start(spark, filled.bootstrap, topic, target, trap, checkpoint=notes)
-        assert query.awaitTermination(int(PATIENCE_S))
+        assert query.awaitTermination(int(TIMEOUT_S))
         shutil.rmtree(notes)
     with Producer(filled.bootstrap) as producer:
         put(producer, topic, range(RECORDS, RECORDS + 100))
@@ -135,7 +135,7 @@ def test_a_lost_checkpoint(
         trap.wait_caught()
         with without_leader(filled, target):
             trap.release()
-            assert query.awaitTermination(int(PATIENCE_S))
+            assert query.awaitTermination(int(TIMEOUT_S))
     assert_bites(filled, topic)
     assert_identical(filled, topic)
     # The audit says the same.
@@ -202,7 +202,7 @@ class Driver:
         self._until(lambda: {"naive", "mirror"} <= set(self._lines), "both copies are made")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        eventually(lambda: condition() or self._process.poll() is not None, what, PATIENCE_S)
+        eventually(lambda: condition() or self._process.poll() is not None, what, TIMEOUT_S)
         assert condition(), self._errors.read_text()[-5000:]
 
     def kill(self) -> None:

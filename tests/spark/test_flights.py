@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE = 280
+TIMEOUT = 280
 
 
 def test_the_whole_job_while_a_leader_is_killed(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_the_whole_job_while_a_leader_is_killed(tmp_path: Path) -> None:
         *("--records", str(records), "--seconds", "10", "--kills", "1"),
     ]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     outcome = json.loads((tmp_path / "outcome.json").read_text())

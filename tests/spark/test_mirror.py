@@ -18,7 +18,7 @@ from oncelog.spark import mirror
 from tests.integration.conftest import MakeCluster
 from tests.integration.test_client_programs import Program
 from tests.spark.copies import (
-    PATIENCE_S,
+    TIMEOUT_S,
     contents,
     put,
     put_large,
@@ -57,7 +57,7 @@ def copy(spark: SparkSession, cluster: LocalCluster, topic: str) -> Iterator[Cop
 
 def finish(query: StreamingQuery) -> int:
     """Wait for the end; how many rows Spark has seen: without a transformation, batches."""
-    assert query.awaitTermination(int(PATIENCE_S)), "the query ends"
+    assert query.awaitTermination(int(TIMEOUT_S)), "the query ends"
     return sum(progress.numInputRows for progress in query.recentProgress)
 
 

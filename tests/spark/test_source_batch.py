@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MIB = 1024 * 1024
-PATIENCE = 60.0
+TIMEOUT = 60.0
 # Records and their bytes: three times what lies between a reader and a gate (30 MB were
 # measured: two sockets of Spark's, what is fetched ahead, the batch that is being joined).
 AHEAD = (40_000, 2_500)
@@ -468,7 +468,7 @@ def test_a_leader_is_killed_in_the_middle_of_a_read(
     with pytest.raises(grpc.RpcError):
         cluster.api(leader).fetch(topic, 0, count - 1)  # who reads from it gets nothing
     gate.open()
-    seen = [(row.partition, row.offset, row.value) for row in rows.result(PATIENCE)]
+    seen = [(row.partition, row.offset, row.value) for row in rows.result(TIMEOUT)]
     assert seen == [(0, n, value_of(0, n, size)) for n in range(count)]
     assert cluster.leader(topic, 0) != leader
 
@@ -487,5 +487,5 @@ def test_a_topic_is_deleted_in_the_middle_of_a_read(
     gate.wait_reached(1)
     admin.delete_topic(topic)
     gate.open()
-    said = refusal(lambda: rows.result(PATIENCE), PythonException)
+    said = refusal(lambda: rows.result(TIMEOUT), PythonException)
     assert said == f"TopicGoneError: {topic}-0 was deleted while it was read"

@@ -30,7 +30,7 @@ from tests.spark.test_source_batch import delete_below, fill, refusal, spans
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PATIENCE = 120
+TIMEOUT = 120
 
 
 class Stream:
@@ -48,7 +48,7 @@ class Stream:
     def run(self) -> list[Any]:
         """All that is there now; the progress of each micro-batch."""
         query = self.start(availableNow=True)
-        assert query.awaitTermination(PATIENCE), "the query did not end"
+        assert query.awaitTermination(TIMEOUT), "the query did not end"
         return [progress for progress in query.recentProgress if progress.numInputRows]
 
     def rows(self) -> list[tuple[int, int]]:
@@ -119,7 +119,7 @@ def test_available_now_ends_where_the_log_ended_when_it_began(
     frame = read_stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=20)
     writer = frame.writeStream.foreachBatch(more_comes).trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    assert query.awaitTermination(PATIENCE)
+    assert query.awaitTermination(TIMEOUT)
     assert seen == list(range(30))
     last = [progress for progress in query.recentProgress if progress.numInputRows][-1]
     assert lag(last) == {TopicPartition(topic, 0): 10}, "what came since"
@@ -227,7 +227,7 @@ def test_a_topic_is_deleted_while_a_query_reads_it(
     query = read_stream(topic, startingOffsets="earliest").writeStream.format("noop").start()
     query.processAllAvailable()
     admin.delete_topic(topic)
-    said = refusal(lambda: query.awaitTermination(PATIENCE), StreamingQueryException)
+    said = refusal(lambda: query.awaitTermination(TIMEOUT), StreamingQueryException)
     assert said == f"TopicGoneError: topic '{topic}' was deleted while the query read it"
 
 
@@ -394,7 +394,7 @@ def test_a_query_that_spark_refuses_names_the_option(read_stream: Read) -> None:
     from pyspark.errors import StreamingQueryException
 
     query = read_stream("t", endingOffsets="latest").writeStream.format("noop").start()
-    said = refusal(lambda: query.awaitTermination(PATIENCE), StreamingQueryException)
+    said = refusal(lambda: query.awaitTermination(TIMEOUT), StreamingQueryException)
     assert said.startswith("ConfigError: endingOffsets is for batch queries")
 
 
@@ -475,4 +475,4 @@ def test_a_leader_that_knows_less_than_the_query(
     options = SourceOptions.parse({"bootstrap.servers": cluster.bootstrap, "subscribe": topic})
     batches = in_background(lambda: list(read_range(options, Range(place, 7, 9), ["offset"])))
     fill(producer, topic, 5)
-    assert [n for b in batches.result(PATIENCE) for n in b.column(0).to_pylist()] == [7, 8]
+    assert [n for b in batches.result(TIMEOUT) for n in b.column(0).to_pylist()] == [7, 8]

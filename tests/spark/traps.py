@@ -28,7 +28,7 @@ from typing import Any
 
 from oncelog import StoredBatch
 from tests.integration.waiting import eventually
-from tests.spark.copies import PATIENCE_S
+from tests.spark.copies import TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Trap:
         return True
 
     def _wait(self, name: str) -> None:
-        eventually((self._directory / name).exists, f"{self._directory}: {name}", PATIENCE_S)
+        eventually((self._directory / name).exists, f"{self._directory}: {name}", TIMEOUT_S)
 
     def _touch(self, name: str) -> None:
         (self._directory / name).touch()
@@ -113,7 +113,7 @@ class Trap:
         return path.exists() and path.read_text().endswith("\n")
 
     def wait_caught(self) -> Caught:
-        eventually(self.has_caught, f"somebody comes to {self._directory}", PATIENCE_S)
+        eventually(self.has_caught, f"somebody comes to {self._directory}", TIMEOUT_S)
         worker, parents = json.loads((self._directory / "caught").read_text())
         return Caught(worker, tuple(parents))
 
