@@ -63,30 +63,30 @@ def crash_at(cluster: LocalCluster, points: Iterable[dict[str, str | int]]) -> i
     """Each point is met once, by whichever node is next; how many nodes died there."""
     left = deque(points)
     met = 0
-    left: dict[int, float] = {}
+    seconds_left: dict[int, float] = {}
     for node in cluster.nodes:
         if left:
             cluster.kill([node])
             begin(cluster, node, left.popleft())
-            left[node] = POINT_TIMEOUT
-    while left:
-        for node in sorted(left):
+            seconds_left[node] = POINT_TIMEOUT
+    while seconds_left:
+        for node in sorted(seconds_left):
             process = cluster.nodes[node]
             try:
                 # Never long for one: a point may need a majority, so the others must go on.
                 code = process.wait(SLICE)
             except HarnessError as error:
-                left[node] -= SLICE
-                if left[node] > 0:
+                seconds_left[node] -= SLICE
+                if seconds_left[node] > 0:
                     continue
                 raise AssertionError(f"{process.spec.settings} was not met") from error
             assert code == -signal.SIGKILL, f"exit code {code}\n{process.log_tail()}"
             met += 1
-            left[node] = POINT_TIMEOUT
+            seconds_left[node] = POINT_TIMEOUT
             if left:
                 begin(cluster, node, left.popleft())
             else:
-                del left[node]
+                del seconds_left[node]
                 unhook(cluster, node)
                 process.start()
     return met
