@@ -13,7 +13,9 @@ type leader struct {
 	nodeID  int32
 	address string // "": not known
 	term    int64
-	// The node that refused and named this one instead, without a term; "": none.
+	// A node refused and named this one instead, without a term: another node may know better.
+	hinted bool
+	// The node that did so; "": none, or its word has been doubted since.
 	refused  string
 	replicas []int32
 }
@@ -73,15 +75,15 @@ func (l *leaders) updateLeader(known *leader, info *pb.PartitionInfo) {
 		return
 	}
 	if info.GetTerm() == known.term && known.address != "" {
-		if known.refused != "" && address == known.refused {
+		if address == known.refused {
 			return // it led in this term, and does not any more
 		}
-		if known.refused == "" && info.GetLeaderId() != known.nodeID {
+		if !known.hinted && info.GetLeaderId() != known.nodeID {
 			return // same term, same leader; but its address may be news
 		}
 	}
 	known.nodeID, known.address = info.GetLeaderId(), address
-	known.term, known.refused = info.GetTerm(), ""
+	known.term, known.hinted, known.refused = info.GetTerm(), false, ""
 }
 
 // change calls f with what is known of a partition, if anything is.
@@ -103,7 +105,7 @@ func (l *leaders) hint(tp TopicPartition, nodeID int32, address string) {
 			l.nodes[nodeID] = address
 		}
 		if known.address != address {
-			known.refused = known.address
+			known.refused, known.hinted = known.address, true
 		}
 		known.nodeID, known.address = nodeID, address
 	})
@@ -118,7 +120,7 @@ func (l *leaders) suspect(tp TopicPartition) {
 func (l *leaders) forget(tp TopicPartition, address string) {
 	l.change(tp, func(known *leader) {
 		if known.address == address {
-			known.address, known.refused = "", ""
+			known.address, known.hinted, known.refused = "", false, ""
 		}
 	})
 }
