@@ -21,6 +21,7 @@ from cluster.consensus.message import (
     checksum_of,
 )
 from cluster.errors import ListenError
+from cluster.features import THIS_RELEASE, Finalized, Versions
 from cluster.transport import calls
 from cluster.transport import link as peers
 from cluster.transport import listener as peer_listener
@@ -33,6 +34,7 @@ from cluster.transport.membership import Membership
 from cluster.transport.send_queue import MAX_BULK_BYTES
 from cluster.transport.snapshots import PART_BYTES, SnapshotParts, send_snapshot
 from cluster.transport.stream import LENGTH, MISSED_PINGS
+from cluster.transport.versions import PROTOCOL, PeerVersions
 from cluster.v1 import peer_pb2 as pb
 from harness.proxy import Route
 
@@ -44,8 +46,9 @@ def membership(founding: int = 7, members: tuple[int, ...] = NODES) -> Membershi
     return Membership(members, founding, lambda learned: None)
 
 
-OURS = Identity("c", node_id=1, incarnation=11, directory_id=111, membership=membership())
-PEER = Identity("c", node_id=2, incarnation=22, directory_id=222, membership=membership())
+VERSIONS = PeerVersions(THIS_RELEASE, Finalized)
+OURS = Identity("c", 1, 11, directory_id=111, membership=membership(), versions=VERSIONS)
+PEER = Identity("c", 2, 22, directory_id=222, membership=membership(), versions=VERSIONS)
 MAX_FRAME = 24 * MIB
 
 
@@ -222,12 +225,13 @@ async def test_what_cannot_be_stored_is_not_learned(caplog: pytest.LogCaptureFix
         await link.close()
 
 
-async def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_listener, "PROTOCOL_VERSION", 99)
-    async with listening() as side:
+async def test_no_common_protocol_is_refused_with_both_ranges() -> None:
+    newer = PeerVersions(THIS_RELEASE, Finalized, Versions(98, 99))
+    async with listening(ours=replace(OURS, versions=newer)) as side:
         link = side.link()
         await side.until(lambda: bool(side.refusals))
-        assert side.refusals[0] == f"protocol_version {peers.PROTOCOL_VERSION} is not 99"
+        wanted = f"protocol_version: node 2 speaks {PROTOCOL}, this side 98 to 99"
+        assert side.refusals[0] == wanted
         await link.close()
 
 
