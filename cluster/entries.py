@@ -19,6 +19,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from google.protobuf.message import Message
+
 from storage.errors import CorruptionError
 
 BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
@@ -42,6 +44,13 @@ assert HEADER_BYTES == 96
 
 class CorruptEntryError(CorruptionError):
     """A stored entry is not what its place in the log says. The replica must stop."""
+
+
+def has_unknown_fields(message: Message) -> bool:
+    """Whether a newer release wrote it: it says what this one does not know. Removes that."""
+    size = message.ByteSize()
+    message.DiscardUnknownFields()
+    return message.ByteSize() != size
 
 
 class BatchEntry(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
+from cluster.entries import has_unknown_fields
 from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
 from cluster.metadata.producer_names import NameState
@@ -46,8 +47,7 @@ def dump_tables(tables: Tables) -> bytes:
 def load_tables(data: bytes) -> Tables:
     """Raises DecodeError, ValueError or OverflowError if `data` is not a sound snapshot."""
     snapshot = pb.MetadataSnapshot.FromString(data)
-    snapshot.DiscardUnknownFields()
-    if snapshot.ByteSize() != len(data):
+    if has_unknown_fields(snapshot):
         raise ValueError("it holds what this release does not know")
     _check_snapshot(snapshot)
     tables = Tables(

@@ -23,6 +23,7 @@ from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
+from cluster.entries import has_unknown_fields
 from cluster.errors import OlderReleaseError
 from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
 from cluster.metadata import topics as rules
@@ -428,9 +429,7 @@ def _parsed(index: int, command: bytes) -> pb.MetadataCommand:
         parsed = pb.MetadataCommand.FromString(command)
     except DecodeError as error:
         raise MetadataCorruptError(f"metadata command: {error}", index=index) from error
-    size = parsed.ByteSize()
-    parsed.DiscardUnknownFields()
-    if parsed.ByteSize() != size:
+    if has_unknown_fields(parsed):
         raise MetadataCorruptError(
             "metadata command: it holds what this release does not know", index=index
         )

@@ -106,7 +106,7 @@ class MetadataProposer:
                 return None, False, "the metadata group has no leader that can be reached"
             if command.WhichOneof("command") == "finalize_upgrade" and link.version < UPGRADES:
                 raise FeatureOffError(
-                    f"node {link.peer}, which leads, runs a release before upgrades"
+                    f"node {link.peer}, which leads, runs a release from before upgrades"
                 )
             asked = pb.ProposeMetadataRequest(command=command.SerializeToString())
             try:

@@ -66,7 +66,7 @@ from cluster.v1 import peer_pb2 as pb
 from oncelog.v1 import cluster_pb2_grpc, group_pb2_grpc, producer_pb2_grpc
 from storage.engine import Engine
 from storage.errors import StorageError
-from storage.identity import claim
+from storage.identity import DirectoryLock, claim
 from storage.options import EngineOptions
 
 log = logging.getLogger(__name__)
@@ -98,12 +98,9 @@ class Node:
         engine: Engine,
         metrics: Metrics,
         stack: contextlib.AsyncExitStack,
-        note_version: Callable[[int], None],
+        lock: DirectoryLock,
     ) -> None:
-        """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started.
-
-        note_version: the cluster version is this from now on.
-        """
+        """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
         clock = time.monotonic
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
@@ -114,21 +111,8 @@ class Node:
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
         watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         metrics.sync_watch = watch
-        self._clocks = ClockAgreement(
-            set(config.nodes) - {config.node_id},
-            config.clock_bound_ms,
-            steady_clock,
-            wall_clock_ms,
-            self._peers.send,
-        )
-        self._driver_loop = DriverLoop(
-            clock,
-            config.election_timeout_ms / 2000,
-            config.heartbeat_ms / 1000 * WAKE_SLACK,
-            watch,
-            metrics.fsync_latency.observe,
-            self._fail,
-        )
+        self._clocks = _clocks(config, self._peers)
+        self._driver_loop = _driver_loop(config, watch, metrics, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
@@ -146,13 +130,8 @@ class Node:
                 leader_changed=self._leaders.notify,
             ),
         )
-        self.upgrades = Upgrades(
-            config.node_id,
-            self.metadata,
-            self._peers,
-            clock,
-            config.upgrade_auto_finalize_ms / 1000,
-        )
+        auto_finalize = config.upgrade_auto_finalize_ms / 1000
+        self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         self._proposer = MetadataProposer(
             self._replicas.open_metadata(config.nodes, machine),
@@ -177,7 +156,7 @@ class Node:
             self._replicas,
             self._driver,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
-            note_version,
+            partial(keep_version, lock),
         )
         self._follower.follow()
 
@@ -244,7 +223,7 @@ class Node:
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
-        node = cls(config, engine, metrics, stack, partial(keep_version, lock))
+        node = cls(config, engine, metrics, stack, lock)
         stack.callback(node._save)
         await node._run(identity, listener, server)
         return node
@@ -488,3 +467,29 @@ class Node:
                 lambda: self.leader_of(group_id)[0] not in (0, node_id), self.request_timeout
             )
         return self.leader_of(group_id)[0]
+
+
+def _clocks(config: NodeConfig, peers: Peers) -> ClockAgreement:
+    return ClockAgreement(
+        set(config.nodes) - {config.node_id},
+        config.clock_bound_ms,
+        steady_clock,
+        wall_clock_ms,
+        peers.send,
+    )
+
+
+def _driver_loop(
+    config: NodeConfig,
+    watch: SyncWatch,
+    metrics: Metrics,
+    on_failure: Callable[[BaseException], None],
+) -> DriverLoop:
+    return DriverLoop(
+        time.monotonic,
+        config.election_timeout_ms / 2000,
+        config.heartbeat_ms / 1000 * WAKE_SLACK,
+        watch,
+        metrics.fsync_latency.observe,
+        on_failure,
+    )

@@ -91,8 +91,8 @@ class PeerVersions:
         lacks = release_of(hello).lacks(finalized)
         if lacks:
             return (
-                f"the cluster was upgraded to version {finalized.version}, and node "
-                f"{hello.node_id} runs an older release: {lacks}"
+                f"the cluster is at version {finalized.version}, and node {hello.node_id} cannot "
+                f"take part in it: {lacks}"
             )
         return ""
 

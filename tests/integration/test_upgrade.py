@@ -16,6 +16,7 @@ from harness.audit import Ledger, audit_all
 from harness.local_cluster import QUICK, LocalCluster
 from harness.node_process import ROOT, NodeProcess
 from oncelog import Admin, Producer, RecordMetadata
+from oncelog.cli.app import run
 from oncelog.errors import NotSupportedError
 from tests.integration import previous_release
 from tests.integration.conftest import MakeCluster
@@ -112,6 +113,14 @@ def finalize(cluster: LocalCluster, node: int) -> Any:
         return admin.finalize_upgrade()
 
 
+def cli(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
+    """Exit code and output."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exited:
+        run(list(words))
+    return exited.value.code, capsys.readouterr().out
+
+
 def version_on_disk(cluster: LocalCluster, node: int) -> int:
     path = cluster.nodes[node].spec.data_dir / "identity.json"
     return int(json.loads(path.read_text()).get("cluster_version", 1))
@@ -125,7 +134,7 @@ def commands(cluster: LocalCluster, node: int, step: str) -> None:
 
 
 def test_forward_back_forward_and_finalized_under_load(
-    make_cluster: MakeCluster, topic: str, previous: Path
+    make_cluster: MakeCluster, topic: str, previous: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = make_cluster(settings=SETTINGS, start=False)
     for node in cluster.nodes:
@@ -141,6 +150,11 @@ def test_forward_back_forward_and_finalized_under_load(
         assert [line.partition(":")[0] for line in seen.hindered_by] == ["node 2", "node 3"]
         with pytest.raises(NotSupportedError, match="node 2: a release from before"):
             finalize(cluster, 1)
+        there = ("--bootstrap", cluster.addresses[1])
+        code, shown = cli(capsys, "cluster", "upgrade", "--dry-run", *there)
+        assert code == 1 and "hindered by node 3: a release from before" in shown
+        code, shown = cli(capsys, "cluster", "health", *there)
+        assert code == 0 and "from version 1 to 2 waits to be finalized" in shown
         commands(cluster, 2, "one")
 
         roll(cluster, 2, ROOT)
@@ -156,8 +170,10 @@ def test_forward_back_forward_and_finalized_under_load(
         sending.more()
         assert facts(cluster, 3).hindered_by == ()
         assert finalize(cluster, 3).cluster_version == 2
-        for node in cluster.nodes:
-            eventually(lambda node=node: version_on_disk(cluster, node) == 2, "all know of it")
+        eventually(
+            lambda: {version_on_disk(cluster, node) for node in cluster.nodes} == {2},
+            "all directories say so",
+        )
         commands(cluster, 3, "final")
         sending.more()
 
