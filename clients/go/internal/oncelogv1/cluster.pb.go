@@ -79,8 +79,13 @@ type NodeInfo struct {
 	Alive   bool                   `protobuf:"varint,3,opt,name=alive,proto3" json:"alive,omitempty"`    // as seen by the answering node
 	// Its wall clock is not within clock_bound_ms of a majority's, so it does not lead.
 	ClockDisagrees bool `protobuf:"varint,4,opt,name=clock_disagrees,json=clockDisagrees,proto3" json:"clock_disagrees,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What it runs, as known to the answering node; empty and 0 while it does not hear it.
+	Release              string   `protobuf:"bytes,5,opt,name=release,proto3" json:"release,omitempty"`
+	OldestClusterVersion int32    `protobuf:"varint,6,opt,name=oldest_cluster_version,json=oldestClusterVersion,proto3" json:"oldest_cluster_version,omitempty"` // that its release takes part in
+	NewestClusterVersion int32    `protobuf:"varint,7,opt,name=newest_cluster_version,json=newestClusterVersion,proto3" json:"newest_cluster_version,omitempty"`
+	Features             []string `protobuf:"bytes,8,rep,name=features,proto3" json:"features,omitempty"` // that its release knows
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -141,6 +146,34 @@ func (x *NodeInfo) GetClockDisagrees() bool {
 	return false
 }
 
+func (x *NodeInfo) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *NodeInfo) GetOldestClusterVersion() int32 {
+	if x != nil {
+		return x.OldestClusterVersion
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetNewestClusterVersion() int32 {
+	if x != nil {
+		return x.NewestClusterVersion
+	}
+	return 0
+}
+
+func (x *NodeInfo) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
 type DescribeClusterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -189,6 +222,7 @@ type DescribeClusterResponse struct {
 	UnderReplicatedPartitions int32                  `protobuf:"varint,8,opt,name=under_replicated_partitions,json=underReplicatedPartitions,proto3" json:"under_replicated_partitions,omitempty"` // as known to the answering node
 	MaxMessageBytes           int64                  `protobuf:"varint,9,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
 	Limits                    *RequestLimits         `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`
+	Upgrade                   *UpgradeInfo           `protobuf:"bytes,11,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
 	unknownFields             protoimpl.UnknownFields
 	sizeCache                 protoimpl.SizeCache
 }
@@ -293,6 +327,171 @@ func (x *DescribeClusterResponse) GetLimits() *RequestLimits {
 	return nil
 }
 
+func (x *DescribeClusterResponse) GetUpgrade() *UpgradeInfo {
+	if x != nil {
+		return x.Upgrade
+	}
+	return nil
+}
+
+// A release may bring a higher cluster version. It is finalized once all nodes run it.
+type UpgradeInfo struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ClusterVersion int32                  `protobuf:"varint,1,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // finalized
+	Features       []string               `protobuf:"bytes,2,rep,name=features,proto3" json:"features,omitempty"`                                    // that are on
+	// What could be finalized; the same as above if nothing is pending.
+	TargetVersion  int32    `protobuf:"varint,3,opt,name=target_version,json=targetVersion,proto3" json:"target_version,omitempty"`
+	TargetFeatures []string `protobuf:"bytes,4,rep,name=target_features,json=targetFeatures,proto3" json:"target_features,omitempty"`
+	HinderedBy     []string `protobuf:"bytes,5,rep,name=hindered_by,json=hinderedBy,proto3" json:"hindered_by,omitempty"` // for people: a line for each node that stands in the way
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *UpgradeInfo) Reset() {
+	*x = UpgradeInfo{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeInfo) ProtoMessage() {}
+
+func (x *UpgradeInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeInfo.ProtoReflect.Descriptor instead.
+func (*UpgradeInfo) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UpgradeInfo) GetClusterVersion() int32 {
+	if x != nil {
+		return x.ClusterVersion
+	}
+	return 0
+}
+
+func (x *UpgradeInfo) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+func (x *UpgradeInfo) GetTargetVersion() int32 {
+	if x != nil {
+		return x.TargetVersion
+	}
+	return 0
+}
+
+func (x *UpgradeInfo) GetTargetFeatures() []string {
+	if x != nil {
+		return x.TargetFeatures
+	}
+	return nil
+}
+
+func (x *UpgradeInfo) GetHinderedBy() []string {
+	if x != nil {
+		return x.HinderedBy
+	}
+	return nil
+}
+
+type FinalizeUpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinalizeUpgradeRequest) Reset() {
+	*x = FinalizeUpgradeRequest{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinalizeUpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinalizeUpgradeRequest) ProtoMessage() {}
+
+func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinalizeUpgradeRequest.ProtoReflect.Descriptor instead.
+func (*FinalizeUpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{4}
+}
+
+type FinalizeUpgradeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Upgrade       *UpgradeInfo           `protobuf:"bytes,1,opt,name=upgrade,proto3" json:"upgrade,omitempty"` // afterwards
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinalizeUpgradeResponse) Reset() {
+	*x = FinalizeUpgradeResponse{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinalizeUpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinalizeUpgradeResponse) ProtoMessage() {}
+
+func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinalizeUpgradeResponse.ProtoReflect.Descriptor instead.
+func (*FinalizeUpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *FinalizeUpgradeResponse) GetUpgrade() *UpgradeInfo {
+	if x != nil {
+		return x.Upgrade
+	}
+	return nil
+}
+
 // Of the answering node.
 type RequestLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -315,7 +514,7 @@ type RequestLimits struct {
 
 func (x *RequestLimits) Reset() {
 	*x = RequestLimits{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[3]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +526,7 @@ func (x *RequestLimits) String() string {
 func (*RequestLimits) ProtoMessage() {}
 
 func (x *RequestLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[3]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +539,7 @@ func (x *RequestLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestLimits.ProtoReflect.Descriptor instead.
 func (*RequestLimits) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RequestLimits) GetProduceBatches() int32 {
@@ -414,7 +613,7 @@ type TopicConfig struct {
 
 func (x *TopicConfig) Reset() {
 	*x = TopicConfig{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[4]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +625,7 @@ func (x *TopicConfig) String() string {
 func (*TopicConfig) ProtoMessage() {}
 
 func (x *TopicConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[4]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +638,7 @@ func (x *TopicConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicConfig.ProtoReflect.Descriptor instead.
 func (*TopicConfig) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TopicConfig) GetRetentionMs() int64 {
@@ -483,7 +682,7 @@ type CreateTopicRequest struct {
 
 func (x *CreateTopicRequest) Reset() {
 	*x = CreateTopicRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[5]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +694,7 @@ func (x *CreateTopicRequest) String() string {
 func (*CreateTopicRequest) ProtoMessage() {}
 
 func (x *CreateTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[5]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +707,7 @@ func (x *CreateTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTopicRequest.ProtoReflect.Descriptor instead.
 func (*CreateTopicRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateTopicRequest) GetName() string {
@@ -555,7 +754,7 @@ type CreateTopicResponse struct {
 
 func (x *CreateTopicResponse) Reset() {
 	*x = CreateTopicResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[6]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +766,7 @@ func (x *CreateTopicResponse) String() string {
 func (*CreateTopicResponse) ProtoMessage() {}
 
 func (x *CreateTopicResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[6]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +779,7 @@ func (x *CreateTopicResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTopicResponse.ProtoReflect.Descriptor instead.
 func (*CreateTopicResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateTopicResponse) GetTopic() *TopicInfo {
@@ -599,7 +798,7 @@ type DeleteTopicRequest struct {
 
 func (x *DeleteTopicRequest) Reset() {
 	*x = DeleteTopicRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[7]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +810,7 @@ func (x *DeleteTopicRequest) String() string {
 func (*DeleteTopicRequest) ProtoMessage() {}
 
 func (x *DeleteTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[7]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +823,7 @@ func (x *DeleteTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTopicRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTopicRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteTopicRequest) GetName() string {
@@ -642,7 +841,7 @@ type DeleteTopicResponse struct {
 
 func (x *DeleteTopicResponse) Reset() {
 	*x = DeleteTopicResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[8]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +853,7 @@ func (x *DeleteTopicResponse) String() string {
 func (*DeleteTopicResponse) ProtoMessage() {}
 
 func (x *DeleteTopicResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[8]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +866,7 @@ func (x *DeleteTopicResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTopicResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTopicResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{8}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 type AlterTopicRequest struct {
@@ -681,7 +880,7 @@ type AlterTopicRequest struct {
 
 func (x *AlterTopicRequest) Reset() {
 	*x = AlterTopicRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[9]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +892,7 @@ func (x *AlterTopicRequest) String() string {
 func (*AlterTopicRequest) ProtoMessage() {}
 
 func (x *AlterTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[9]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +905,7 @@ func (x *AlterTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterTopicRequest.ProtoReflect.Descriptor instead.
 func (*AlterTopicRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{9}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AlterTopicRequest) GetName() string {
@@ -739,7 +938,7 @@ type AlterTopicResponse struct {
 
 func (x *AlterTopicResponse) Reset() {
 	*x = AlterTopicResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[10]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +950,7 @@ func (x *AlterTopicResponse) String() string {
 func (*AlterTopicResponse) ProtoMessage() {}
 
 func (x *AlterTopicResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[10]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +963,7 @@ func (x *AlterTopicResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterTopicResponse.ProtoReflect.Descriptor instead.
 func (*AlterTopicResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{10}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AlterTopicResponse) GetTopic() *TopicInfo {
@@ -790,7 +989,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[11]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +1001,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[11]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +1014,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{11}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PartitionInfo) GetPartition() int32 {
@@ -880,7 +1079,7 @@ type TopicInfo struct {
 
 func (x *TopicInfo) Reset() {
 	*x = TopicInfo{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[12]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +1091,7 @@ func (x *TopicInfo) String() string {
 func (*TopicInfo) ProtoMessage() {}
 
 func (x *TopicInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[12]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1104,7 @@ func (x *TopicInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicInfo.ProtoReflect.Descriptor instead.
 func (*TopicInfo) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{12}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TopicInfo) GetName() string {
@@ -952,7 +1151,7 @@ type DescribeTopicsRequest struct {
 
 func (x *DescribeTopicsRequest) Reset() {
 	*x = DescribeTopicsRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[13]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1163,7 @@ func (x *DescribeTopicsRequest) String() string {
 func (*DescribeTopicsRequest) ProtoMessage() {}
 
 func (x *DescribeTopicsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[13]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1176,7 @@ func (x *DescribeTopicsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTopicsRequest.ProtoReflect.Descriptor instead.
 func (*DescribeTopicsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{13}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DescribeTopicsRequest) GetNames() []string {
@@ -997,7 +1196,7 @@ type DescribeTopicsResponse struct {
 
 func (x *DescribeTopicsResponse) Reset() {
 	*x = DescribeTopicsResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[14]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1208,7 @@ func (x *DescribeTopicsResponse) String() string {
 func (*DescribeTopicsResponse) ProtoMessage() {}
 
 func (x *DescribeTopicsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[14]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1221,7 @@ func (x *DescribeTopicsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTopicsResponse.ProtoReflect.Descriptor instead.
 func (*DescribeTopicsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{14}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DescribeTopicsResponse) GetTopics() []*TopicInfo {
@@ -1050,7 +1249,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[15]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1261,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[15]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1274,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{15}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TransferLeadershipRequest) GetTopic() string {
@@ -1108,7 +1307,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[16]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1319,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[16]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1332,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{16}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TransferLeadershipResponse) GetLeaderId() int32 {
@@ -1148,13 +1347,17 @@ var File_oncelog_v1_cluster_proto protoreflect.FileDescriptor
 const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18oncelog/v1/cluster.proto\x12\n" +
-	"oncelog.v1\"|\n" +
+	"oncelog.v1\"\x9e\x02\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05alive\x18\x03 \x01(\bR\x05alive\x12'\n" +
-	"\x0fclock_disagrees\x18\x04 \x01(\bR\x0eclockDisagrees\"\x18\n" +
-	"\x16DescribeClusterRequest\"\xc1\x03\n" +
+	"\x0fclock_disagrees\x18\x04 \x01(\bR\x0eclockDisagrees\x12\x18\n" +
+	"\arelease\x18\x05 \x01(\tR\arelease\x124\n" +
+	"\x16oldest_cluster_version\x18\x06 \x01(\x05R\x14oldestClusterVersion\x124\n" +
+	"\x16newest_cluster_version\x18\a \x01(\x05R\x14newestClusterVersion\x12\x1a\n" +
+	"\bfeatures\x18\b \x03(\tR\bfeatures\"\x18\n" +
+	"\x16DescribeClusterRequest\"\xf4\x03\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12*\n" +
@@ -1169,7 +1372,18 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x1bunder_replicated_partitions\x18\b \x01(\x05R\x19underReplicatedPartitions\x12*\n" +
 	"\x11max_message_bytes\x18\t \x01(\x03R\x0fmaxMessageBytes\x121\n" +
 	"\x06limits\x18\n" +
-	" \x01(\v2\x19.oncelog.v1.RequestLimitsR\x06limits\"\xde\x02\n" +
+	" \x01(\v2\x19.oncelog.v1.RequestLimitsR\x06limits\x121\n" +
+	"\aupgrade\x18\v \x01(\v2\x17.oncelog.v1.UpgradeInfoR\aupgrade\"\xc3\x01\n" +
+	"\vUpgradeInfo\x12'\n" +
+	"\x0fcluster_version\x18\x01 \x01(\x05R\x0eclusterVersion\x12\x1a\n" +
+	"\bfeatures\x18\x02 \x03(\tR\bfeatures\x12%\n" +
+	"\x0etarget_version\x18\x03 \x01(\x05R\rtargetVersion\x12'\n" +
+	"\x0ftarget_features\x18\x04 \x03(\tR\x0etargetFeatures\x12\x1f\n" +
+	"\vhindered_by\x18\x05 \x03(\tR\n" +
+	"hinderedBy\"\x18\n" +
+	"\x16FinalizeUpgradeRequest\"L\n" +
+	"\x17FinalizeUpgradeResponse\x121\n" +
+	"\aupgrade\x18\x01 \x01(\v2\x17.oncelog.v1.UpgradeInfoR\aupgrade\"\xde\x02\n" +
 	"\rRequestLimits\x12'\n" +
 	"\x0fproduce_batches\x18\x01 \x01(\x05R\x0eproduceBatches\x12)\n" +
 	"\x10fetch_partitions\x18\x02 \x01(\x05R\x0ffetchPartitions\x12\"\n" +
@@ -1239,7 +1453,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x0fExpectedOffsets\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n" +
-	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x022\x97\x04\n" +
+	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x022\xf3\x04\n" +
 	"\x0eClusterService\x12Z\n" +
 	"\x0fDescribeCluster\x12\".oncelog.v1.DescribeClusterRequest\x1a#.oncelog.v1.DescribeClusterResponse\x12N\n" +
 	"\vCreateTopic\x12\x1e.oncelog.v1.CreateTopicRequest\x1a\x1f.oncelog.v1.CreateTopicResponse\x12N\n" +
@@ -1247,7 +1461,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"AlterTopic\x12\x1d.oncelog.v1.AlterTopicRequest\x1a\x1e.oncelog.v1.AlterTopicResponse\x12W\n" +
 	"\x0eDescribeTopics\x12!.oncelog.v1.DescribeTopicsRequest\x1a\".oncelog.v1.DescribeTopicsResponse\x12c\n" +
-	"\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponseb\x06proto3"
+	"\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponse\x12Z\n" +
+	"\x0fFinalizeUpgrade\x12\".oncelog.v1.FinalizeUpgradeRequest\x1a#.oncelog.v1.FinalizeUpgradeResponseb\x06proto3"
 
 var (
 	file_oncelog_v1_cluster_proto_rawDescOnce sync.Once
@@ -1262,56 +1477,63 @@ func file_oncelog_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(ExpectedOffsets)(0),               // 0: oncelog.v1.ExpectedOffsets
 	(*NodeInfo)(nil),                   // 1: oncelog.v1.NodeInfo
 	(*DescribeClusterRequest)(nil),     // 2: oncelog.v1.DescribeClusterRequest
 	(*DescribeClusterResponse)(nil),    // 3: oncelog.v1.DescribeClusterResponse
-	(*RequestLimits)(nil),              // 4: oncelog.v1.RequestLimits
-	(*TopicConfig)(nil),                // 5: oncelog.v1.TopicConfig
-	(*CreateTopicRequest)(nil),         // 6: oncelog.v1.CreateTopicRequest
-	(*CreateTopicResponse)(nil),        // 7: oncelog.v1.CreateTopicResponse
-	(*DeleteTopicRequest)(nil),         // 8: oncelog.v1.DeleteTopicRequest
-	(*DeleteTopicResponse)(nil),        // 9: oncelog.v1.DeleteTopicResponse
-	(*AlterTopicRequest)(nil),          // 10: oncelog.v1.AlterTopicRequest
-	(*AlterTopicResponse)(nil),         // 11: oncelog.v1.AlterTopicResponse
-	(*PartitionInfo)(nil),              // 12: oncelog.v1.PartitionInfo
-	(*TopicInfo)(nil),                  // 13: oncelog.v1.TopicInfo
-	(*DescribeTopicsRequest)(nil),      // 14: oncelog.v1.DescribeTopicsRequest
-	(*DescribeTopicsResponse)(nil),     // 15: oncelog.v1.DescribeTopicsResponse
-	(*TransferLeadershipRequest)(nil),  // 16: oncelog.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 17: oncelog.v1.TransferLeadershipResponse
+	(*UpgradeInfo)(nil),                // 4: oncelog.v1.UpgradeInfo
+	(*FinalizeUpgradeRequest)(nil),     // 5: oncelog.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),    // 6: oncelog.v1.FinalizeUpgradeResponse
+	(*RequestLimits)(nil),              // 7: oncelog.v1.RequestLimits
+	(*TopicConfig)(nil),                // 8: oncelog.v1.TopicConfig
+	(*CreateTopicRequest)(nil),         // 9: oncelog.v1.CreateTopicRequest
+	(*CreateTopicResponse)(nil),        // 10: oncelog.v1.CreateTopicResponse
+	(*DeleteTopicRequest)(nil),         // 11: oncelog.v1.DeleteTopicRequest
+	(*DeleteTopicResponse)(nil),        // 12: oncelog.v1.DeleteTopicResponse
+	(*AlterTopicRequest)(nil),          // 13: oncelog.v1.AlterTopicRequest
+	(*AlterTopicResponse)(nil),         // 14: oncelog.v1.AlterTopicResponse
+	(*PartitionInfo)(nil),              // 15: oncelog.v1.PartitionInfo
+	(*TopicInfo)(nil),                  // 16: oncelog.v1.TopicInfo
+	(*DescribeTopicsRequest)(nil),      // 17: oncelog.v1.DescribeTopicsRequest
+	(*DescribeTopicsResponse)(nil),     // 18: oncelog.v1.DescribeTopicsResponse
+	(*TransferLeadershipRequest)(nil),  // 19: oncelog.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 20: oncelog.v1.TransferLeadershipResponse
 }
 var file_oncelog_v1_cluster_proto_depIdxs = []int32{
 	1,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	4,  // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
-	0,  // 2: oncelog.v1.TopicConfig.expected_offsets:type_name -> oncelog.v1.ExpectedOffsets
-	5,  // 3: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	13, // 4: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	5,  // 5: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	13, // 6: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	12, // 7: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
-	5,  // 8: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
-	13, // 9: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
-	1,  // 10: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	2,  // 11: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
-	6,  // 12: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
-	8,  // 13: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
-	10, // 14: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
-	14, // 15: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
-	16, // 16: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
-	3,  // 17: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
-	7,  // 18: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
-	9,  // 19: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
-	11, // 20: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
-	15, // 21: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
-	17, // 22: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	7,  // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
+	4,  // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	4,  // 3: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	0,  // 4: oncelog.v1.TopicConfig.expected_offsets:type_name -> oncelog.v1.ExpectedOffsets
+	8,  // 5: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	16, // 6: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	8,  // 7: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	16, // 8: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	15, // 9: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
+	8,  // 10: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
+	16, // 11: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
+	1,  // 12: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	2,  // 13: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
+	9,  // 14: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
+	11, // 15: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
+	13, // 16: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
+	17, // 17: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
+	19, // 18: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
+	5,  // 19: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
+	3,  // 20: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
+	10, // 21: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
+	12, // 22: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
+	14, // 23: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
+	18, // 24: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
+	20, // 25: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
+	6,  // 26: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
+	20, // [20:27] is the sub-list for method output_type
+	13, // [13:20] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_cluster_proto_init() }
@@ -1319,14 +1541,14 @@ func file_oncelog_v1_cluster_proto_init() {
 	if File_oncelog_v1_cluster_proto != nil {
 		return
 	}
-	file_oncelog_v1_cluster_proto_msgTypes[4].OneofWrappers = []any{}
+	file_oncelog_v1_cluster_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_cluster_proto_rawDesc), len(file_oncelog_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

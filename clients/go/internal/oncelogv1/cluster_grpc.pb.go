@@ -27,6 +27,7 @@ const (
 	ClusterService_AlterTopic_FullMethodName         = "/oncelog.v1.ClusterService/AlterTopic"
 	ClusterService_DescribeTopics_FullMethodName     = "/oncelog.v1.ClusterService/DescribeTopics"
 	ClusterService_TransferLeadership_FullMethodName = "/oncelog.v1.ClusterService/TransferLeadership"
+	ClusterService_FinalizeUpgrade_FullMethodName    = "/oncelog.v1.ClusterService/FinalizeUpgrade"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -39,6 +40,8 @@ type ClusterServiceClient interface {
 	AlterTopic(ctx context.Context, in *AlterTopicRequest, opts ...grpc.CallOption) (*AlterTopicResponse, error)
 	DescribeTopics(ctx context.Context, in *DescribeTopicsRequest, opts ...grpc.CallOption) (*DescribeTopicsResponse, error)
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
+	// Once all nodes run the newer release: what it has may be used, and none can go back.
+	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -109,6 +112,16 @@ func (c *clusterServiceClient) TransferLeadership(ctx context.Context, in *Trans
 	return out, nil
 }
 
+func (c *clusterServiceClient) FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FinalizeUpgradeResponse)
+	err := c.cc.Invoke(ctx, ClusterService_FinalizeUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -119,6 +132,8 @@ type ClusterServiceServer interface {
 	AlterTopic(context.Context, *AlterTopicRequest) (*AlterTopicResponse, error)
 	DescribeTopics(context.Context, *DescribeTopicsRequest) (*DescribeTopicsResponse, error)
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
+	// Once all nodes run the newer release: what it has may be used, and none can go back.
+	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -146,6 +161,9 @@ func (UnimplementedClusterServiceServer) DescribeTopics(context.Context, *Descri
 }
 func (UnimplementedClusterServiceServer) TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TransferLeadership not implemented")
+}
+func (UnimplementedClusterServiceServer) FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FinalizeUpgrade not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -276,6 +294,24 @@ func _ClusterService_TransferLeadership_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_FinalizeUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FinalizeUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).FinalizeUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_FinalizeUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).FinalizeUpgrade(ctx, req.(*FinalizeUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -306,6 +342,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TransferLeadership",
 			Handler:    _ClusterService_TransferLeadership_Handler,
+		},
+		{
+			MethodName: "FinalizeUpgrade",
+			Handler:    _ClusterService_FinalizeUpgrade_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
