@@ -199,13 +199,36 @@ func describeCluster(ctx context.Context, c *cluster) (ClusterInfo, error) {
 		Partitions: answer.GetPartitions(), LeaderlessPartitions: answer.GetLeaderlessPartitions(),
 		UnderReplicatedPartitions: answer.GetUnderReplicatedPartitions(),
 		MaxMessageBytes:           answer.GetMaxMessageBytes(),
+		Upgrade:                   upgradeInfo(answer.GetUpgrade()),
 	}
 	for _, node := range answer.GetNodes() {
 		info.Nodes = append(info.Nodes, NodeInfo{
-			node.GetNodeId(), node.GetAddress(), node.GetAlive(), node.GetClockDisagrees(),
+			NodeID: node.GetNodeId(), Address: node.GetAddress(), Alive: node.GetAlive(),
+			ClockDisagrees: node.GetClockDisagrees(), Release: node.GetRelease(),
+			OldestClusterVersion: node.GetOldestClusterVersion(),
+			NewestClusterVersion: node.GetNewestClusterVersion(), Features: node.GetFeatures(),
 		})
 	}
 	return info, err
+}
+
+func upgradeInfo(upgrade *pb.UpgradeInfo) UpgradeInfo {
+	return UpgradeInfo{
+		upgrade.GetClusterVersion(), upgrade.GetFeatures(), upgrade.GetTargetVersion(),
+		upgrade.GetTargetFeatures(), upgrade.GetHinderedBy(),
+	}
+}
+
+// FinalizeUpgrade turns on what the newest release has; no node can go back to an older one
+// afterwards. It returns what is on now, or an error of [ErrNotSupported] that names the nodes
+// in the way.
+func (a *Admin) FinalizeUpgrade(ctx context.Context) (UpgradeInfo, error) {
+	var answer *pb.FinalizeUpgradeResponse
+	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		answer, err = pb.NewClusterServiceClient(conn).FinalizeUpgrade(ctx, &pb.FinalizeUpgradeRequest{})
+		return err
+	})
+	return upgradeInfo(answer.GetUpgrade()), err
 }
 
 // TransferLeadership has another replica lead (0: the most caught-up one) and returns its id.

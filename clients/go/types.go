@@ -103,10 +103,26 @@ type ResolvedSequence struct {
 
 // NodeInfo is a node, as the answering node sees it.
 type NodeInfo struct {
-	NodeID        int32
-	Address       string
-	Alive         bool
-	ClockDisagree bool // with a majority's: the node does not lead
+	NodeID  int32
+	Address string
+	Alive   bool
+	// ClockDisagrees: with a majority's, so the node does not lead.
+	ClockDisagrees bool
+	// What it runs: its release, the cluster versions that it takes part in, and the features
+	// that it knows. Empty, and 0, while it is not heard.
+	Release              string
+	OldestClusterVersion int32
+	NewestClusterVersion int32
+	Features             []string
+}
+
+// UpgradeInfo is what the cluster was upgraded to, and what it could be upgraded to.
+type UpgradeInfo struct {
+	ClusterVersion int32
+	Features       []string // that are on
+	TargetVersion  int32    // the same as above if nothing is pending
+	TargetFeatures []string
+	HinderedBy     []string // for people: a line for each node that stands in the way
 }
 
 // PartitionInfo is a partition's leader and replicas, as the answering node knows them.
@@ -161,6 +177,7 @@ type ClusterInfo struct {
 	LeaderlessPartitions      int32
 	UnderReplicatedPartitions int32
 	MaxMessageBytes           int64
+	Upgrade                   UpgradeInfo
 }
 
 // ProducerName is a producer name and the id and epoch it stands for.

@@ -64,6 +64,7 @@ func takeProducer(all settings, c *oncelog.ProducerConfig, failed *error) {
 	take(all, "producer_name", &c.ProducerName, failed)
 	take(all, "enable_idempotence", &c.EnableIdempotence, failed)
 	take(all, "compression_type", &c.Compression, failed)
+	take(all, "compression_level", &c.CompressionLevel, failed)
 	takeMs(all, "linger_ms", &c.Linger, failed)
 	take(all, "batch_size", &c.BatchSize, failed)
 	take(all, "buffer_memory", &c.BufferMemory, failed)
@@ -179,7 +180,8 @@ func defaults() (object, error) {
 		"producer": client(p.ClientConfig, object{
 			"producer_name": none(p.ProducerName), "initial": nil,
 			"enable_idempotence": p.EnableIdempotence, "compression_type": p.Compression,
-			"linger_ms": p.Linger.Milliseconds(), "batch_size": p.BatchSize,
+			"compression_level": p.CompressionLevel,
+			"linger_ms":         p.Linger.Milliseconds(), "batch_size": p.BatchSize,
 			"buffer_memory": p.BufferMemory, "max_block_ms": p.MaxBlock.Milliseconds(),
 			"delivery_timeout_ms": p.DeliveryTimeout.Milliseconds(), "max_in_flight": p.MaxInFlight,
 		}),
