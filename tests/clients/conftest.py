@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,20 +13,20 @@ from tests.integration.conftest import cluster, make_cluster, topic
 
 __all__ = ["cluster", "make_cluster", "topic"]
 
-StartDriver = Callable[[], Driver]
-
 
 @pytest.fixture(scope="session")
-def go_driver(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Go client's driver, built. Needs a Go toolchain; scripts/test --clients says so."""
-    program = tmp_path_factory.mktemp("go") / "driver"
-    subprocess.run(
-        ["go", "build", "-o", str(program), "./driver"], cwd=root / "clients/go", check=True
-    )
-    return program
+def go_programs(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the Go client's driver and its example `copy`, built.
+
+    Needs a Go toolchain; `scripts/test --clients` says so.
+    """
+    folder = tmp_path_factory.mktemp("go")
+    command = ["go", "build", "-o", str(folder), "./driver", "./examples/copy"]
+    subprocess.run(command, cwd=root / "clients/go", check=True)
+    return folder
 
 
 @pytest.fixture
-def driver(go_driver: Path) -> Iterator[Driver]:
-    with Driver([str(go_driver)]) as one:
+def driver(go_programs: Path) -> Iterator[Driver]:
+    with Driver([str(go_programs / "driver")]) as one:
         yield one

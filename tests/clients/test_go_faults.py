@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from harness.audit import Ledger, audit_all
 from harness.local_cluster import LocalCluster
-from oncelog import Admin
+from oncelog import Admin, Producer, TopicConfig
 from tests.clients.driver import Driver
-from tests.integration.conftest import MakeCluster
+from tests.integration.conftest import STEADY, MakeCluster
+from tests.integration.records import read_all
 from tests.integration.waiting import eventually
 
 PARTITIONS, KEYS = 3, 7
@@ -62,14 +67,6 @@ class Sending:
         results: dict[str, Any] = self._driver.ask("await", "p", timeout_ms=60_000)["results"]
         assert len(results) == self.rows
         return results
-
-
-def stored(cluster: LocalCluster, topic: str) -> int:
-    """How many records all leaders know to be committed."""
-    return sum(
-        cluster.api(cluster.leader(topic, partition)).offset(topic, partition, "latest")
-        for partition in range(PARTITIONS)
-    )
 
 
 def audit_clean(cluster: LocalCluster, topic: str, ledger: Ledger) -> None:
@@ -163,3 +160,144 @@ def test_a_consumer_reads_on_while_leaders_are_killed(
         pass_on(20)
     assert read == sent
     assert offsets == list(range(len(sent)))
+
+
+def test_nobody_waits_for_a_leader_that_hangs(
+    make_cluster: MakeCluster, driver: Driver, topic: str
+) -> None:
+    """Its connections stay, and its answer would be waited for until the request times out."""
+    cluster = make_cluster(settings=STEADY)
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(topic, 1, 3)
+    servers = {"bootstrap_servers": cluster.bootstrap.split(",")}
+    driver.ask(
+        "open_producer",
+        "p",
+        config={**servers, "request_timeout_ms": 600_000, "delivery_timeout_ms": 700_000},
+    )
+    driver.ask(
+        "open_consumer",
+        "c",
+        config={**servers, "request_timeout_ms": 600_000, "auto_offset_reset": "earliest"},
+    )
+    driver.ask("subscribe", "c", topics=[topic])
+
+    def pass_on(tag: str) -> None:
+        driver.ask("send", "p", tag=tag, topic=topic, value=tag.encode().hex())
+        assert "ok" in driver.ask("await", "p", tags=[tag], timeout_ms=60_000)["results"][tag]
+        (record,) = driver.ask("poll", "c", timeout_ms=60_000)["records"]
+        assert bytes.fromhex(record["value"]) == tag.encode()
+
+    pass_on("before")
+    leader = cluster.leader(topic, 0)
+    cluster.pause(leader)
+    try:
+        pass_on("behind")
+    finally:
+        cluster.resume(leader)
+
+
+@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
+def test_a_lost_acknowledgement(
+    make_cluster: MakeCluster, driver: Driver, topic: str, idempotent: bool
+) -> None:
+    """The fault bites: without idempotence the very same loss stores records twice."""
+    # A frozen client connection must not look like a dead leader: only clients are cut off.
+    cluster = make_cluster(settings=STEADY, proxied=True)
+    assert cluster.proxy is not None
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(topic, 1, 3)
+    driver.ask(
+        "open_producer",
+        "p",
+        config={
+            "bootstrap_servers": cluster.bootstrap.split(","),
+            "enable_idempotence": idempotent,
+            "linger_ms": 0,
+            "request_timeout_ms": 5000,
+        },
+    )
+    send = {"topic": topic, "partition": 0}
+    driver.ask("send", "p", tag="before", value=b"before".hex(), **send)
+    assert "ok" in driver.ask("await", "p", timeout_ms=30_000)["results"]["before"]
+    leader = cluster.leader(topic, 0)
+    other = next(node for node in cluster.running if node != leader)
+    cluster.proxy.ask("freeze", f"client-{leader}", direction="down")
+    try:
+        for n in range(5):
+            records = [{"value": (b"%d" % n).hex()}]
+            driver.ask("send_batch", "p", tag=str(n), records=records, **send)
+        api = cluster.api(other)
+        eventually(lambda: api.offset(topic, 0, "latest", any_replica=True) == 6, "all are stored")
+        results = driver.ask("await", "p", timeout_ms=0)["results"]
+        assert all(results[str(n)] == {"pending": True} for n in range(5))
+    finally:
+        cluster.proxy.ask("reset", f"client-{leader}")
+        cluster.proxy.ask("heal", f"client-{leader}")
+    results = driver.ask("await", "p", timeout_ms=60_000)["results"]
+    found = [record.value for record in read_all(cluster, topic)]
+    once = [b"before", *(b"%d" % n for n in range(5))]
+    if idempotent:
+        assert found == once
+        assert [results[str(n)]["ok"]["offset"] for n in range(5)] == [1, 2, 3, 4, 5]
+        assert all(results[str(n)]["ok"]["duplicate"] for n in range(5))
+    else:
+        assert found == [*once, *once[1:]], "a plain retry stores a second copy"
+
+
+def test_of_two_with_one_name_the_later_one_writes(
+    make_cluster: MakeCluster, driver: Driver, topic: str
+) -> None:
+    cluster = make_cluster()
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(topic, 1, 3)
+    config = {"bootstrap_servers": cluster.bootstrap.split(","), "producer_name": "one"}
+
+    def send(handle: str, tag: str) -> Any:
+        driver.ask("send", handle, tag=tag, topic=topic, partition=0, value=tag.encode().hex())
+        return driver.ask("await", handle, timeout_ms=30_000)["results"][tag]
+
+    driver.ask("open_producer", "old", config=config)
+    first = send("old", "a")["ok"]
+    driver.ask("open_producer", "new", config=config)
+    second = send("new", "b")["ok"]
+    assert second["producer_id"] == first["producer_id"]
+    assert (second["epoch"], second["sequence"]) == (first["epoch"] + 1, first["sequence"] + 1)
+    assert send("old", "c")["error"]["reason"] == "FENCED"
+    assert "ok" in send("new", "d")
+    assert [record.value for record in read_all(cluster, topic)] == [b"a", b"b", b"d"]
+
+
+def test_a_copy_that_is_killed_goes_on_where_it_was(
+    make_cluster: MakeCluster, go_programs: Path, topic: str
+) -> None:
+    """examples/copy keeps no file: the source's offsets are its sequences in the target."""
+    cluster = make_cluster()
+    count, size = 20_000, 1000
+    copy = f"{topic}-copy"
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(topic, 1, 3)
+        # Small batches, so that there is time to kill it.
+        admin.create_topic(copy, 1, 3, TopicConfig(max_batch_bytes=32 * 1024))
+    with Producer(cluster.bootstrap) as producer:
+        for number in range(count):
+            producer.send(topic, b"%*d" % (size, number))
+    command = [str(go_programs / "copy"), cluster.bootstrap, topic, "0", copy]
+    api = cluster.api(next(iter(cluster.running)))
+
+    def copied() -> int:
+        return api.offset(copy, 0, "latest", any_replica=True)
+
+    def run_until(target: int) -> None:
+        with subprocess.Popen(command) as process:
+            try:
+                eventually(lambda: copied() > target, "some records to be copied")
+            finally:
+                process.kill()
+        assert copied() < count, "it was killed on its way"
+
+    run_until(100)
+    run_until(2000)
+    subprocess.run(command, check=True, timeout=60)
+    values = [record.value for record in read_all(cluster, copy)]
+    assert values == [b"%*d" % (size, number) for number in range(count)]
