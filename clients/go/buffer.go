@@ -62,6 +62,7 @@ const unknownPosition = -1
 // cursor says where one partition stands.
 type cursor struct {
 	tp            TopicPartition
+	group         int   // partitions of one group share a Fetch
 	position      int64 // next offset for the user, at the start of the first chunk
 	fetchOffset   int64 // next offset to ask for
 	generation    int   // rises with each seek
@@ -77,6 +78,7 @@ type cursor struct {
 // wanted is what is to be fetched of a partition.
 type wanted struct {
 	tp         TopicPartition
+	group      int
 	offset     int64
 	generation int
 }
@@ -123,10 +125,11 @@ func (b *fetchBuffer) assign(tps []TopicPartition) {
 	defer b.mu.Unlock()
 	old := b.cursors
 	b.cursors = map[TopicPartition]*cursor{}
-	for _, tp := range tps {
+	for i, tp := range tps {
 		if b.cursors[tp] = old[tp]; old[tp] == nil {
 			b.cursors[tp] = &cursor{tp: tp, position: unknownPosition, highWatermark: -1}
 		}
+		b.cursors[tp].group = i / mostFetched
 	}
 	b.turns = slices.DeleteFunc(b.turns, func(tp TopicPartition) bool { return b.cursors[tp] == nil })
 	b.notify()
@@ -291,7 +294,7 @@ func (b *fetchBuffer) withoutPosition() (missing []wanted) {
 	defer b.mu.Unlock()
 	for _, c := range b.cursors {
 		if c.position == unknownPosition && c.err == nil {
-			missing = append(missing, wanted{c.tp, 0, c.generation})
+			missing = append(missing, wanted{c.tp, c.group, 0, c.generation})
 		}
 	}
 	return missing
@@ -303,7 +306,7 @@ func (b *fetchBuffer) wanted() (all []wanted) {
 	defer b.mu.Unlock()
 	for _, c := range b.cursors {
 		if c.position != unknownPosition && c.err == nil && !c.paused && c.buffered < b.partitionBytes {
-			all = append(all, wanted{c.tp, c.fetchOffset, c.generation})
+			all = append(all, wanted{c.tp, c.group, c.fetchOffset, c.generation})
 		}
 	}
 	return all

@@ -307,6 +307,15 @@ func TestASingleNodeThatIsGoneIsNoMissingTopic(t *testing.T) {
 	}
 }
 
+func TestATopicWithoutPartitionsIsNotReadyYet(t *testing.T) {
+	p := producerOf(t, startBroker(t, 0))
+	for range 2 {
+		if _, err := p.Send(t.Context(), Message{Topic: "t"}); !errors.Is(err, ErrNotReady) {
+			t.Error(err)
+		}
+	}
+}
+
 func BenchmarkSend(b *testing.B) {
 	config := defaultProducer("a:1")
 	a := newAccumulator(&config, func() {})

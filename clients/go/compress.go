@@ -58,7 +58,7 @@ func newCompressor(compression Compression, level *int) (*compressor, error) {
 		c.zstd = encoder
 	case pb.Codec_CODEC_LZ4:
 		if level != nil && *level > 0 {
-			c.lz4 = append(c.lz4, lz4.CompressionLevelOption(lz4.CompressionLevel(1<<(8+*level))))
+			c.lz4 = append(c.lz4, lz4.CompressionLevelOption(lz4.CompressionLevel(1<<(8+min(*level, 9)))))
 		}
 	}
 	return c, nil

@@ -22,9 +22,9 @@ const (
 )
 
 // fetcher is the consumer's IO: long polls to each leader, streams where there is much to read.
-// One poll is on its way per node; it covers the partitions that node leads, that have room and
-// that no stream brings. Leader changes, restarts and broken connections never reach the user.
-// All its state belongs to the goroutine of run.
+// One poll is on its way per node and 1000 partitions; it covers those that the node leads, that
+// have room and that no stream brings. Leader changes, restarts and broken connections never reach
+// the user. All its state belongs to the goroutine of run.
 type fetcher struct {
 	config    *ConsumerConfig
 	cluster   *cluster
@@ -38,7 +38,7 @@ type fetcher struct {
 	wakeUp chan struct{}
 	events chan func()
 
-	polls      map[string]*poll
+	polls      map[place]*poll
 	locating   map[TopicPartition]bool
 	reset      map[TopicPartition]bool
 	aheadSince map[TopicPartition]time.Time
@@ -47,7 +47,13 @@ type fetcher struct {
 	streams map[TopicPartition]*catchUp
 }
 
-// poll is a Fetch on its way to one node.
+// place is where a Fetch goes, and for which partitions.
+type place struct {
+	address string
+	group   int
+}
+
+// poll is a Fetch on its way.
 type poll struct {
 	asked  map[TopicPartition]int // with the generation
 	cancel context.CancelFunc
@@ -59,7 +65,7 @@ func newFetcher(config *ConsumerConfig, c *cluster) *fetcher {
 		config: config, cluster: c, routes: newRoutes(config, c),
 		ctx: ctx, cancel: cancel, ended: make(chan struct{}),
 		wakeUp: make(chan struct{}, 1), events: make(chan func(), 64),
-		polls: map[string]*poll{}, locating: map[TopicPartition]bool{},
+		polls: map[place]*poll{}, locating: map[TopicPartition]bool{},
 		reset: map[TopicPartition]bool{}, aheadSince: map[TopicPartition]time.Time{},
 		streams: map[TopicPartition]*catchUp{},
 	}
@@ -116,7 +122,7 @@ func (f *fetcher) run() {
 // dispatch starts polls where there is something to ask, and returns when to look again.
 func (f *fetcher) dispatch(now time.Time) (next time.Time) {
 	f.locateMissing()
-	byNode := map[string][]wanted{}
+	byPlace := map[place][]wanted{}
 	lost := map[string]bool{}
 	for _, w := range f.buffer.wanted() {
 		if f.isStreamed(w) {
@@ -128,12 +134,13 @@ func (f *fetcher) dispatch(now time.Time) (next time.Time) {
 		}
 		if address := f.routes.address(w.tp); address == "" {
 			lost[w.tp.Topic] = true
-		} else if len(byNode[address]) < mostFetched {
-			byNode[address] = append(byNode[address], w)
+		} else {
+			at := place{address, w.group}
+			byPlace[at] = append(byPlace[at], w)
 		}
 	}
-	for address, partitions := range byNode {
-		running := f.polls[address]
+	for at, partitions := range byPlace {
+		running := f.polls[at]
 		if running != nil && running.covers(partitions) {
 			continue
 		}
@@ -142,7 +149,7 @@ func (f *fetcher) dispatch(now time.Time) (next time.Time) {
 			// poll that is on its way.
 			running.cancel()
 		}
-		f.startPoll(address, partitions)
+		f.startPoll(at, partitions)
 	}
 	if len(lost) > 0 {
 		topics := make([]string, 0, len(lost))
@@ -177,7 +184,7 @@ func (f *fetcher) refresh(topics []string) {
 
 // --- asking --------------------------------------------------------------------------
 
-func (f *fetcher) startPoll(address string, partitions []wanted) {
+func (f *fetcher) startPoll(at place, partitions []wanted) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	p := &poll{asked: map[TopicPartition]int{}, cancel: cancel}
 	request := &pb.FetchRequest{
@@ -191,14 +198,14 @@ func (f *fetcher) startPoll(address string, partitions []wanted) {
 			MaxBytes: int32(f.config.MaxPartitionFetchBytes),
 		})
 	}
-	f.polls[address] = p
+	f.polls[at] = p
 	go func() {
 		defer cancel()
-		answer, err := f.fetch(ctx, address, request, partitions)
+		answer, err := f.fetch(ctx, at.address, request, partitions)
 		f.post(func() {
-			if f.polls[address] == p { // else it was given up
-				delete(f.polls, address)
-				f.polled(address, partitions, answer, err)
+			if f.polls[at] == p { // else it was given up
+				delete(f.polls, at)
+				f.polled(at.address, partitions, answer, err)
 			}
 		})
 	}()
@@ -268,7 +275,7 @@ func (f *fetcher) took(address string, w wanted, records *pb.PartitionRecords) {
 		f.routes.answered(w.tp)
 		delete(f.aheadSince, w.tp)
 		if len(f.streams) < mostStreams && worthIt(f.config, records) {
-			f.startStream(address, wanted{w.tp, endOffset(records), w.generation})
+			f.startStream(address, wanted{w.tp, w.group, endOffset(records), w.generation})
 		}
 	}
 }

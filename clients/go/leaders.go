@@ -6,7 +6,11 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-const defaultMaxBatchBytes = 4 << 20
+const (
+	defaultMaxBatchBytes = 4 << 20
+	// Of a topic: far above what a cluster takes.
+	mostPartitions = 1_000_000
+)
 
 // leader is what is known of a partition's leader.
 type leader struct {
@@ -60,6 +64,9 @@ func (l *leaders) update(answer *pb.DescribeTopicsResponse) {
 			view.maxBatchBytes = int(limit)
 		}
 		for _, info := range topic.GetPartitions() {
+			if info.GetPartition() < 0 || info.GetPartition() >= mostPartitions {
+				continue // no node says so
+			}
 			for len(view.partitions) <= int(info.GetPartition()) {
 				view.partitions = append(view.partitions, leader{term: -1})
 			}

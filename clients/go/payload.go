@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -299,6 +300,8 @@ func decodePayload(payload []byte, count int) (*decoded, error) {
 	}
 	flags, n, h := numbers[0], numbers[1], numbers[2]
 	switch {
+	case slices.Min(numbers[:]) < 0 || slices.Max(numbers[:]) > maxPayloadBytes:
+		return nil, fail(ErrInvalidBatch, "the preamble's lengths are over the limit %d", maxPayloadBytes)
 	case flags&^allFlags != 0:
 		return nil, fail(ErrInvalidBatch, "unknown flags %#x", flags)
 	case n == 0:

@@ -148,8 +148,8 @@ func (p *Producer) send(ctx context.Context, topic string, messages []Message, w
 	if whole && o.partition == notGiven {
 		return Delivery{}, invalid("partition", "a batch needs a partition")
 	}
-	_, maxBatch, partitions, ok := p.cluster.leaders.topic(topic)
-	if !ok {
+	_, maxBatch, partitions, _ := p.cluster.leaders.topic(topic)
+	if partitions == 0 {
 		if err := p.learn(ctx, topic); err != nil {
 			return Delivery{}, err
 		}
@@ -273,6 +273,7 @@ func (p *Producer) Close(ctx context.Context) (err error) {
 	p.closing.Do(func() {
 		_ = p.flush(ctx) // what is left fails below, and is reported with its outcome
 		p.sender.stop()
+		_ = p.flush(ctx) // the callbacks of what has failed just now
 		p.cluster.close()
 		err = p.sender.failed.report()
 	})
@@ -281,8 +282,8 @@ func (p *Producer) Close(ctx context.Context) (err error) {
 
 // Partitions returns the number of a topic's partitions.
 func (p *Producer) Partitions(ctx context.Context, topic string) (int, error) {
-	_, _, partitions, ok := p.cluster.leaders.topic(topic)
-	if !ok {
+	_, _, partitions, _ := p.cluster.leaders.topic(topic)
+	if partitions == 0 {
 		if err := p.learn(ctx, topic); err != nil {
 			return 0, err
 		}

@@ -170,4 +170,11 @@ func TestLeaders(t *testing.T) {
 	is("a:1")
 	l.update(described(9, 2)) // of the one that was deleted
 	is("a:1")
+	wrong := described(10, 1)
+	wrong.Topics[0].TopicId = 2
+	wrong.Topics[0].Partitions = []*pb.PartitionInfo{{Partition: -1}, {Partition: 1 << 30}}
+	l.update(wrong)
+	if _, _, partitions, _ := l.topic("t"); partitions != 1 {
+		t.Errorf("%d partitions", partitions)
+	}
 }

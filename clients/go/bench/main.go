@@ -69,7 +69,7 @@ func figuresOf(records, bytes int64, began time.Time, used time.Duration) figure
 	took := time.Since(began).Seconds()
 	return figures{
 		records, took, float64(records) / took, float64(bytes) / took / (1 << 20),
-		float64((cpu()-used).Microseconds()) / float64(max(records, 1)),
+		float64((cpu() - used).Microseconds()) / float64(max(records, 1)),
 	}
 }
 
