@@ -86,9 +86,10 @@ def _run(given: argparse.Namespace, cases: list[Case]) -> int:
 
     try:
         outcomes = asyncio.run(Runner(given.client, given.jobs, report).run(cases))
-    except* DriverError as group:
-        for error in group.exceptions:
-            print(f"conformance: {error}")
+    except ExceptionGroup as group:
+        if any(not isinstance(error, DriverError) for error in group.exceptions):
+            raise
+        print(f"conformance: {group.exceptions[0]}")
         return 2
     words = verdicts(outcomes, known)
     for name in sorted(known.keys() & {name for name, word in words.items() if word == "failed"}):

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from conformance.broker.server import Broker
 from conformance.cases import Case
 from conformance.driver import Driver, DriverError
-from conformance.judge import Evidence, Sent, contents, judge
+from conformance.judge import MAX_IN_FLIGHT, Evidence, Sent, contents, judge
 from conformance.matching import ANY, mismatch
 from conformance.vectors import ROOT, Vector
 
@@ -25,6 +25,7 @@ COMMAND_S = 25.0  # the longest that a driver may take for one command
 UNTIL_S = 15.0
 POLL_MS = 10_000
 AWAIT_MS = 15_000
+EXPECTATIONS = ("verb", "expect", "expect_error", "count")
 DEFAULTS = ROOT / "docs" / "client-defaults.json"
 
 # Short times, so that waiting for a retry does not take the kit's time.
@@ -64,7 +65,8 @@ class Play:
         self._broker = broker
         self._driver = driver
         self._sent: dict[tuple[str, str], Sent] = {}
-        self._max_in_flight = 5
+        self._max_in_flight = 0
+        self._leases: dict[str, dict[str, Any]] = {}
 
     async def run(self) -> list[str]:
         """The faults found. Raises Unmet, NotOffered, DriverError."""
@@ -74,7 +76,7 @@ class Play:
             self._broker.journal,
             self._broker.cluster,
             list(self._sent.values()),
-            self._max_in_flight,
+            self._max_in_flight or MAX_IN_FLIGHT,
         )
         faults = [*self._not_seen(), *self._not_stored(), *judge(evidence, self._case.allow)]
         for lie in self._broker.script.lies:
@@ -91,6 +93,8 @@ class Play:
             self._put_vector(step)
         elif step["verb"] == "poll" and "count" in step:
             await self._poll(step)
+        elif step["verb"] in ("send", "send_batch") and "expect_error" in step:
+            await self._refused(step)
         elif step["verb"] == "defaults":
             await self._compare_defaults()
         else:
@@ -123,7 +127,7 @@ class Play:
         fields = {
             name: value
             for name, value in step.items()
-            if name not in ("verb", "expect", "expect_error", "count")
+            if name not in EXPECTATIONS
         }
         if verb.startswith("open_"):
             fields["config"] = self._config(verb, step.get("config", {}))
@@ -152,7 +156,20 @@ class Play:
         nodes = config.pop("bootstrap", list(addresses))
         config["bootstrap_servers"] = [addresses[node] for node in nodes]
         self._max_in_flight = max(self._max_in_flight, config.get("max_in_flight", 0))
+        if "initial" in config:
+            config["initial"] = self._initial(config["initial"])
         return config
+
+    def _initial(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The identity to start with: a lease that the case knows by a name of its own."""
+        cluster = self._broker.cluster
+        lease = self._leases.get(given["lease"])
+        if lease is None:
+            producer_id, epoch, end = cluster.lease()
+            token = cluster.token(producer_id, epoch, end).hex()
+            lease = {"producer_id": producer_id, "epoch": epoch, "lease_token": token}
+            self._leases[given["lease"]] = lease
+        return {**lease, **{name: value for name, value in given.items() if name != "lease"}}
 
     def _sending(self, verb: str, fields: dict[str, Any]) -> dict[str, Any]:
         """The command's fields, and a note of what is sent."""
@@ -187,20 +204,34 @@ class Play:
     def _compare(self, step: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         if "expect_error" in step:
             if "error" not in answer:
-                raise Unmet(f"{_short(step)}: no error, but {answer['ok']}")
+                raise Unmet(f"{_short(step)}: no error, but {dict(answer)}")
             fault = mismatch(step["expect_error"], answer["error"])
         elif "error" in answer:
-            if step["verb"] in ("send", "send_batch"):
-                del self._sent[step["handle"], step["tag"]]
             raise Unmet(f"{_short(step)}: {answer['error']}")
         elif step["verb"] == "await":
             fault = self._compare_results(step, answer["ok"]["results"])
         else:
             fault = mismatch(step.get("expect", {}), _texts(answer["ok"]))
-        if "expect_error" in step and step["verb"] in ("send", "send_batch"):
-            del self._sent[step["handle"], step["tag"]]
         if fault:
             raise Unmet(f"{_short(step)}: {fault}")
+
+    async def _refused(self, step: Mapping[str, Any]) -> None:
+        """A record that fails: at once or a little later, as the client does it. With
+        `repeat`, one of so many does, and those before it are as they are."""
+        for number in range(step.get("repeat", 1)):
+            tag = f"{step['tag']}{number or ''}"
+            fields = {k: v for k, v in step.items() if k not in (*EXPECTATIONS, "repeat")}
+            sent = self._sending(step["verb"], {**fields, "tag": tag})
+            answer = await self._ask(step["verb"], sent)
+            if "error" not in answer:
+                wait = {"handle": step["handle"], "tags": [tag], "timeout_ms": AWAIT_MS}
+                answer = (await self._ask("await", wait))["ok"]["results"][tag]
+                self._sent[step["handle"], tag].result = answer
+            else:
+                del self._sent[step["handle"], tag]
+            if "error" in answer or number + 1 == step.get("repeat", 1):
+                self._compare({"verb": step["verb"], "expect_error": step["expect_error"]}, answer)
+                return
 
     @staticmethod
     def _compare_results(step: Mapping[str, Any], results: Mapping[str, Any]) -> str:
