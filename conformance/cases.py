@@ -63,7 +63,7 @@ VERBS = (
     "fence_producer",
     "close",
 )
-KINDS = ("verb", "cluster", "until", "vector")
+KINDS = ("verb", "cluster", "until", "seen", "vector")
 SEEN = (*CALLS, "result", "arrived")
 
 
@@ -145,7 +145,7 @@ def _step_faults(step: Mapping[str, Any]) -> list[str]:
     kinds = [kind for kind in KINDS if kind in step]
     if len(kinds) != 1:
         return [f"a step is one of {', '.join(KINDS)}: {dict(step)}"]
-    allowed = {"verb": VERBS, "cluster": ACTIONS, "until": SEEN}.get(kinds[0])
+    allowed = {"verb": VERBS, "cluster": ACTIONS, "until": SEEN, "seen": SEEN}.get(kinds[0])
     return [] if allowed is None else _unknown(kinds[0], [step[kinds[0]]], allowed)
 
 

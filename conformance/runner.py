@@ -89,6 +89,9 @@ class Play:
             await self._broker.act(step)
         elif "until" in step:
             await self._until(step)
+        elif "seen" in step:
+            for fault in self._amiss(step["seen"], step):
+                raise Unmet(fault)
         elif "vector" in step:
             self._put_vector(step)
         elif step["verb"] == "poll" and "count" in step:
@@ -283,13 +286,18 @@ class Play:
 
     def _not_seen(self) -> Iterable[str]:
         for seen in self._case.sees:
-            where = seen.get("where", {})
-            count = self._broker.journal.count(seen["call"], where)
-            least = seen.get("count", seen.get("at_least", 0))
-            most = seen.get("count", seen.get("at_most", count))
-            if not least <= count <= most:
-                what = {key: value for key, value in seen.items() if key != "where"}
-                yield f"{what} where {where}: seen {count} times"
+            yield from self._amiss(seen["call"], seen)
+
+    def _amiss(self, call: str, seen: Mapping[str, Any]) -> Iterable[str]:
+        """What differs from `count`, `at_least`, `at_most` of the events that are asked for."""
+        where = seen.get("where", {})
+        count = self._broker.journal.count(call, where)
+        least = seen.get("count", seen.get("at_least", 0))
+        most = seen.get("count", seen.get("at_most", count))
+        if not least <= count <= most:
+            bounds = f"{least} or more" if "at_most" not in seen else f"{least} to {most}"
+            wanted = str(seen["count"]) if "count" in seen else bounds
+            yield f"{call} {dict(where)}: seen {count} times, not {wanted}"
 
     def _not_stored(self) -> Iterable[str]:
         for name, wanted in self._case.log.items():
