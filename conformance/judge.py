@@ -105,26 +105,49 @@ def token(evidence: Evidence) -> Iterator[str]:
             yield f"a first batch of {_chain(event)} came without lease_token"
 
 
+@dataclass(slots=True)
+class _Given:
+    """Sequences that were given to a batch."""
+
+    prev: int
+    first: int
+    last: int
+    refused: bool = False
+
+
 def chain(evidence: Evidence) -> Iterator[str]:
-    """Sequences are given out once, without a hole: a new batch follows the newest before it."""
-    newest: dict[Chain, list[tuple[int, int]]] = {}  # (first, last) of what was not refused
-    by_id: dict[tuple[str, int, int], tuple[Chain, tuple[int, int]]] = {}
+    """Sequences are given out once, without a hole: a new batch follows the newest before it,
+    or takes the place of one that was refused."""
+    given: dict[Chain, list[_Given]] = {}
+    by_id: dict[tuple[str, int, int], _Given] = {}
     for event in evidence.journal.events:
         facts = event.facts
         if event.call == "result" and facts["verdict"] in REFUSED:
             found = by_id.get((facts["topic"], facts["partition"], facts["id"]))
-            if found is not None and newest[found[0]][-1:] == [found[1]]:
-                newest[found[0]].pop()
+            if found is not None:
+                found.refused = True
         if event.call != "produce" or not facts["producer_id"]:
             continue
-        place = (facts["first"], facts["last"])
-        by_id[facts["topic"], facts["partition"], event.message.id] = (_chain(event), place)
-        sent = newest.setdefault(_chain(event), [])
-        if place in sent:
-            continue
-        if sent and facts["prev"] != sent[-1][1]:
-            yield f"{_chain(event)}: prev {facts['prev']} behind a batch that ends at {sent[-1][1]}"
-        sent.append(place)
+        key = _chain(event)
+        before = given.setdefault(key, [])
+        mine = _Given(facts["prev"], facts["first"], facts["last"])
+        known = [one for one in before if (one.first, one.last) == (mine.first, mine.last)]
+        if not known:
+            if before and mine.prev not in _ends(before):
+                yield f"{key}: prev {mine.prev}, but {sorted(_ends(before))} was sent before"
+            before.append(mine)
+        where = (facts["topic"], facts["partition"], event.message.id)
+        by_id[where] = known[0] if known else mine
+
+
+def _ends(given: list[_Given]) -> set[int]:
+    """What the next batch may follow."""
+    ends = {given[-1].last}
+    for one in reversed(given):
+        if not one.refused:
+            break
+        ends.add(one.prev)
+    return ends
 
 
 def window(evidence: Evidence) -> Iterator[str]:
