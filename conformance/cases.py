@@ -63,7 +63,7 @@ VERBS = (
     "fence_producer",
     "close",
 )
-KINDS = ("verb", "cluster", "until", "seen", "vector")
+KINDS = ("verb", "cluster", "until", "seen", "vector", "pause_ms")
 SEEN = (*CALLS, "result", "arrived")
 
 

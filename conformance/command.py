@@ -1,4 +1,4 @@
-"""Runs the kit from the command line, and says what came of it."""
+"""Runs the kit from the command line, for any client or for those of the tree."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import asyncio
 import fnmatch
 import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cases import Case, load
 from conformance.driver import DriverError
+from conformance.matrix import MATRIX, TreeClient, render, saved, tree_clients
 from conformance.runner import Outcome, Runner
+from conformance.vectors import ROOT
 
 JOBS = 2 * (os.cpu_count() or 1)
+PASSED, FAILED, UNABLE = 0, 1, 2  # exit codes
 
 
 def known_failing(path: Path | None) -> dict[str, str]:
@@ -57,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="conformance/run", description="Runs the conformance cases with a client's driver."
     )
     parser.add_argument("--client", help="how the driver is started")
+    parser.add_argument("--tree", action="store_true", help="all clients of clients.toml")
+    parser.add_argument("--only", action="append", default=[], help="of --tree, this one")
+    parser.add_argument(
+        "--update", action="store_true", help="with --tree: write clients/MATRIX.md"
+    )
     parser.add_argument("--jobs", type=int, default=JOBS, help="drivers at a time")
     parser.add_argument("--known-failing", type=Path, help="a file of cases that may fail")
     parser.add_argument("--save", type=Path, help="write the results as JSON to this file")
@@ -68,36 +79,94 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         for case in cases:
             print(f"{case.group:12} {case.name:40} {case.section}")
-        return 0
-    if not given.client or not cases:
-        parser.error("--client is missing" if cases else "no such case")
-    return _run(given, cases)
+        return PASSED
+    if not cases:
+        parser.error("no such case")
+    if given.tree:
+        if given.cases:
+            parser.error("--tree runs all cases")
+        return _tree(given, cases)
+    if not given.client:
+        parser.error("--client or --tree is missing")
+    words, status = _run(given, cases, given.client, known_failing(given.known_failing))
+    if given.save is not None and status != UNABLE:
+        _write(given.save, words)
+    return status
 
 
-def _run(given: argparse.Namespace, cases: list[Case]) -> int:
-    known = known_failing(given.known_failing)
+def _run(
+    given: argparse.Namespace, cases: list[Case], client: str, known: dict[str, str]
+) -> tuple[dict[str, str], int]:
+    """Case -> result, and the exit code."""
     began = time.monotonic()
 
     def report(outcome: Outcome) -> None:
-        if given.verbose or outcome.status == "failed":
+        failed = outcome.status == "failed" and outcome.case.name not in known
+        if given.verbose or failed:
             print(f"{outcome.status:12} {outcome.case.name}  {outcome.seconds:.1f} s", flush=True)
-        for fault in outcome.faults if outcome.status == "failed" else ():
+        for fault in outcome.faults if failed else ():
             print(f"             {fault}", flush=True)
 
     try:
-        outcomes = asyncio.run(Runner(given.client, given.jobs, report).run(cases))
+        outcomes = asyncio.run(Runner(client, given.jobs, report).run(cases))
     except ExceptionGroup as group:
         if any(not isinstance(error, DriverError) for error in group.exceptions):
             raise
         print(f"conformance: {group.exceptions[0]}")
-        return 2
+        return {}, UNABLE
     words = verdicts(outcomes, known)
     for name in sorted(known.keys() & {name for name, word in words.items() if word == "failed"}):
         print(f"{name} is known as failing, and passes: take it off the list")
-    if given.save is not None:
-        given.save.write_text(json.dumps(words, indent=1) + "\n", encoding="utf-8")
     tally = [list(words.values()).count(word) for word in ("passed", "failed")]
-    skipped = len(words) - sum(tally)
     print(f"conformance: {time.monotonic() - began:.0f} s, {given.jobs} drivers at a time")
-    print(f"{tally[0]} passed, {tally[1]} failed, {skipped} skipped")
-    return 1 if tally[1] else 0
+    print(f"{tally[0]} passed, {tally[1]} failed, {len(words) - sum(tally)} skipped", flush=True)
+    return words, FAILED if tally[1] else PASSED
+
+
+# --- the clients of the tree -------------------------------------------------------------
+
+
+def _tree(given: argparse.Namespace, cases: list[Case]) -> int:
+    """Runs each client of the tree, and compares with what is saved, or saves it."""
+    status = PASSED
+    clients = tree_clients()
+    for client in clients:
+        if given.only and client.name not in given.only:
+            continue
+        print(f"\n===== conformance of {client.title}", flush=True)
+        status = max(status, _one_of_tree(given, cases, client))
+    if given.update:
+        MATRIX.parent.mkdir(exist_ok=True)
+        MATRIX.write_text(page(cases, clients), encoding="utf-8")
+    return status
+
+
+def _one_of_tree(given: argparse.Namespace, cases: list[Case], client: TreeClient) -> int:
+    missing = [command for command in client.needs if shutil.which(command) is None]
+    if missing:
+        print(f"conformance: {client.title} is NOT RUN: {', '.join(missing)} is missing here")
+        return UNABLE
+    if client.build and subprocess.run(client.build, cwd=ROOT, check=False).returncode:
+        print(f"conformance: {client.title} cannot be built")
+        return FAILED
+    driver = client.driver.replace("{python}", sys.executable)
+    words, status = _run(given, cases, driver, known_failing(client.known_failing))
+    if status != PASSED:
+        return status
+    if given.update:
+        _write(client.results, words)
+    elif not client.results.exists() or json.loads(client.results.read_text()) != words:
+        print(f"conformance: {client.results.name} says otherwise: conformance/run --tree --update")
+        return FAILED
+    return PASSED
+
+
+def page(cases: list[Case], clients: list[TreeClient]) -> str:
+    """clients/MATRIX.md as it is to be."""
+    reasons = {client.title: known_failing(client.known_failing) for client in clients}
+    return render(cases, saved(clients), {title: why for title, why in reasons.items() if why})
+
+
+def _write(path: Path, words: dict[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(words, indent=1) + "\n", encoding="utf-8")

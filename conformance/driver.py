@@ -1,4 +1,4 @@
-"""A driver as a child process: one command, one answer. See DRIVER.md."""
+"""A driver as a child process: one command, one answer. See conformance/DRIVER.md."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Runs cases: a broker for each, one driver process for many, several of them at a time.
 
-    Case --> Play: steps --> Driver (the client) --gRPC--> Broker
-                      '----> Broker: what happens to the cluster
-         --> expectations of the case, rules of the judge --> Outcome
+Case --> Play: steps --> Driver (the client) --gRPC--> Broker
+                  '----> Broker: what happens to the cluster
+     --> expectations of the case, rules of the judge --> Outcome
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ COMMAND_S = 25.0  # the longest that a driver may take for one command
 UNTIL_S = 15.0
 POLL_MS = 10_000
 AWAIT_MS = 15_000
+TIMESTAMP_US = 1_700_000_000_000_000
 EXPECTATIONS = ("verb", "expect", "expect_error", "count")
 DEFAULTS = ROOT / "docs" / "client-defaults.json"
 
@@ -79,10 +80,9 @@ class Play:
             self._max_in_flight or MAX_IN_FLIGHT,
         )
         faults = [*self._not_seen(), *self._not_stored(), *judge(evidence, self._case.allow)]
-        for lie in self._broker.script.lies:
-            if not lie.told:
-                faults.append(f"the lie at {lie.at} {dict(lie.where)} was never told")
-        return faults
+        untold = [lie for lie in self._broker.script.lies if not lie.told]
+        never = [f"the lie at {lie.at} {dict(lie.where)} was never told" for lie in untold]
+        return [*faults, *never]
 
     async def _step(self, step: Mapping[str, Any]) -> None:
         if "cluster" in step:
@@ -92,6 +92,8 @@ class Play:
         elif "seen" in step:
             for fault in self._amiss(step["seen"], step):
                 raise Unmet(fault)
+        elif "pause_ms" in step:
+            await asyncio.sleep(step["pause_ms"] / 1000)  # a lease grows old by nothing else
         elif "vector" in step:
             self._put_vector(step)
         elif step["verb"] == "poll" and "count" in step:
@@ -127,11 +129,7 @@ class Play:
 
     async def _verb(self, step: Mapping[str, Any]) -> dict[str, Any]:
         verb = step["verb"]
-        fields = {
-            name: value
-            for name, value in step.items()
-            if name not in EXPECTATIONS
-        }
+        fields = {name: value for name, value in step.items() if name not in EXPECTATIONS}
         if verb.startswith("open_"):
             fields["config"] = self._config(verb, step.get("config", {}))
         if verb in ("send", "send_batch"):
@@ -182,9 +180,11 @@ class Play:
             values = [_bytes(record["value"]) for record in records]
             fields["records"] = records
         elif verb == "send_batch":
-            values = [value.encode() for value in fields.pop("values")]
-            stamps = fields.pop("timestamp_us", 1_700_000_000_000_000)
-            fields["records"] = [{"value": v.hex(), "timestamp_us": stamps} for v in values]
+            texts = fields.pop("values")
+            values = [text.encode() for text in texts]
+            fields["records"] = [
+                {"value": text.encode().hex(), "timestamp_us": TIMESTAMP_US} for text in texts
+            ]
         else:
             fields["value"] = _sized(fields["value"], fields.pop("size", 0))
             values = [_bytes(fields["value"])]

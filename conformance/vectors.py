@@ -29,7 +29,7 @@ class Vector:
 
     @property
     def max_timestamp_us(self) -> int:
-        return max(record["timestamp_us"] for record in self.records)
+        return max(int(record["timestamp_us"]) for record in self.records)
 
     def stored(self, codec: str) -> bytes:
         """`codec`: none, or as the file's name says."""

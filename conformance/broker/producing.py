@@ -1,7 +1,7 @@
 """Produce and ProduceStream of one node: batches in, results out, and what lies do to both.
 
-    LogService --> Batches.take --honest--> Cluster.append --> result --> the stream
-                        '-------lie--> held, repeated, late, lost, another verdict
+LogService --> Batches.take --honest--> Cluster.append --> result --> the stream
+                    '-------lie--> held, repeated, late, lost, another verdict
 """
 
 from __future__ import annotations

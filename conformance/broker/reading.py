@@ -70,7 +70,11 @@ class Reader:
         return into, size
 
     def _fill(
-        self, into: pb.PartitionRecords, partition: Partition, wanted: pb.PartitionFetch, budget: int
+        self,
+        into: pb.PartitionRecords,
+        partition: Partition,
+        wanted: pb.PartitionFetch,
+        budget: int,
     ) -> int:
         limit = min(budget if budget > 0 else DEFAULT_BYTES, wanted.max_bytes or DEFAULT_BYTES)
         size = 0
@@ -87,7 +91,7 @@ class Reader:
         return size
 
     def _lied(self, lie: Lie, into: pb.PartitionRecords | pb.OffsetResult) -> None:
-        into.error = pb.PartitionError.Value("PARTITION_ERROR_" + lie.error)
+        into.error = getattr(pb, "PARTITION_ERROR_" + lie.error)
         into.message = "by the script"
         if isinstance(into, pb.PartitionRecords):
             for name, value in lie.set.items():

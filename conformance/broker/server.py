@@ -75,9 +75,7 @@ class Broker:
             await gate.close()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
 
-    def create_topic(
-        self, name: str, partitions: int = 1, **settings: int | str
-    ) -> None:
+    def create_topic(self, name: str, partitions: int = 1, **settings: Any) -> None:
         """`settings`: fields of TopicConfig, enums by name."""
         self.cluster.create_topic(name, partitions, cluster_pb2.TopicConfig(**settings))
 

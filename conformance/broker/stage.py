@@ -1,7 +1,7 @@
 """What the services of one node share: the cluster, the lies, the journal, how to answer.
 
-    services --call, facts, the truth--> Stage.answer --> Journal
-                                                      --> Script: a lie, or none
+services --call, facts, the truth--> Stage.answer --> Journal
+                                                  --> Script: a lie, or none
 """
 
 from __future__ import annotations
@@ -73,9 +73,7 @@ class Stage:
             await abort(context, rejection(error.reason, str(error), limit=error.limit))
         raise AssertionError("abort returned")
 
-    async def _lied(
-        self, lie: Lie, context: Any, truth: Callable[[Lie | None], Awaitable[T]]
-    ) -> T:
+    async def _lied(self, lie: Lie, context: Any, truth: Callable[[Lie | None], Awaitable[T]]) -> T:
         instead = bool(lie.answer or lie.status or lie.grpc)
         answer = None if instead and not lie.store else await truth(lie)
         await self.happen(lie)

@@ -1,7 +1,7 @@
-"""The Python client's driver: `python -m conformance.drivers.python_driver`. See DRIVER.md.
+"""The Python client's driver: `python -m conformance.drivers.python_driver`. See conformance/DRIVER.md.
 
-    standard input --line--> Driver --> Producer, Consumer, Admin of oncelog
-    standard output <-line--'
+standard input --line--> Driver --> Producer, Consumer, Admin of oncelog
+standard output <-line--'
 """
 
 from __future__ import annotations
@@ -44,7 +44,15 @@ FEATURES = [
     "offsets",
     "admin",
 ]
-NOT_SHARED = ("bootstrap_servers", "client_id", "partitioner", "initial", "acks", "retries")
+NOT_SHARED = (
+    "bootstrap_servers",
+    "client_id",
+    "partitioner",
+    "initial",
+    "acks",
+    "retries",
+    "compression_level",
+)
 NOT_SHARED_READING = ("isolation_level", "consumer_timeout_ms")
 
 Fields = Mapping[str, Any]
@@ -373,14 +381,17 @@ def result(sent: Sent) -> dict[str, Any]:
         assert isinstance(error, OncelogError), error
         return {"error": described(error)}
     found = sent.result()
-    single = isinstance(found, RecordMetadata)
+    if isinstance(found, RecordMetadata):
+        offset, first, last = found.offset, found.sequence, found.sequence
+    else:
+        offset, first, last = found.base_offset, found.base_sequence, found.last_sequence
     return {
         "ok": {
             "topic": found.topic,
             "partition": found.partition,
-            "offset": found.offset if single else found.base_offset,
-            "sequence": found.sequence if single else found.base_sequence,
-            "last_sequence": found.sequence if single else found.last_sequence,
+            "offset": offset,
+            "sequence": first,
+            "last_sequence": last,
             "producer_id": found.producer_id,
             "epoch": found.epoch,
             "duplicate": found.duplicate,
