@@ -83,6 +83,8 @@ class Case:
     nodes: int = 1
     topics: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"t": {}})
     lifetime_ms: int = 24 * 3600 * 1000
+    # Of the clients: longer than any honest answer takes, or short, where one never comes.
+    request_timeout_ms: int = 5000
     lies: tuple[Mapping[str, Any], ...] = ()
     steps: tuple[Mapping[str, Any], ...] = ()
     sees: tuple[Mapping[str, Any], ...] = ()

@@ -30,7 +30,7 @@ EXPECTATIONS = ("verb", "expect", "expect_error", "count")
 DEFAULTS = ROOT / "docs" / "client-defaults.json"
 
 # Short times, so that waiting for a retry does not take the kit's time.
-COMMON = {"request_timeout_ms": 1000, "retry_backoff_ms": 10, "retry_backoff_max_ms": 100}
+COMMON = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 100}
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "open_producer": {**COMMON, "linger_ms": 0, "delivery_timeout_ms": 12_000},
     "open_consumer": {**COMMON, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 200},
@@ -152,7 +152,8 @@ class Play:
         return answer
 
     def _config(self, verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        config = {**CONFIGS[verb], **given}
+        times = {"request_timeout_ms": self._case.request_timeout_ms}
+        config = {**times, **CONFIGS[verb], **given}
         addresses = self._broker.cluster.addresses
         nodes = config.pop("bootstrap", list(addresses))
         config["bootstrap_servers"] = [addresses[node] for node in nodes]
