@@ -22,9 +22,7 @@ from conformance.matching import ANY, mismatch
 from conformance.vectors import ROOT, Vector
 
 COMMAND_S = 25.0  # the longest that a driver may take for one command
-UNTIL_S = 15.0
-POLL_MS = 10_000
-AWAIT_MS = 15_000
+LONGEST_S = 15.0  # that a step waits for what is to come
 TIMESTAMP_US = 1_700_000_000_000_000
 EXPECTATIONS = ("verb", "expect", "expect_error", "count")
 DEFAULTS = ROOT / "docs" / "client-defaults.json"
@@ -61,8 +59,9 @@ class Outcome:
 class Play:
     """One case while it runs."""
 
-    def __init__(self, case: Case, broker: Broker, driver: Driver) -> None:
+    def __init__(self, case: Case, broker: Broker, driver: Driver, longest_s: float) -> None:
         self._case = case
+        self._longest_s = longest_s
         self._broker = broker
         self._driver = driver
         self._sent: dict[tuple[str, str], Sent] = {}
@@ -105,10 +104,14 @@ class Play:
         else:
             await self._verb(step)
 
+    @property
+    def _longest_ms(self) -> int:
+        return int(self._longest_s * 1000)
+
     async def _until(self, step: Mapping[str, Any]) -> None:
         where, count = step.get("where", {}), step.get("count", 1)
         try:
-            async with asyncio.timeout(UNTIL_S):
+            async with asyncio.timeout(self._longest_s):
                 await self._broker.journal.reached(step["until"], where, count)
         except TimeoutError:
             seen = self._broker.journal.count(step["until"], where)
@@ -134,10 +137,8 @@ class Play:
             fields["config"] = self._config(verb, step.get("config", {}))
         if verb in ("send", "send_batch"):
             fields = self._sending(verb, fields)
-        if verb == "await":
-            fields.setdefault("timeout_ms", AWAIT_MS)
-        if verb == "poll":
-            fields.setdefault("timeout_ms", POLL_MS)
+        if verb in ("await", "poll"):
+            fields.setdefault("timeout_ms", self._longest_ms)
         answer = await self._ask(verb, fields)
         if verb == "await" and "ok" in answer:
             self._take_results(step["handle"], answer["ok"])
@@ -228,7 +229,7 @@ class Play:
             sent = self._sending(step["verb"], {**fields, "tag": tag})
             answer = await self._ask(step["verb"], sent)
             if "error" not in answer:
-                wait = {"handle": step["handle"], "tags": [tag], "timeout_ms": AWAIT_MS}
+                wait = {"handle": step["handle"], "tags": [tag], "timeout_ms": self._longest_ms}
                 answer = (await self._ask("await", wait))["ok"]["results"][tag]
                 self._sent[step["handle"], tag].result = answer
             else:
@@ -247,7 +248,7 @@ class Play:
 
     async def _poll(self, step: Mapping[str, Any]) -> None:
         """Polls until there are so many records, or an error that is expected."""
-        deadline = time.monotonic() + UNTIL_S
+        deadline = time.monotonic() + self._longest_s
         records: list[Any] = []
         fields = {"handle": step["handle"], "timeout_ms": 500}
         if "max_records" in step:
@@ -259,8 +260,10 @@ class Play:
                 self._compare(expected, answer)
                 break
             records += answer["ok"]["records"]
-            if time.monotonic() > deadline:
-                raise Unmet(f"{_short(step)}: {len(records)} records, and no more came")
+            if len(records) > step["count"] or time.monotonic() > deadline:
+                raise Unmet(
+                    f"{_short(step)}: {len(records)} records, where {step['count']} were to come"
+                )
         if "expect" in step:
             wanted = step["expect"].get("records", ANY)
             if "vector" in step["expect"]:
@@ -342,9 +345,17 @@ def _short(step: Mapping[str, Any]) -> str:
 
 
 class Runner:
-    """Runs cases with one client. `jobs`: how many drivers at a time."""
+    """Runs cases with one client. `jobs`: how many drivers at a time. `longest_s`: how long a
+    step waits for what is to come, before the case has failed."""
 
-    def __init__(self, command: str, jobs: int, report: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self,
+        command: str,
+        jobs: int,
+        report: Callable[[Outcome], None],
+        longest_s: float = LONGEST_S,
+    ) -> None:
+        self._longest_s = longest_s
         self._command = command
         self._jobs = jobs
         self._report = report
@@ -393,7 +404,7 @@ class Runner:
             async with Broker(case.nodes, case.new_lies(), case.lifetime_ms) as broker:
                 for topic, settings in case.topics.items():
                     broker.create_topic(topic, **settings)
-                faults = await Play(case, broker, driver).run()
+                faults = await Play(case, broker, driver, self._longest_s).run()
                 await driver.command("reset")
         except NotOffered as missing_one:
             status, faults = "not offered", [str(missing_one)]

@@ -1,4 +1,4 @@
-"""The Python client's driver: `python -m conformance.drivers.python_driver`. See conformance/DRIVER.md.
+"""The Python client's driver: `python -m conformance.drivers.python_driver`.
 
 standard input --line--> Driver --> Producer, Consumer, Admin of oncelog
 standard output <-line--'

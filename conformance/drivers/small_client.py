@@ -2,7 +2,7 @@
 
 One batch for each record and one on its way in each partition, over unary calls; no names, no
 own sequences, no compression. It is here to show that the cases can fail: each fault takes one
-rule of docs/protocol.md away, and the cases for that rule must notice (tests/unit).
+rule of docs/protocol.md away, and the cases for that rule must notice (tests/integration).
 
     small_driver --> Producer: a thread for each partition --> nodes
                  --> Reader: one fetch at a time
