@@ -164,6 +164,10 @@ class OffsetsTable:
         """Who owns what in a group; empty if the group has no members. Read only."""
         return self._ownerships.of(group)
 
+    def with_members(self) -> list[str]:
+        """Groups whose partitions are shared out, by name."""
+        return self._ownerships.names()
+
     def groups(self, after: str, limit: int) -> list[tuple[str, GroupState]]:
         """At most `limit` groups with names above `after`, by name."""
         names = sorted(self._groups)
