@@ -370,8 +370,7 @@ class Node:
                 self.metrics.elections += 1
             self._peers.send_all(self._leadership(gid))
         self._leaders.notify()
-        # After the round: it may propose.
-        asyncio.get_running_loop().call_soon(self._group_members.role_changed)
+        asyncio.get_running_loop().call_soon(self._group_members.role_changed)  # it may propose
 
     async def _install(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
         """Takes a leader's snapshot between two rounds of the driver."""
