@@ -22,6 +22,7 @@ from tests.sim import (  # noqa: F401 - some register what is in them
     liveness,
     table_crc32c,
     weak_consensus,
+    weak_releases,
     weak_verdicts,
 )
 from tests.sim.disk import Disk, PowerLoss
@@ -74,6 +75,7 @@ CAUGHT_BY = {
     "frames-not-compared": "a_flipped_bit_on_its_way_changes_nothing",
     "states-not-compared": "a_follower_whose_map_is_damaged_stops",
     "wrong-checkpoints-kept": "a_leader_whose_map_is_damaged_stops",
+    "gate-not-asked": "nothing_new_is_written_before_the_upgrade",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }
 
