@@ -93,10 +93,8 @@ class Process:
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
         )
         self.driver = Driver(node.disk, self.clock, node.send, node.wake, replay)
-        lease_ms = settings.lease_ms or LEASE_MS
-        self.state = MetadataState(
-            lease_lifetime_ms=lease_ms, name_expiry_ms=lease_ms, release=node.release
-        )
+        ms = settings.lease_ms or LEASE_MS
+        self.state = MetadataState(lease_lifetime_ms=ms, name_expiry_ms=ms, release=node.release)
         facts = Facts(node, self.state)
         peers = [peer for peer in cluster.node_ids if peer != node.id]
         self.clocks = ClockAgreement(

@@ -22,7 +22,6 @@ from tests.sim import (  # noqa: F401 - some register what is in them
     liveness,
     table_crc32c,
     weak_consensus,
-    weak_releases,
     weak_verdicts,
 )
 from tests.sim.disk import Disk, PowerLoss
