@@ -23,6 +23,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
     "cluster.dedup": frozenset(),
+    "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
         {
             "cluster.entries",
@@ -50,6 +51,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.v1",
             "oncelog.wire",
@@ -64,6 +66,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",
@@ -96,6 +99,7 @@ _IO = frozenset({"asyncio", "grpc", "os", "socket", "threading", "time"})
 # Clock, randomness, network and disk are passed in.
 NOT_IN: Mapping[str, frozenset[str]] = {
     "cluster.dedup": _IO | {"random"},
+    "cluster.groups": _IO | {"random"},
     "cluster.metadata": _IO | {"random"},
     "cluster.entries": _IO | {"random"},
     # `random.Random` is the type of what is passed in.
