@@ -206,7 +206,8 @@ class Driver:
         if tags is None:
             self._flush(fields)
             tags = list(sent)
-        wait([sent[tag] for tag in tags], fields["timeout_ms"] / 1000)
+        waiting: list[Future[Any]] = [sent[tag] for tag in tags]
+        wait(waiting, fields["timeout_ms"] / 1000)
         return {"results": {tag: result(sent[tag]) for tag in tags}}
 
     def _flush(self, fields: Fields) -> Fields:
