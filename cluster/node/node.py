@@ -15,9 +15,11 @@ import contextlib
 import logging
 import os
 import random
+import sys
 import time
 from collections.abc import Collection
 
+from cluster.budget import Budget
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import (
@@ -40,6 +42,7 @@ from cluster.node.leaders import Leaders
 from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
 from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenance
+from cluster.node.memory_watch import memory_budget, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample
@@ -54,6 +57,7 @@ from cluster.services.cluster_service import ClusterService
 from cluster.services.group_service import GroupService
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
+from cluster.services.turns import Turns
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
@@ -79,6 +83,7 @@ HANDOVER_TIMEOUT = 3.0
 STOP_TIMEOUT = 1.0  # seconds that calls under way get when the server stops
 WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
 MIN_TAIL_BYTES = 256 * 1024  # of each replica
+MAX_BATCHES_UNDER_WAY = 2048  # then a client with more than its share waits
 METADATA_ENTRIES = 1000  # kept for followers that are a little behind
 
 
@@ -92,20 +97,27 @@ def steady_clock() -> float:
 
 
 class Node:
-    """A node. Also `services.context.NodeContext` and `log_service.LogContext`.
+    """A node. Also `services.context.NodeContext`.
 
     failure: its result says why the node must end.
     """
 
     def __init__(
-        self, config: NodeConfig, engine: Engine, metrics: Metrics, stack: contextlib.AsyncExitStack
+        self,
+        config: NodeConfig,
+        engine: Engine,
+        metrics: Metrics,
+        memory: Budget,
+        stack: contextlib.AsyncExitStack,
     ) -> None:
         """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
         clock = time.monotonic
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
-        self.fetch_max_bytes = config.fetch_max_bytes
         self.metadata = MetadataState()
+        self.memory = memory
+        self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
+        self.turns = Turns()
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
@@ -223,13 +235,14 @@ class Node:
         metrics = Metrics()
         if config.metrics_listen:
             stack.callback(metrics.start_http(config.metrics_listen))
-        server = Server(config)
+        memory = memory_budget(config)
+        server = Server(config, memory)
         server.bind(_service_names())
         stack.push_async_callback(server.close)
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
-        node = cls(config, engine, metrics, stack)
+        node = cls(config, engine, metrics, memory, stack)
         stack.callback(node._save)
         await node._run(identity, listener, server)
         return node
@@ -272,6 +285,7 @@ class Node:
         retention_period = self.config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
         standstill = self.config.election_timeout_ms / 2000
+        tasks.spawn(watch_memory(self.memory, self.config, server.port).run())
         tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
         tasks.spawn(self._register(identity, server))
 
@@ -442,19 +456,6 @@ class Node:
 
     def partition(self, group_id: int) -> Partition | None:
         return self._replicas.by_group.get(group_id)
-
-    def find(self, topic: str, partition: int) -> tuple[Partition | None, int]:
-        """See log_service.LogContext.find."""
-        here = self._replicas.by_name.get((topic, partition))
-        if here is not None:
-            return here, self.leader_of(here.group.config.group)[0]
-        gid = self.metadata.group_of(topic, partition)
-        if gid is None:
-            raise KeyError((topic, partition))
-        return None, self.leader_of(gid)[0]
-
-    def address_of(self, node_id: int) -> str:
-        return self.metadata.nodes.get(node_id, "")
 
     async def transfer_leadership(self, group_id: int, target: int) -> int:
         """Returns the leader afterwards. Raises NotLeaderError."""

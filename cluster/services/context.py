@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from cluster.budget import Budget
 from cluster.config import NodeConfig
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.partition.replica import Partition
+from cluster.services.turns import Turns
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 
@@ -24,6 +26,10 @@ class NodeContext(Protocol):
     def metadata(self) -> MetadataState: ...
     @property
     def metrics(self) -> Metrics: ...
+
+    memory: Budget  # in bytes, for what clients have under way
+    batches_under_way: Budget
+    turns: Turns
 
     async def propose_metadata(self, command: MetadataCommand, timeout: float) -> MetadataResult:
         """Have `command` stamped, committed and applied on this node.

@@ -19,13 +19,20 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.v1": frozenset(),
     "cluster.errors": frozenset(),
     "cluster.entries": frozenset({"storage"}),
+    "cluster.budget": frozenset(),
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
     "cluster.dedup": frozenset(),
     "cluster.metadata": frozenset({"cluster.entries", "cluster.v1", "oncelog.v1", "storage"}),
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
-        {"cluster.config", "cluster.consensus.message", "cluster.errors", "cluster.v1"}
+        {
+            "cluster.budget",
+            "cluster.config",
+            "cluster.consensus.message",
+            "cluster.errors",
+            "cluster.v1",
+        }
     ),
     "cluster.partition": frozenset(
         {
@@ -41,6 +48,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.services": frozenset(
         {
+            "cluster.budget",
             "cluster.config",
             "cluster.consensus.proposals",
             "cluster.dedup",

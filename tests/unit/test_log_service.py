@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from cluster.budget import Budget
 from cluster.services import reading
 from cluster.services.errors import write
 from cluster.services.producing import MAX_BATCHES, MAX_RESULTS, ProduceStream
@@ -249,4 +250,5 @@ async def test_a_client_that_has_gone_ends_its_stream_like_a_cancelled_one():
             raise grpc.aio.InternalError("Failed execute_batch")
 
     with pytest.raises(asyncio.CancelledError):
-        await write(Gone(), b"message")  # type: ignore[arg-type]
+        account = Budget(1, 1).open("call")
+        await write(Gone(), b"message", account)  # type: ignore[arg-type]
