@@ -91,8 +91,13 @@ class MemoryWatch:
         clients.pop("", 0)
         worst = [client for client, _ in clients.most_common(self._to_close)]
         enough = len(worst) == self._to_close
-        log.warning("memory has grown by %d bytes, of which %d are counted: closed %s, who had "
-                    "the most unfinished calls", grown, counted, worst if enough else "all")  # fmt: skip
+        log.warning(
+            "memory has grown by %d bytes, of which %d are counted: closed the most of the "
+            "unfinished calls, those of %s",
+            grown,
+            counted,
+            worst if enough else "all clients",
+        )
         self._end(worst if enough else [None])
         self._to_close = 2 * self._to_close if enough else 0
 

@@ -91,7 +91,8 @@ class Reader:
         """A subscription's next message, and whether it is the last: it holds an error.
 
         The account holds it HELD_TWICE. Moves `wanted` on. Partitions that filled this message
-        come last in the next one (as in KIP-74): else the first of them, while it is behind, would keep all others waiting.
+        come last in the next one (as in KIP-74): else the first of them, while it is behind,
+        would keep all others waiting.
         """
         asked = self._budget(request.max_bytes)
         while True:

@@ -249,6 +249,6 @@ async def test_a_client_that_has_gone_ends_its_stream_like_a_cancelled_one():
         async def write(self, message: bytes) -> None:
             raise grpc.aio.InternalError("Failed execute_batch")
 
+    account = Budget(1, 1).open("call")
     with pytest.raises(asyncio.CancelledError):
-        account = Budget(1, 1).open("call")
         await write(Gone(), b"message", account)  # type: ignore[arg-type]
