@@ -10,11 +10,20 @@ from typing import Protocol
 
 from cluster.budget import Budget
 from cluster.config import NodeConfig
+from cluster.features import Release
 from cluster.metadata.state import MetadataState
+from cluster.metadata.upgrade import Plan
 from cluster.metrics import Metrics
 from cluster.partition.replica import Partition
 from cluster.services.turns import Turns
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
+
+
+class Upgrades(Protocol):
+    """What the nodes run, as the answering node knows it."""
+
+    def plan(self) -> Plan: ...
+    def release_of(self, node_id: int) -> Release | None: ...
 
 
 class NodeContext(Protocol):
@@ -26,6 +35,8 @@ class NodeContext(Protocol):
     def metadata(self) -> MetadataState: ...
     @property
     def metrics(self) -> Metrics: ...
+    @property
+    def upgrades(self) -> Upgrades: ...
 
     memory: Budget  # in bytes, for what clients have under way
     batches_under_way: Budget
