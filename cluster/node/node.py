@@ -40,6 +40,7 @@ from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.driver_loop import DriverLoop
+from cluster.node.health import NodeHealth, successor
 from cluster.node.leaders import Leaders
 from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
@@ -119,8 +120,10 @@ class Node:
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
         watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         metrics.sync_watch = watch
-        self._clocks = _clocks(config, self._peers)
-        self._driver_loop = _driver_loop(config, watch, metrics, self._fail)
+        self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
+        self._clocks = _clocks(config, self._peers, self._health)
+        on_sync = self._health.watching(metrics.fsync_latency.observe)
+        self._driver_loop = _driver_loop(config, watch, on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
@@ -276,7 +279,8 @@ class Node:
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
         standstill = self.config.election_timeout_ms / 2000
         tasks.spawn(watch_memory(self.memory, self.config, server.port).run())
-        tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
+        on_delay = self._health.watching(self.metrics.loop_delay.observe)
+        tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(identity, server))
         tasks.spawn(finalize_when_due(self.upgrades, self._proposer, self.request_timeout))
 
@@ -310,9 +314,9 @@ class Node:
         led = [group for group in self._driver.groups.values() if group.is_leader]
         wrong = self._clocks.wrong
         for group in led:
-            successor = group.best_successor(wrong)
-            if successor:
-                group.transfer(successor)
+            target = successor(group, wrong, self._clocks.sick)
+            if target:
+                group.transfer(target)
                 self._driver.touch(group.config.group)
         if not await self._leaders.wait_until(
             lambda: not any(group.is_leader and group.best_successor(wrong) for group in led),
@@ -456,7 +460,7 @@ class Node:
         if group is None or not group.is_leader:
             leader = self.leader_of(group_id)[0]
             raise NotLeaderError("this node does not lead the partition", leader)
-        target = target or group.best_successor(self._clocks.wrong)
+        target = target or successor(group, self._clocks.wrong, self._clocks.sick)
         if target and target != node_id:
             group.transfer(target)
             self._driver.touch(group_id)
@@ -466,20 +470,21 @@ class Node:
         return self.leader_of(group_id)[0]
 
 
-def _clocks(config: NodeConfig, peers: Peers) -> ClockAgreement:
+def _clocks(config: NodeConfig, peers: Peers, health: NodeHealth) -> ClockAgreement:
     return ClockAgreement(
         set(config.nodes) - {config.node_id},
         config.clock_bound_ms,
         steady_clock,
         wall_clock_ms,
         peers.send,
+        lambda: health.sick,
     )
 
 
 def _driver_loop(
     config: NodeConfig,
     watch: SyncWatch,
-    metrics: Metrics,
+    on_sync: Callable[[float], None],
     on_failure: Callable[[BaseException], None],
 ) -> DriverLoop:
     return DriverLoop(
@@ -487,6 +492,6 @@ def _driver_loop(
         config.election_timeout_ms / 2000,
         config.heartbeat_ms / 1000 * WAKE_SLACK,
         watch,
-        metrics.fsync_latency.observe,
+        on_sync,
         on_failure,
     )
