@@ -217,6 +217,8 @@ class Engine:
             self._refuse_if_failed()
         with self._shared() as store:
             self._guarded("sync", store.log.sync)
+            if store.cycle.is_wanted:
+                self._guarded("flush", store.cycle.switch_if_synced)
             if self._is_full(store) or store.cycle.is_due():
                 self._upkeep.wake()
 
