@@ -35,16 +35,18 @@ class Account:
 
     def take(self, amount: int) -> None:
         """Counts what is there already; whether it may stay, `Budget.full` says."""
-        assert amount >= 0
         self.held += amount
         self._budget.used += amount
 
     def release(self, amount: int) -> None:
-        assert 0 <= amount <= self.held
         self.held -= amount
-        self._budget.released(amount)
-        if not self.must_wait:
-            self.wake()
+        budget = self._budget
+        budget.used -= amount
+        if budget.waiting:
+            if budget.used <= budget.slow:
+                budget.wake_all()
+            elif self._waiter is not None and not self.must_wait:
+                self.wake()
 
     @property
     def must_wait(self) -> bool:
@@ -56,9 +58,11 @@ class Account:
         while self.must_wait:
             assert self._waiter is None, "one task waits for a call"
             self._waiter = asyncio.get_running_loop().create_future()
+            self._budget.waiting.add(self)
             try:
                 await self._waiter
             finally:
+                self._budget.waiting.discard(self)
                 self._waiter = None
 
     def wake(self) -> None:
@@ -73,6 +77,7 @@ class Budget:
         assert 0 < slow <= limit
         self.limit, self.slow = limit, slow
         self.used = 0
+        self.waiting: set[Account] = set()
         self._accounts: dict[object, Account] = {}
 
     @property
@@ -107,14 +112,14 @@ class Budget:
         return account
 
     def close(self, key: object) -> None:
-        self.released(self._accounts.pop(key).held)
+        account = self._accounts.pop(key)
+        assert 0 <= account.held <= self.used, "more was released than taken"
+        account.release(account.held)
 
-    def released(self, amount: int) -> None:
-        before, self.used = self.used, self.used - amount
-        assert self.used >= 0
-        if self.used <= self.slow < before:
-            for account in self._accounts.values():
-                account.wake()
+    def wake_all(self) -> None:
+        """There is room again."""
+        for account in self.waiting:
+            account.wake()
 
     def hog(self, now: float) -> str:
         """If room is scarce, the client whose unread answers hold the most; else none.

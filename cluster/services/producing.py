@@ -295,14 +295,16 @@ class ProduceStream:
                 timeout = self._appender.commit_timeout(decoded(request))
                 size = request.ByteSize()
                 memory.take(size)
-                await self._turns.take(self._client)
+                if self._turns.must_wait:
+                    await self._turns.take(self._client)
                 for batch in request.batches:
                     if self._turns.spend(await self._append(batch, timeout)):
                         await self._turns.take(self._client)
                         await under_way.batches.room()
                 memory.release(size)
-                await under_way.memory.room()
-                await memory.room()
+                for account in (under_way.memory, memory):
+                    if account.must_wait:
+                        await account.room()
                 memory.receiving = True
         finally:
             memory.receiving = False

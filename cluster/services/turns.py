@@ -39,14 +39,14 @@ class Turn:
 
 
 class Turns:
-    """What all calls that append have done since the event loop last came round.
+    """What all calls that append have done since one of them last let others run.
 
     await turns.take(client)
     if turns.spend(len(payload)):
         await turns.take(client)
 
-    While less than a slice was done, nobody waits. Then clients come one after the other, a
-    slice each, however many calls each of them has: a flood delays the flooder.
+    Until a slice was done, nobody waits. Then clients come one after the other, a slice each,
+    however many calls each of them has: a flood delays the flooder.
     """
 
     def __init__(self) -> None:
@@ -57,13 +57,15 @@ class Turns:
     def spend(self, size: int) -> bool:
         """Counts work on a batch of `size` bytes; whether to take a turn before the next."""
         self._spent += size + _BATCH_COST
-        if not self._round_ends:
-            self._end_round_soon()
         return self._spent >= SLICE_BYTES
+
+    @property
+    def must_wait(self) -> bool:
+        return self._spent >= SLICE_BYTES or bool(self._waiting)
 
     async def take(self, client: str) -> None:
         """Returns when the client may go on."""
-        if self._spent < SLICE_BYTES and not self._waiting:
+        if not self.must_wait:
             return
         future = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(future)

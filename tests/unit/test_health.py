@@ -21,13 +21,13 @@ class World:
 def test_a_delay_makes_a_node_sick_for_a_while():
     world, seen = World(), list[float]()
     watching = world.health.watching(seen.append)
-    watching(LIMIT)
-    assert not world.health.sick
-    watching(LIMIT + 0.1)
-    assert world.health.sick
-    world.now += RECOVERED
-    assert not world.health.sick
-    assert seen == [LIMIT, LIMIT + 0.1]
+    sick = list[bool]()
+    for seconds, later in ((LIMIT, 0.0), (LIMIT + 0.1, 0.0), (0.0, RECOVERED)):
+        watching(seconds)
+        world.now += later
+        sick.append(world.health.sick)
+    assert sick == [False, True, False]
+    assert seen == [LIMIT, LIMIT + 0.1, 0.0]
 
 
 def test_an_fsync_that_does_not_return_makes_it_sick_at_once():

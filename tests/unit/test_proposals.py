@@ -23,7 +23,6 @@ def test_a_round_has_a_limit_and_what_waits_for_confirmation_keeps_its_place():
     proposals.confirm(waiter("confirmed"))
     first = proposals.take()
     assert [data for data, _ in first] == [THIRD] * 3
-    assert proposals.queued
     proposals.propose(b"later", waiter("later"))
     second = proposals.take()
     assert [data for data, _ in second] == [THIRD, NO_OP, b"later"]
