@@ -154,7 +154,8 @@ class Node:
             lease_lifetime_ms=config.lease_lifetime_ms,
             producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
-        self._requests = PeerRequests(clock, self._install, self._proposer.propose_here)
+        arriving = memory.open("snapshots")
+        self._requests = PeerRequests(clock, arriving, self._install, self._proposer.propose_here)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids,
