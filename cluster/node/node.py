@@ -123,7 +123,7 @@ class Node:
         self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
         self._clocks = _clocks(config, self._peers, self._health)
         on_sync = self._health.watching(metrics.fsync_latency.observe)
-        self._driver_loop = _driver_loop(config, watch, on_sync, self._fail)
+        self._driver_loop = _driver_loop(config, watch, engine, on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
@@ -485,6 +485,7 @@ def _clocks(config: NodeConfig, peers: Peers, health: NodeHealth) -> ClockAgreem
 def _driver_loop(
     config: NodeConfig,
     watch: SyncWatch,
+    engine: Engine,
     on_sync: Callable[[float], None],
     on_failure: Callable[[BaseException], None],
 ) -> DriverLoop:
@@ -493,6 +494,7 @@ def _driver_loop(
         config.election_timeout_ms / 2000,
         config.heartbeat_ms / 1000 * WAKE_SLACK,
         watch,
+        engine,
         on_sync,
         on_failure,
     )
