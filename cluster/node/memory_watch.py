@@ -25,7 +25,7 @@ from urllib.parse import unquote
 
 from cluster.budget import Budget
 from cluster.config import NodeConfig, host_and_port
-from cluster.metrics import resident_bytes
+from cluster.metrics import Metrics, resident_bytes
 
 log = logging.getLogger(__name__)
 
@@ -113,10 +113,12 @@ class MemoryWatch:
             self.look()
 
 
-def memory_budget(config: NodeConfig) -> Budget:
+def memory_budget(config: NodeConfig, metrics: Metrics) -> Budget:
     """A quarter is left for what is not counted: unfinished messages, copies, free memory."""
     limit = config.client_memory_bytes
-    return Budget(limit * 3 // 4, limit // 2)
+    budget = Budget(limit * 3 // 4, limit // 2)
+    metrics.memory = budget
+    return budget
 
 
 def watch_memory(budget: Budget, config: NodeConfig, port: int) -> MemoryWatch:

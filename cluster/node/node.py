@@ -112,9 +112,8 @@ class Node:
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
         self.metadata = MetadataState()
-        self.memory = memory
+        self.memory, self.turns = memory, Turns()
         self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
-        self.turns = Turns()
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
@@ -122,8 +121,7 @@ class Node:
         metrics.sync_watch = watch
         self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
         self._clocks = _clocks(config, self._peers, self._health)
-        on_sync = self._health.watching(metrics.fsync_latency.observe)
-        self._driver_loop = _driver_loop(config, watch, engine, on_sync, self._fail)
+        self._driver_loop = _driver_loop(config, watch, engine, self._on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
@@ -154,8 +152,7 @@ class Node:
             lease_lifetime_ms=config.lease_lifetime_ms,
             producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
-        arriving = memory.open("snapshots")
-        self._requests = PeerRequests(clock, arriving, self._install, self._proposer.propose_here)
+        self._requests = PeerRequests(clock, memory, self._install, self._proposer.propose_here)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids,
@@ -229,7 +226,7 @@ class Node:
         metrics = Metrics()
         if config.metrics_listen:
             stack.callback(metrics.start_http(config.metrics_listen))
-        memory = memory_budget(config)
+        memory = memory_budget(config, metrics)
         server = Server(config, memory)
         server.bind()
         stack.push_async_callback(server.close)
@@ -336,6 +333,10 @@ class Node:
             self._engine.sync()
         except StorageError as error:
             log.error("the last checkpoints were not saved: %s", error)
+
+    def _on_sync(self, seconds: float) -> None:
+        self._health.observe(seconds)
+        self.metrics.fsync_latency.observe(seconds)
 
     def _fail(self, error: BaseException) -> None:
         if not self.failure.done():
