@@ -117,8 +117,7 @@ class Node:
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
-        watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
-        metrics.sync_watch = watch
+        watch = metrics.sync_watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
         self._clocks = _clocks(config, self._peers, self._health)
         self._driver_loop = _driver_loop(config, watch, engine, self._on_sync, self._fail)
