@@ -364,10 +364,16 @@ class Runner:
         """In the order of the cases. Raises DriverError if the driver cannot be started."""
         left = list(enumerate(cases))[::-1]
         outcomes: dict[int, Outcome] = {}
+        jobs = min(self._jobs, len(cases))
+        # Programs that start take the processors: no case begins before they are there.
+        ready = asyncio.Barrier(jobs)
 
         async def work() -> None:
             driver: Driver | None = None
             try:
+                driver = await self._started()
+                await self._greet(driver)
+                await ready.wait()
                 while left:
                     number, case = left.pop()
                     driver = driver if driver is not None and driver.running else None
@@ -381,7 +387,7 @@ class Runner:
                     await driver.end()
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._jobs, len(cases))):
+            for _ in range(jobs):
                 group.create_task(work())
         return [outcomes[number] for number in range(len(cases))]
 
@@ -389,6 +395,14 @@ class Runner:
         driver = Driver(self._command, limit_s=COMMAND_S)
         await driver.start()
         return driver
+
+    @staticmethod
+    async def _greet(driver: Driver) -> None:
+        """Returns when it answers. One that does not will fail its first case."""
+        try:
+            await driver.command("hello")
+        except DriverError:
+            await driver.end()
 
     async def _one(self, case: Case, driver: Driver) -> tuple[Outcome, bool]:
         """What came of the case, and whether the driver may go on."""

@@ -86,6 +86,7 @@ class Cluster:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.offsets = OffsetsTable()
         self.offsets_leader = 1
+        self._offsets_applied = 0
         self.stopped: set[int] = set()
         self._clock_ms = clock_ms
         self._skew_ms = 0
@@ -189,6 +190,11 @@ class Cluster:
         last_seen = partition.last_seen
         below = self._expired_below()
         return lease_verdict(self.metadata, below, last_seen, producer_id, epoch)
+
+    def apply_offsets(self, command: bytes) -> object:
+        """An entry of the groups' log; what the table says to it."""
+        self._offsets_applied += 1
+        return self.offsets.apply(self._offsets_applied, command)
 
     # --- batches ---------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             )
             change = internal.CommitGroupOffsets(group=group, offsets=[record])
             command = internal.OffsetsCommand(stamp_ms=cluster.now_ms, commit=change)
-            results = cluster.offsets.apply(command.SerializeToString())
+            results = cluster.apply_offsets(command.SerializeToString())
             assert isinstance(results, list)
             done = results[0]
         now = done.now

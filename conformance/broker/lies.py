@@ -83,6 +83,13 @@ class Script:
 
     def __init__(self, lies: Iterable[Lie]) -> None:
         self.lies = list(lies)
+        self._over = False
+
+    def stop(self) -> None:
+        """From now on only the truth is told."""
+        self._over = True
 
     def find(self, call: str, facts: Mapping[str, Any]) -> Lie | None:
+        if self._over:
+            return None
         return next((lie for lie in self.lies if lie.at == call and lie.holds(facts)), None)

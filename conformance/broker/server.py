@@ -47,7 +47,7 @@ CLUSTER_ACTIONS = (
 )
 NODE_ACTIONS = ("stop_node", "start_node", "freeze_node", "thaw_node", "cut_after")
 HELD_ACTIONS = ("release", "arrive")
-ACTIONS = (*CLUSTER_ACTIONS, *NODE_ACTIONS, *HELD_ACTIONS)
+ACTIONS = ("stop_lying", *CLUSTER_ACTIONS, *NODE_ACTIONS, *HELD_ACTIONS)
 
 
 class Broker:
@@ -97,7 +97,9 @@ class Broker:
         """Carries out a step on the cluster, its nodes, or what is held back."""
         arguments = {name: value for name, value in step.items() if name != "cluster"}
         what = step["cluster"]
-        if what in CLUSTER_ACTIONS:
+        if what == "stop_lying":
+            self.script.stop()
+        elif what in CLUSTER_ACTIONS:
             getattr(self.cluster, what)(**arguments)
         elif what in HELD_ACTIONS:
             getattr(self._held, what)(**arguments)

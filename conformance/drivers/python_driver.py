@@ -11,7 +11,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 import oncelog
@@ -201,9 +201,13 @@ class Driver:
         return {}
 
     def _await(self, fields: Fields) -> Fields:
-        self._flush(fields)
         sent = self._sent[fields["handle"]]
-        tags = fields.get("tags") or list(sent)
+        tags = fields.get("tags")
+        if tags is None:
+            self._flush(fields)
+            tags = list(sent)
+        waiting: list[Future[Any]] = [sent[tag] for tag in tags]
+        wait(waiting, fields["timeout_ms"] / 1000)
         return {"results": {tag: result(sent[tag]) for tag in tags}}
 
     def _flush(self, fields: Fields) -> Fields:

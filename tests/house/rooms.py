@@ -20,9 +20,11 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.errors": frozenset(),
     "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
+    "cluster.budget": frozenset(),
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
     "cluster.dedup": frozenset(),
+    "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
         {
             "cluster.entries",
@@ -36,6 +38,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
         {
+            "cluster.budget",
             "cluster.config",
             "cluster.consensus.message",
             "cluster.errors",
@@ -50,6 +53,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.v1",
             "oncelog.wire",
@@ -58,12 +62,14 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.services": frozenset(
         {
+            "cluster.budget",
             "cluster.config",
             "cluster.consensus.proposals",
             "cluster.dedup",
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",
@@ -96,6 +102,7 @@ _IO = frozenset({"asyncio", "grpc", "os", "socket", "threading", "time"})
 # Clock, randomness, network and disk are passed in.
 NOT_IN: Mapping[str, frozenset[str]] = {
     "cluster.dedup": _IO | {"random"},
+    "cluster.groups": _IO | {"random"},
     "cluster.metadata": _IO | {"random"},
     "cluster.entries": _IO | {"random"},
     # `random.Random` is the type of what is passed in.
