@@ -166,7 +166,6 @@ class Node:
             clock=clock,
         )
         self._group_members = GroupMembers(self)
-        stack.callback(self._group_members.close)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
@@ -299,6 +298,7 @@ class Node:
             self, now_ms=self._agreed_now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
         )
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
+        self._stack.callback(self._group_members.close)
         groups = GroupService(self, self._group_members, now_ms=self._agreed_now_ms)
         group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
 
