@@ -8,12 +8,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
+from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.node.sync_watch import SyncWatch
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
+FULL_DISK_WAIT = 0.5  # seconds between attempts to write when the disk is full
+READ_FIRST = 0.02  # seconds for messages that came while this node stood still
 
 
 class Store(Protocol):
@@ -22,10 +27,6 @@ class Store(Protocol):
     @property
     def is_behind(self) -> bool: ...
     def catch_up(self) -> None: ...
-
-
-FULL_DISK_WAIT = 0.5  # seconds between attempts to write when the disk is full
-READ_FIRST = 0.02  # seconds for messages that came while this node stood still
 
 
 class DriverLoop:
@@ -64,6 +65,26 @@ class DriverLoop:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._between: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+
+    @classmethod
+    def of(
+        cls,
+        config: NodeConfig,
+        clock: Callable[[], float],
+        watch: SyncWatch,
+        store: Store,
+        on_sync: Callable[[float], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> DriverLoop:
+        return cls(
+            clock,
+            config.election_timeout_ms / 2000,
+            config.heartbeat_ms / 1000 * WAKE_SLACK,
+            watch,
+            store,
+            on_sync,
+            on_failure,
+        )
 
     def wake(self) -> None:
         self._work.set()

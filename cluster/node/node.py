@@ -17,11 +17,11 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 
 from cluster.budget import Budget
-from cluster.config import NodeConfig
+from cluster.config import LARGEST_MESSAGE_BYTES, NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import (
     NODE_MESSAGES,
@@ -33,13 +33,20 @@ from cluster.consensus.message import (
     SnapshotError,
 )
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.errors import ClusterError, NotLeaderError, NotReadyError, OlderReleaseError
+from cluster.errors import (
+    ClusterError,
+    ConfigError,
+    NotLeaderError,
+    NotReadyError,
+    OlderReleaseError,
+)
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.driver_loop import DriverLoop
+from cluster.node.founding import Founding
 from cluster.node.health import NodeHealth, successor
 from cluster.node.leaders import Leaders
 from cluster.node.loop_watch import watch_loop
@@ -55,9 +62,10 @@ from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
-from cluster.node.upgrades import Upgrades, finalize_when_due, keep_version
+from cluster.node.upgrades import Upgrades, keep_version
 from cluster.partition.replica import Partition
 from cluster.services.cluster_service import ClusterService
+from cluster.services.group_members import GroupMembers
 from cluster.services.group_service import GroupService
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
@@ -78,7 +86,6 @@ log = logging.getLogger(__name__)
 
 HANDOVER_TIMEOUT = 3.0
 STOP_TIMEOUT = 1.0  # seconds that calls under way get when the server stops
-WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
 MAX_BATCHES_UNDER_WAY = 2048  # then a client with more than its share waits
 METADATA_ENTRIES = 1000  # kept for followers that are a little behind
 
@@ -111,8 +118,7 @@ class Node:
         clock = time.monotonic
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
-        self.metadata = MetadataState()
-        self.memory, self.turns = memory, Turns()
+        self.metadata, self.memory, self.turns = MetadataState(), memory, Turns()
         self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
@@ -120,7 +126,7 @@ class Node:
         watch = metrics.sync_watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
         self._clocks = _clocks(config, self._peers, self._health)
-        self._driver_loop = _driver_loop(config, watch, engine, self._on_sync, self._fail)
+        self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
@@ -140,16 +146,15 @@ class Node:
         )
         auto_finalize = config.upgrade_auto_finalize_ms / 1000
         self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
+        self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         self._proposer = MetadataProposer(
             self._replicas.open_metadata(config.nodes, machine),
             self._peers.links,
             lambda: self._driver.touch(METADATA_GROUP),
             self._clocks,
-            self.upgrades,
+            self._founding,
             self.metadata.features,
-            lease_lifetime_ms=config.lease_lifetime_ms,
-            producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
         self._requests = PeerRequests(clock, memory, self._install, self._proposer.propose_here)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
@@ -159,12 +164,15 @@ class Node:
             max_age_s=max_block_age_s(config.lease_lifetime_ms),
             clock=clock,
         )
+        self._group_members = GroupMembers(self)
+        stack.callback(self._group_members.close)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
             self._driver,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
             partial(keep_version, lock),
+            self._group_members.metadata_changed,
         )
         self._follower.follow()
 
@@ -217,7 +225,7 @@ class Node:
             lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
             lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
-            config.max_message_bytes + MAX_FRAME_BYTES,
+            LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
         )
         stack.callback(listener.stop)
         if config.peer_listen:
@@ -234,6 +242,7 @@ class Node:
         stack.callback(engine.close)
         node = cls(config, engine, metrics, memory, stack, lock)
         stack.callback(node._save)
+        node._founding.check_own()
         await node._run(identity, listener, server)
         return node
 
@@ -279,7 +288,7 @@ class Node:
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
         tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(identity, server))
-        tasks.spawn(finalize_when_due(self.upgrades, self._proposer, self.request_timeout))
+        tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 
     def _add_services(self, server: Server) -> None:
         offered = server.grpc
@@ -289,7 +298,7 @@ class Node:
             self, now_ms=self._agreed_now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
         )
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
-        groups = GroupService(self, now_ms=self._agreed_now_ms)
+        groups = GroupService(self, self._group_members, now_ms=self._agreed_now_ms)
         group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
 
     async def _register(self, identity: Identity, server: Server) -> None:
@@ -304,8 +313,13 @@ class Node:
         while True:
             with contextlib.suppress(ClusterError):
                 await self._proposer.propose(command, self.request_timeout)
-                await server.serving()
-                return
+                break
+        try:
+            self._founding.check_own()  # it may know the cluster's only now
+        except ConfigError as error:
+            self._fail(error)
+        else:
+            await server.serving()
 
     async def _hand_over(self) -> None:
         led = [group for group in self._driver.groups.values() if group.is_leader]
@@ -381,6 +395,7 @@ class Node:
                 self.metrics.elections += 1
             self._peers.send_all(self._leadership(gid))
         self._leaders.notify()
+        asyncio.get_running_loop().call_soon(self._group_members.role_changed)  # it may propose
 
     async def _install(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
         """Takes a leader's snapshot between two rounds of the driver."""
@@ -479,22 +494,4 @@ def _clocks(config: NodeConfig, peers: Peers, health: NodeHealth) -> ClockAgreem
         wall_clock_ms,
         peers.send,
         lambda: health.sick,
-    )
-
-
-def _driver_loop(
-    config: NodeConfig,
-    watch: SyncWatch,
-    engine: Engine,
-    on_sync: Callable[[float], None],
-    on_failure: Callable[[BaseException], None],
-) -> DriverLoop:
-    return DriverLoop(
-        time.monotonic,
-        config.election_timeout_ms / 2000,
-        config.heartbeat_ms / 1000 * WAKE_SLACK,
-        watch,
-        engine,
-        on_sync,
-        on_failure,
     )

@@ -24,7 +24,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
     "cluster.dedup": frozenset(),
-    "cluster.groups": frozenset(),
+    "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
         {
             "cluster.entries",
@@ -53,6 +53,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.v1",
             "oncelog.wire",
@@ -68,6 +69,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",

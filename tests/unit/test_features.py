@@ -11,6 +11,7 @@ from cluster.consensus.message import NODE_MESSAGES, Message
 from cluster.errors import FeatureOffError
 from cluster.features import (
     BEFORE_THE_GATE,
+    CLUSTER_SETTINGS,
     CLUSTER_VERSIONS,
     COMMANDS,
     ENTRIES,
@@ -55,7 +56,23 @@ FIELDS_OF_VERSION_1 = """
     TopicConfig: expected_offsets max_batch_bytes retention_bytes retention_ms
 """
 # "Message.field" -> the feature or the version whose writers may set it.
-LATER_FIELDS: dict[str, str | int] = {}
+LATER_FIELDS: dict[str, str | int] = {
+    "MetadataCommand.found_cluster_settings": CLUSTER_SETTINGS,
+    "MetadataCommand.set_cluster_setting": CLUSTER_SETTINGS,
+    "FoundClusterSettings.settings": CLUSTER_SETTINGS,
+    "SetClusterSetting.setting": CLUSTER_SETTINGS,
+    "ClusterSetting.name": CLUSTER_SETTINGS,
+    "ClusterSetting.value": CLUSTER_SETTINGS,
+}
+FIELDS_OF_GROUPS = """
+    OffsetsCommand: change_owners claim_instance remove_member
+    CommitGroupOffsets: member number ownerships
+    ChangeOwners: changes epoch group terms
+    ClaimInstance: expected group instance member
+    GroupTerms: assignor processing_timeout_ms revoke_timeout_ms session_timeout_ms
+    OwnerChange: expected member partition topic_id
+    RemoveMember: group member
+"""
 
 
 def fields_of(descriptor: Any, found: set[str]) -> set[str]:
@@ -71,7 +88,7 @@ def fields_of(descriptor: Any, found: set[str]) -> set[str]:
 
 def listed_fields() -> set[str]:
     found, message = set(LATER_FIELDS), ""
-    for word in FIELDS_OF_VERSION_1.split():
+    for word in (FIELDS_OF_VERSION_1 + FIELDS_OF_GROUPS).split():
         if word.endswith(":"):
             message = word[:-1]
         else:
