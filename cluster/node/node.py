@@ -118,8 +118,7 @@ class Node:
         clock = time.monotonic
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
-        self.metadata = MetadataState()
-        self.memory, self.turns = memory, Turns()
+        self.metadata, self.memory, self.turns = MetadataState(), memory, Turns()
         self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
