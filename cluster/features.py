@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from cluster.entries import (
     BATCH,
+    GROUP_MEMBERS,
     LOG_START,
     METADATA,
     OFFSETS,
@@ -57,7 +58,8 @@ CLUSTER_VERSIONS = Versions(1, 2)
 # The settings that decide replicated facts are the cluster's, in the metadata.
 CLUSTER_SETTINGS = "cluster_settings"
 # Feature -> the cluster version that it comes with.
-FEATURES: Mapping[str, int] = {CLUSTER_SETTINGS: 2}
+GROUPS = "groups"  # consumer groups whose partitions the brokers share out
+FEATURES: Mapping[str, int] = {CLUSTER_SETTINGS: 2, GROUPS: 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -69,6 +71,7 @@ ENTRIES: Mapping[int, Since] = {
     RELEASE_PRODUCERS: 1,
     METADATA: 1,
     OFFSETS: 1,
+    GROUP_MEMBERS: GROUPS,
     # Comes before its version: it is what raises it.
     UPGRADE: 1,
 }

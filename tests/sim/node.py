@@ -125,9 +125,8 @@ class Process:
             ),
             lambda gid: self._watched(node, gid),
         )
-        self.follower = MetadataFollower(
-            self.state, self.replicas, self.driver, lambda lifetime: None, node.note_version
-        )
+        callbacks = (lambda lifetime: None, node.note_version, lambda: None)
+        self.follower = MetadataFollower(self.state, self.replicas, self.driver, *callbacks)
         self.maintenance = Maintenance(
             MaintenanceSettings(node.id, settings.preferred_leader_delay, METADATA_ENTRIES),
             self.driver,
