@@ -36,6 +36,7 @@ ENV_CONFIG_FILE = "ONCELOG_CONFIG"
 
 # What a message carries beside the payload of its largest batch.
 MESSAGE_OVERHEAD_BYTES = MIB
+LARGEST_MESSAGE_BYTES = 64 * MIB + MESSAGE_OVERHEAD_BYTES  # whatever max_batch_bytes is
 MAX_NODES = 64
 MAX_NODE_ID = 2**31 - 1
 MAX_ADDRESS_CHARS = 255
@@ -82,6 +83,7 @@ SETTINGS: tuple[Setting, ...] = (
     _int("clock_bound_ms", 100, HOUR_MS,
          "how far a node's wall clock may be from a majority's before it may not lead"),
     _int("request_timeout_ms", 100, 10 * MINUTE_MS, "longest wait for a commit"),
+    # These three are the cluster's: a new one is founded with them (`oncelog cluster set`).
     _int("max_batch_bytes", KIB, 64 * MIB, "cap on the topics' max_batch_bytes"),
     _int("lease_lifetime_ms", SECOND_MS, 30 * DAY_MS, "how long a producer id is valid"),
     _int("producer_name_expiry_ms", SECOND_MS, 365 * DAY_MS,
@@ -145,6 +147,8 @@ class NodeConfig:
     tail_cache_bytes: int = 16 * MIB
     page_cache_bytes: int = 1024 * MIB
     last_seen_capacity: int = 1_000_000
+    # Names of the settings that were given, and are not defaults.
+    given: frozenset[str] = field(default=frozenset(), compare=False)
     # Asked for on the command line: print the settings and stop.
     print_config: bool = False
 
@@ -183,7 +187,9 @@ class NodeConfig:
         for name, value in flags.items():
             given[name] = _Given(value, _BY_NAME[name].flag)
         values = {name: _convert(_BY_NAME[name], item) for name, item in given.items()}
-        return dataclasses.replace(_resolve(values, given), print_config=print_config)
+        return dataclasses.replace(
+            _resolve(values, given), given=frozenset(values), print_config=print_config
+        )
 
     def describe(self) -> str:
         """The settings as a file that `load` reads back to the same settings."""

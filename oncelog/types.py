@@ -206,6 +206,7 @@ class ClusterInfo:
     under_replicated_partitions: int
     max_message_bytes: int
     upgrade: UpgradeInfo = UpgradeInfo()
+    settings: Mapping[str, int] = field(default_factory=dict)  # what all nodes go by
 
     @property
     def healthy(self) -> bool:

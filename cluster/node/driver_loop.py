@@ -8,13 +8,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
+from cluster.metrics import Metrics
 from cluster.node.sync_watch import SyncWatch
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
 FULL_DISK_WAIT = 0.5  # seconds between attempts to write when the disk is full
 READ_FIRST = 0.02  # seconds for messages that came while this node stood still
 
@@ -53,6 +56,24 @@ class DriverLoop:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._between: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+
+    @classmethod
+    def of(
+        cls,
+        config: NodeConfig,
+        clock: Callable[[], float],
+        watch: SyncWatch,
+        metrics: Metrics,
+        on_failure: Callable[[BaseException], None],
+    ) -> DriverLoop:
+        return cls(
+            clock,
+            config.election_timeout_ms / 2000,
+            config.heartbeat_ms / 1000 * WAKE_SLACK,
+            watch,
+            metrics.fsync_latency.observe,
+            on_failure,
+        )
 
     def wake(self) -> None:
         self._work.set()

@@ -16,10 +16,10 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 
-from cluster.config import NodeConfig
+from cluster.config import LARGEST_MESSAGE_BYTES, NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import (
     NODE_MESSAGES,
@@ -31,13 +31,20 @@ from cluster.consensus.message import (
     SnapshotError,
 )
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.errors import ClusterError, NotLeaderError, NotReadyError, OlderReleaseError
+from cluster.errors import (
+    ClusterError,
+    ConfigError,
+    NotLeaderError,
+    NotReadyError,
+    OlderReleaseError,
+)
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.driver_loop import DriverLoop
+from cluster.node.founding import Founding
 from cluster.node.leaders import Leaders
 from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
@@ -51,7 +58,7 @@ from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
-from cluster.node.upgrades import Upgrades, finalize_when_due, keep_version
+from cluster.node.upgrades import Upgrades, keep_version
 from cluster.partition.replica import Partition
 from cluster.services.cluster_service import ClusterService
 from cluster.services.group_members import GroupMembers
@@ -74,7 +81,6 @@ log = logging.getLogger(__name__)
 
 HANDOVER_TIMEOUT = 3.0
 STOP_TIMEOUT = 1.0  # seconds that calls under way get when the server stops
-WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
 METADATA_ENTRIES = 1000  # kept for followers that are a little behind
 
 
@@ -113,7 +119,7 @@ class Node:
         watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         metrics.sync_watch = watch
         self._clocks = _clocks(config, self._peers)
-        self._driver_loop = _driver_loop(config, watch, metrics, self._fail)
+        self._driver_loop = DriverLoop.of(config, clock, watch, metrics, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
@@ -133,16 +139,15 @@ class Node:
         )
         auto_finalize = config.upgrade_auto_finalize_ms / 1000
         self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
+        self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         self._proposer = MetadataProposer(
             self._replicas.open_metadata(config.nodes, machine),
             self._peers.links,
             lambda: self._driver.touch(METADATA_GROUP),
             self._clocks,
-            self.upgrades,
+            self._founding,
             self.metadata.features,
-            lease_lifetime_ms=config.lease_lifetime_ms,
-            producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
         self._requests = PeerRequests(clock, self._install, self._proposer.propose_here)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
@@ -213,7 +218,7 @@ class Node:
             lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
             lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
-            config.max_message_bytes + MAX_FRAME_BYTES,
+            LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
         )
         stack.callback(listener.stop)
         if config.peer_listen:
@@ -229,6 +234,7 @@ class Node:
         stack.callback(engine.close)
         node = cls(config, engine, metrics, stack, lock)
         stack.callback(node._save)
+        node._founding.check_own()
         await node._run(identity, listener, server)
         return node
 
@@ -272,7 +278,7 @@ class Node:
         standstill = self.config.election_timeout_ms / 2000
         tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
         tasks.spawn(self._register(identity, server))
-        tasks.spawn(finalize_when_due(self.upgrades, self._proposer, self.request_timeout))
+        tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 
     def _add_services(self, server: Server) -> None:
         offered = server.grpc
@@ -297,8 +303,13 @@ class Node:
         while True:
             with contextlib.suppress(ClusterError):
                 await self._proposer.propose(command, self.request_timeout)
-                await server.serving()
-                return
+                break
+        try:
+            self._founding.check_own()  # it may know the cluster's only now
+        except ConfigError as error:
+            self._fail(error)
+        else:
+            await server.serving()
 
     async def _hand_over(self) -> None:
         led = [group for group in self._driver.groups.values() if group.is_leader]
@@ -481,20 +492,4 @@ def _clocks(config: NodeConfig, peers: Peers) -> ClockAgreement:
         steady_clock,
         wall_clock_ms,
         peers.send,
-    )
-
-
-def _driver_loop(
-    config: NodeConfig,
-    watch: SyncWatch,
-    metrics: Metrics,
-    on_failure: Callable[[BaseException], None],
-) -> DriverLoop:
-    return DriverLoop(
-        time.monotonic,
-        config.election_timeout_ms / 2000,
-        config.heartbeat_ms / 1000 * WAKE_SLACK,
-        watch,
-        metrics.fsync_latency.observe,
-        on_failure,
     )

@@ -66,7 +66,7 @@ class Reader:
             return into, 0
         size = self._fill(into, partition, wanted, budget)
         if lie is not None and lie.corrupt and into.batches:
-            _damage(into.batches[0], lie.corrupt)
+            _damage(into.batches[-1 if lie.corrupt == "last" else 0], lie.corrupt)
         return into, size
 
     def _fill(
@@ -148,9 +148,9 @@ class Reader:
 
 
 def _damage(stored: batch_pb2.StoredBatch, how: str) -> None:
-    if how == "bit":
+    if how in ("bit", "last"):
         stored.payload = corrupted(stored.payload)
         return
-    assert how == "length", f"corrupt: {how!r} is not bit or length"
+    assert how == "length", f"corrupt: {how!r} is not bit, last or length"
     stored.payload = overlong(stored.payload)
     stored.header.crc32c = crc32c.crc32c(stored.payload)
