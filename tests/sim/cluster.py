@@ -23,6 +23,7 @@ from tests.sim.checker import Checker, Violation
 from tests.sim.clock import EPOCH_MS, Scheduler
 from tests.sim.network import Network
 from tests.sim.node import LEASE_MS, Node, Settings
+from tests.sim.shadow import Shadow
 
 
 class Cluster:
@@ -37,6 +38,7 @@ class Cluster:
         everything = [*self.groups, METADATA_GROUP] if settings.metadata else self.groups
         self.topics = _topics(settings, self.node_ids).dump()
         self.checker = Checker(everything, settings.nodes // 2 + 1, expiry=settings.lease_ms > 0)
+        self.shadow = Shadow(self.checker.deleted)
         self.checker.families = (Family.ENTRIES, Family.STATE)
         self.network = Network(
             self.scheduler,
@@ -332,6 +334,7 @@ class Cluster:
                 f"{where} holds {partition.log_start_offset}..{partition.high_watermark}, "
                 f"not {model.log_start}..{model.next_offset}"
             )
+        self.shadow.compare_logs(partition.group)
         partition.dump()
         found: list[tuple[int, bytes]] = []
         offset = partition.log_start_offset

@@ -32,6 +32,7 @@ from storage.errors import StorageError
 from tests.sim.checker import Violation
 from tests.sim.clock import EPOCH_MS, NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
+from tests.sim.shadow import ShadowedDriver
 from tests.sim.watched import Call, Facts, Machine, Names, WatchedMetadata, WatchedPartition
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Process:
         self.watch = SyncWatch(
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
         )
-        self.driver = Driver(node.disk, self.clock, node.send, node.wake, replay)
+        self.driver = ShadowedDriver(node, self.clock, replay)
         lease_ms = settings.lease_ms or LEASE_MS
         self.state = MetadataState(lease_lifetime_ms=lease_ms, name_expiry_ms=lease_ms)
         facts = Facts(node, self.state)
@@ -250,6 +251,7 @@ class Node:
     def send(self, peer: int, messages: list[Any]) -> None:
         for message in messages:
             self.cluster.checker.sends(self.id, peer, message)
+            self.cluster.shadow.sent(self.id, peer, message)
         self.cluster.network.send(self.id, peer, messages)
 
     def link_changed(self, peer: int, up: bool) -> None:
