@@ -143,7 +143,8 @@ class Shadow:
             replica.begin_sync()
 
     def synced(self, group: Group) -> None:
-        replica = self._of(group)
+        """Also of a replica that has failed since: what it held back is sent now."""
+        replica = self.replicas.get((group.config.node_id, group.config.group))
         if replica is not None:
             replica.end_sync()
 
