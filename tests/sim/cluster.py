@@ -203,7 +203,8 @@ class Cluster:
         if not leader.running.clocks.agreed:
             return
         # Nodes' settings differ a little, so that the lifetime in force changes with leaders.
-        command.lease_lifetime_ms = self.settings.lease_ms or LEASE_MS - leader.id
+        command.lease_lifetime_ms = leader.settings.lease_ms or LEASE_MS - leader.id
+        command.producer_name_expiry_ms = command.lease_lifetime_ms
 
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, Abandoned):
@@ -274,8 +275,9 @@ class Cluster:
             node.paused_until = 0.0
             node.disk.full = node.disk.fail_next_sync = False
             node.disk.power_off_after = 0
-            node.sync_time = self.settings.sync_time
+            node.sync_time = node.settings.sync_time
             node.wall_skew_ms = 0
+            node.volume.mount()
             if not node.alive:
                 node.start()
 

@@ -43,8 +43,10 @@ class Quality:
     late: float = 0.0  # chance that a datagram arrives seconds later, in another term
 
 
-class BitFlips:
-    """What a bad memory or card does: of `chance` of all frames one bit is flipped."""
+class Damage:
+    """What a bad memory or card does: of `chance` of all frames one bit is flipped, or one
+    ends too early, or with bytes that are not its own.
+    """
 
     def __init__(self, rng: random.Random, chance: float) -> None:
         self._rng, self._chance = rng, chance
@@ -52,6 +54,11 @@ class BitFlips:
     def __call__(self, frame: bytes) -> bytes:
         if self._rng.random() >= self._chance:
             return frame
+        shape = self._rng.random()
+        if shape < 0.2:
+            return frame[: self._rng.randrange(len(frame))]
+        if shape < 0.3:
+            return frame + self._rng.randbytes(1 + self._rng.randrange(40))
         bit = 1 << self._rng.randrange(8 * len(frame))
         return (int.from_bytes(frame) ^ bit).to_bytes(len(frame))
 

@@ -32,6 +32,7 @@ from storage.errors import StorageError
 from tests.sim.checker import Violation
 from tests.sim.clock import EPOCH_MS, NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
+from tests.sim.machines import Load, Volume, opens, varied
 from tests.sim.shadow import ShadowedDriver
 from tests.sim.watched import Call, Facts, Machine, Names, WatchedMetadata, WatchedPartition
 
@@ -69,13 +70,15 @@ class Settings:
     retention_ms: int = -1
     sync_time: float = 0.002
     metadata: bool = False  # whether topics come from a metadata group
+    varied: bool = False  # whether each node has settings of its own
+    round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
 
 
 class Process:
     """What a node holds in memory: it begins with a start and ends with a crash."""
 
     def __init__(self, node: Node) -> None:
-        cluster, settings = node.cluster, node.cluster.settings
+        cluster, settings = node.cluster, node.settings
         scheduler, rate = cluster.scheduler, node.rate
         self.clock = lambda: scheduler.now * rate
         self.syncing = self.step_planned = False
@@ -174,17 +177,26 @@ class Node:
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster, self.id = cluster, node_id
-        self.disk = Disk()
+        self.settings = cluster.settings
+        if cluster.settings.varied:
+            self.settings = varied(cluster.settings, cluster.rng)
+        self.volume = Volume(node_id)
+        self.load = Load(cluster.settings.round_cost)
         self.process: Process | None = None
         self.incarnation = 0
         self.unsynced_survives = False  # all of it, in a crash; else how much is drawn
         self.rate = 1.0  # of its monotonic clock
         self.wall_skew_ms = 0
-        self.sync_time = cluster.settings.sync_time
+        self.sync_time = self.settings.sync_time
         self.paused_until = 0.0
         self.names = Names(cluster, 1.5 * cluster.rng.random())
 
     # -- process ------------------------------------------------------------------------
+
+    @property
+    def disk(self) -> Disk:
+        """What is mounted where its store should be."""
+        return self.volume.disk
 
     @property
     def alive(self) -> bool:
@@ -217,8 +229,10 @@ class Node:
         return {} if self.process is None else self.process.open_calls
 
     def start(self) -> None:
-        """Opens the node from its disk."""
+        """Opens the node from its disk; without its store it ends at once."""
         assert not self.alive
+        if not opens(self):
+            return
         self.incarnation += 1
         self.process = Process(self)
         self.process.follow()
@@ -283,6 +297,7 @@ class Node:
         process.step_planned = False
         if process.syncing:
             return
+        messages = len(process.driver._inbound)
         try:
             while process.between:
                 process.between.pop(0)()
@@ -294,6 +309,9 @@ class Node:
             self._ended(error)
             return
         self._look()
+        if self.load.seconds:
+            busy_until = self.cluster.scheduler.now + self.load.of_round(self, messages)
+            self.paused_until = max(self.paused_until, busy_until)
         if must_sync:
             process.syncing = True
             process.syncs += 1
@@ -336,7 +354,7 @@ class Node:
         self.cluster.scheduler.after(1.0, self.restart)
 
     def restart(self) -> None:
-        if not self.alive:
+        if not self.alive and not self.volume.is_lost:
             self.cluster.trace("node %d starts", self.id)
             self.start()
 

@@ -22,6 +22,7 @@ from tests.sim import (  # noqa: F401 - some register what is in them
     liveness,
     table_crc32c,
     weak_consensus,
+    weak_machines,
     weak_verdicts,
 )
 from tests.sim.disk import Disk, PowerLoss
@@ -74,6 +75,9 @@ CAUGHT_BY = {
     "frames-not-compared": "a_flipped_bit_on_its_way_changes_nothing",
     "states-not-compared": "a_follower_whose_map_is_damaged_stops",
     "wrong-checkpoints-kept": "a_leader_whose_map_is_damaged_stops",
+    "empty-store-opened": "a_store_that_is_not_there_makes_no_new_voter",
+    "applied-in-one-round": "a_backlog_is_applied_in_slices",
+    "own-lifetime-applied": "all_replicas_expire_by_the_lifetime_in_the_entry",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }
 
