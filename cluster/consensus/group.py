@@ -164,8 +164,12 @@ class Group:
             # While leadership is handed over proposals wait: for a message or a timeout.
             (leading is not None and leading.proposals.queued and not leading.is_transferring)
             or journal.applied_index < self.commit_index
-            # A lone node's entries are committed by its next tick.
-            or (not self.config.peers and core.commit_index < journal.durable_index)
+            # A lone leader's entries are committed by its next tick.
+            or (
+                leading is not None
+                and not self.config.peers
+                and core.commit_index < journal.durable_index
+            )
         )
 
     # -- what others want -----------------------------------------------------------

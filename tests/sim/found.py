@@ -188,6 +188,21 @@ def an_unsound_snapshot_changes_nothing() -> None:
     stage.finish()
 
 
+@schedule
+def a_lone_replica_waits_for_its_election() -> None:
+    """Found by the oracle's steps of seed 31447: after a restart its node was busy until then."""
+    stage = Stage(nodes=1)
+    stage.elect(1)
+    stage.produce(1, 3)
+    stage.crash(1)
+    stage.start(1)
+    before = stage.cluster.scheduler.events
+    stage.run(2.0)
+    if stage.cluster.scheduler.events - before > 100:
+        raise Violation(f"{stage.cluster.scheduler.events - before} events in two idle seconds")
+    stage.finish()
+
+
 def unsound(sound: Snapshot) -> list[Snapshot]:
     """No states of a partition: with the checksum of what was sent, and with their own."""
     states = (b"", b"garbage", bytes(4096), sound.state[:-3], sound.state[: len(sound.state) // 2])

@@ -173,9 +173,14 @@ class Oracle:
         self.advance_commit()
 
     def advance_commit(self) -> None:
-        """A leader commits what a majority holds, by entries of its own term (5.4.2)."""
+        """A leader commits what a majority holds, by entries of its own term (5.4.2).
+
+        Where there is no other server, none can have other entries.
+        """
         if self.role is not Role.LEADER:
             return
+        if not self.peers:
+            self.commit = max(self.commit, self.synced)
         held = sorted([self.synced, *self.match.values()], reverse=True)
         index = held[len(held) // 2]
         if index > self.commit and self.log.term(index) == self.term:
