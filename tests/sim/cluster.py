@@ -33,6 +33,7 @@ class Cluster:
         self.settings = settings
         self.rng = random.Random(seed)
         self.scheduler = Scheduler()
+        self.slept = 0.0  # seconds for which all machines stood still
         self.node_ids = list(range(1, settings.nodes + 1))
         self.groups = list(range(16, 16 + settings.groups))
         everything = [*self.groups, METADATA_GROUP] if settings.metadata else self.groups
@@ -73,6 +74,11 @@ class Cluster:
         """A line of the readable schedule."""
         if self.verbose:
             self.log.append(f"{self.scheduler.now:9.4f}  {text % args}")
+
+    @property
+    def true_ms(self) -> int:
+        """What a wall clock that is right says."""
+        return EPOCH_MS + int(self.scheduler.now * 1000) + int(self.slept * 1000)
 
     def live(self) -> list[Node]:
         return [node for node in self.nodes.values() if node.alive]
@@ -204,7 +210,8 @@ class Cluster:
             return
         # Nodes' settings differ a little, so that the lifetime in force changes with leaders.
         command.lease_lifetime_ms = leader.settings.lease_ms or LEASE_MS - leader.id
-        command.producer_name_expiry_ms = command.lease_lifetime_ms
+        expiry_ms = leader.settings.name_expiry_ms or command.lease_lifetime_ms
+        command.producer_name_expiry_ms = expiry_ms
 
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, Abandoned):

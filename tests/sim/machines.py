@@ -92,7 +92,8 @@ class Load:
 
     def of_round(self, node: Node, messages: int) -> float:
         """Seconds that the round which has just ended keeps the loop busy."""
-        applied = sum(machine.watched_index for machine in node.machines.values())
+        groups = [machine.group for machine in node.machines.values()]
+        applied = sum(group.applied_index for group in groups if group is not None)
         done = messages + max(0, applied - self._applied)
         self._applied = applied
         return done * self.seconds

@@ -19,6 +19,7 @@ from tests.sim import (  # noqa: F401 - they register their schedules
     found,
     liveness,
     uneven,
+    years,
 )
 from tests.sim.run import run_seed
 from tests.sim.schedules import SCHEDULES

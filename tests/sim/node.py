@@ -30,7 +30,7 @@ from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
 from tests.sim.checker import Violation
-from tests.sim.clock import EPOCH_MS, NEVER
+from tests.sim.clock import NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.machines import Load, Volume, opens, varied
 from tests.sim.shadow import ShadowedDriver
@@ -70,6 +70,8 @@ class Settings:
     retention_ms: int = -1
     sync_time: float = 0.002
     metadata: bool = False  # whether topics come from a metadata group
+    leased: bool = False  # producers' ids come from that group, too, as their expiry does
+    name_expiry_ms: int = 0  # 0: as the lease
     varied: bool = False  # whether each node has settings of its own
     round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
 
@@ -96,12 +98,11 @@ class Process:
         )
         self.driver = ShadowedDriver(node, self.clock, replay)
         lease_ms = settings.lease_ms or LEASE_MS
-        self.state = MetadataState(lease_lifetime_ms=lease_ms, name_expiry_ms=lease_ms)
-        facts = Facts(node, self.state)
-        peers = [peer for peer in cluster.node_ids if peer != node.id]
-        self.clocks = ClockAgreement(
-            peers, settings.clock_bound_ms, self.clock, node.wall_ms, node.send
-        )
+        expiry_ms = settings.name_expiry_ms or lease_ms
+        self.state = MetadataState(lease_lifetime_ms=lease_ms, name_expiry_ms=expiry_ms)
+        facts = self.state if settings.leased else Facts(node, self.state)
+        peers, bound_ms = set(cluster.node_ids) - {node.id}, settings.clock_bound_ms
+        self.clocks = ClockAgreement(peers, bound_ms, node.steady, node.wall_ms, node.send)
         self.replicas = Replicas(
             ReplicaSettings(
                 node_id=node.id,
@@ -241,8 +242,12 @@ class Node:
         self._plan_look()
         self._plan_retention()
 
+    def steady(self) -> float:
+        """Seconds; goes on while the machine sleeps, which its monotonic clock does not."""
+        return self.cluster.scheduler.now * self.rate + self.cluster.slept
+
     def wall_ms(self) -> int:
-        return EPOCH_MS + int(self.cluster.scheduler.now * 1000) + self.wall_skew_ms
+        return self.cluster.true_ms + self.wall_skew_ms
 
     def crash(self, why: str) -> None:
         """The process is gone, and with it what the disk had not synced."""
@@ -466,7 +471,7 @@ class Node:
             cluster.scheduler.at(self.paused_until, self.call, gid, calls)
             return
         for request, reply in calls:
-            if not self.names.is_issued(request.meta.producer_id):
+            if not self.settings.leased and not self.names.is_issued(request.meta.producer_id):
                 self.names.follow(all_of_it=True)  # the service asks the metadata leader
             call = Call(self, f"group {gid}: {request.meta}", reply)
             partition = self.partitions.get(gid)

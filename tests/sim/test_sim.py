@@ -78,6 +78,11 @@ CAUGHT_BY = {
     "empty-store-opened": "a_store_that_is_not_there_makes_no_new_voter",
     "applied-in-one-round": "a_backlog_is_applied_in_slices",
     "own-lifetime-applied": "all_replicas_expire_by_the_lifetime_in_the_entry",
+    "expiry-by-local-clock": "years_pass_with_a_wrong_clock_here_and_there",
+    "own-clock-believed": "years_pass_with_a_wrong_clock_here_and_there",
+    "ages-in-31-bits": "years_pass_with_a_wrong_clock_here_and_there",
+    "age-by-the-newest-record": "years_pass_with_a_wrong_clock_here_and_there",
+    "names-kept": "years_pass_with_a_wrong_clock_here_and_there",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }
 
