@@ -21,8 +21,8 @@ from tests.sim import (  # noqa: F401 - some register what is in them
     found,
     liveness,
     table_crc32c,
+    uneven_weaknesses,
     weak_consensus,
-    weak_machines,
     weak_verdicts,
 )
 from tests.sim.disk import Disk, PowerLoss
