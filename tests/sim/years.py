@@ -26,6 +26,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation, payload
 from tests.sim.client import Sent
 from tests.sim.cluster import Cluster, create_topic, register_node
+from tests.sim.network import split
 from tests.sim.node import Node, Settings
 from tests.sim.schedules import schedule
 
@@ -122,18 +123,29 @@ class Years:
         node = self.cluster.nodes[self.rng.choice(self.cluster.node_ids)]
         draw = self.rng.random()
         if draw < 0.3:
-            leader = self.cluster.leader(GID) or node
-            leader.wall_skew_ms = int(self.rng.choice((-1, 1)) * 10 ** self.rng.uniform(4.6, 10.6))
-        elif draw < 0.5:
-            node.wall_skew_ms = int(self.rng.choice((-1, 1)) * 10 ** self.rng.uniform(4.6, 10.6))
-        elif draw < 0.7:
+            self._jump(self.cluster.leader(GID) or node)
+        elif draw < 0.45:
+            self._jump(node)
+        elif draw < 0.6:
             node.crash("years")
-        elif draw < 0.85:
+        elif draw < 0.8:
+            others = [other for other in self.cluster.node_ids if other != node.id]
+            self.cluster.network.block(split([node.id], others), noticed=self.rng.random() < 0.5)
+            if self.rng.random() < 0.5:
+                self._jump(node)
+        elif draw < 0.9:
             node.compact()
 
+    def _jump(self, node: Node) -> None:
+        """By more than the bound, or by years."""
+        node.wall_skew_ms = int(self.rng.choice((-1, 1)) * 10 ** self.rng.uniform(4.6, 10.6))
+
     def _heal(self) -> None:
+        """No clock is quite right: each is off by up to a quarter of the bound."""
+        off_ms = self.settings.clock_bound_ms // 4
+        self.cluster.network.heal()
         for node in self.cluster.nodes.values():
-            node.wall_skew_ms = 0
+            node.wall_skew_ms = self.rng.randint(-off_ms, off_ms)
             if not node.alive:
                 node.start()
 
