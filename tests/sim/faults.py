@@ -222,7 +222,7 @@ class Faults:
         node = self._some_leader()
         if node is None or not node.partitions:
             return
-        gid = min(node.partitions)
+        gid = self.rng.choice(sorted(node.partitions))
         self.cluster.trace("node %d finds damage in group %d", node.id, gid)
         node.partitions[gid].unreadable(PlantedDamage("a damaged entry"))
         self._until_then(10.0, self._mend, node, node.incarnation)
