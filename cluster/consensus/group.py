@@ -376,6 +376,7 @@ class Group:
     def _end_leading(self, reason: str) -> None:
         """Drops all that lives one term, and answers everybody who waits."""
         ended, self._leading = self._leading, None
+        self.snapshots_due.clear()
         if ended is not None:
             ended.proposals.abandon(self._abandoned(reason))
 

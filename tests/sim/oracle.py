@@ -189,18 +189,15 @@ class Oracle:
     # -- snapshots ------------------------------------------------------------------------------
 
     def install(self, term: int, index: int, index_term: int) -> None:
-        """InstallSnapshot: a log that holds its last entry is kept, any other goes.
-
-        A node that leads no more may send what it had begun to, stamped with its new term.
-        """
+        """InstallSnapshot: a log that holds its last entry is kept, any other goes."""
         if term < self.term:
             return
         self.see_term(term)
+        assert self.role is not Role.LEADER, f"two leaders in term {term}"
+        self.role = Role.FOLLOWER
         log = self.log
         held = index <= log.base or (index <= log.last and log.term(index) == index_term)
         if not held:
-            assert self.role is not Role.LEADER, f"{self.me} leads and lacks entry {index}"
-            self.role = Role.FOLLOWER
             self.log = Log(index, index_term)
             self.synced = index
         self.commit = max(self.commit, index)

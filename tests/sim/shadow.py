@@ -93,6 +93,7 @@ class Shadow:
     def __init__(self, deleted: Set[int]) -> None:
         self.replicas: dict[tuple[int, int], Replica] = {}
         self._deleted = deleted
+        self._led: dict[tuple[int, int], int] = {}  # (group, term) -> node
         self.steps = 0
 
     def opened(self, group: Group) -> None:
@@ -127,10 +128,14 @@ class Shadow:
             if snapshot.term > replica.oracle.term:
                 replica.hard_states.append((snapshot.term, 0))
 
-    def installed(self, group: Group, snapshot: Snapshot) -> None:
+    def installed(self, group: Group, sender: int, snapshot: Snapshot) -> None:
         """A sound snapshot was taken; the disk is synced, and the replica begins anew."""
         replica = self._of(group)
         if replica is not None:
+            leader = self._led.get((snapshot.group, snapshot.term))
+            if leader != sender:
+                raise Disagreement(f"node {sender} sends a snapshot of group {snapshot.group} in "
+                                   f"term {snapshot.term}, which node {leader} leads")  # fmt: skip
             place = (snapshot.term, snapshot.index, snapshot.index_term)
             self._step(replica, group, lambda: replica.oracle.install(*place), "a snapshot")
             replica.begin_sync()
@@ -204,6 +209,8 @@ class Shadow:
         except AssertionError as error:
             text = f"{_name(group)} after {what}: the oracle says: {error}"
             raise Disagreement(text) from None
+        if oracle.role is Role.LEADER:
+            self._led[group.config.group, oracle.term] = oracle.me
         self._compare(oracle, group, what)
         replica.note(first)
 
@@ -352,7 +359,7 @@ class ShadowedDriver(Driver):
         self._shadow.installs(self.groups[snapshot.group], snapshot)
         taken = super().install(sender, snapshot)
         if taken:
-            self._shadow.installed(self.groups[snapshot.group], snapshot)
+            self._shadow.installed(self.groups[snapshot.group], sender, snapshot)
         return taken
 
     def begin(self) -> bool:
