@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from cluster.consensus.message import Snapshot
@@ -21,7 +22,7 @@ from oncelog.v1.cluster_pb2 import TopicConfig
 from storage.kv import Family
 from tests.sim.checker import Checker, Violation
 from tests.sim.clock import EPOCH_MS, Scheduler
-from tests.sim.network import Network
+from tests.sim.network import Damage, Network
 from tests.sim.node import LEASE_MS, Node, Settings
 from tests.sim.shadow import Shadow
 
@@ -249,6 +250,8 @@ class Cluster:
                 self.scheduler.after(self.network.quality.delay, end, installed)
 
         receiver = self.nodes[peer]
+        if isinstance(self.network.damage, Damage):
+            snapshot = replace(snapshot, state=self.network.damage.snapshot(snapshot.state))
         what = (sender.id, snapshot.group, snapshot.index, peer)
         self.trace("node %d sends snapshot %d/%d to node %d", *what)
         if receiver.alive and self._passes(sender.id, peer):
