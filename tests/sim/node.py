@@ -128,9 +128,8 @@ class Process:
             ),
             lambda gid: self._watched(node, gid),
         )
-        self.follower = MetadataFollower(
-            self.state, self.replicas, self.driver, lambda lifetime: None, lambda version: None
-        )
+        ignored = (lambda lifetime: None, lambda version: None, lambda: None)
+        self.follower = MetadataFollower(self.state, self.replicas, self.driver, *ignored)
         self.maintenance = Maintenance(
             MaintenanceSettings(node.id, settings.preferred_leader_delay, METADATA_ENTRIES),
             self.driver,
