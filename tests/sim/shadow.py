@@ -128,8 +128,8 @@ class Shadow:
             if snapshot.term > replica.oracle.term:
                 replica.hard_states.append((snapshot.term, 0))
 
-    def installed(self, group: Group, sender: int, snapshot: Snapshot) -> None:
-        """A sound snapshot was taken; the disk is synced, and the replica begins anew."""
+    def installed(self, group: Group, sender: int, snapshot: Snapshot, *, new: bool) -> None:
+        """A sound snapshot was taken. A new one is synced, and the replica begins anew with it."""
         replica = self._of(group)
         if replica is not None:
             leader = self._led.get((snapshot.group, snapshot.term))
@@ -138,8 +138,9 @@ class Shadow:
                                    f"term {snapshot.term}, which node {leader} leads")  # fmt: skip
             place = (snapshot.term, snapshot.index, snapshot.index_term)
             self._step(replica, group, lambda: replica.oracle.install(*place), "a snapshot")
-            replica.begin_sync()
-            replica.end_sync()
+            if new:
+                replica.begin_sync()
+                replica.end_sync()
 
     def syncs(self, group: Group) -> None:
         """What was written is on its way to stable storage."""
@@ -356,10 +357,13 @@ class ShadowedDriver(Driver):
         super().finish()
 
     def install(self, sender: int, snapshot: Snapshot) -> bool:
-        self._shadow.installs(self.groups[snapshot.group], snapshot)
+        group = self.groups[snapshot.group]
+        base = group.journal.base_index
+        self._shadow.installs(group, snapshot)
         taken = super().install(sender, snapshot)
         if taken:
-            self._shadow.installed(self.groups[snapshot.group], sender, snapshot)
+            new = group.journal.base_index != base
+            self._shadow.installed(group, sender, snapshot, new=new)
         return taken
 
     def begin(self) -> bool:
