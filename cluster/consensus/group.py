@@ -360,7 +360,9 @@ class Group:
             log.info("steps down partition=%s term=%d", self.name, term)
             self._end_leading("no longer the leader")
         if leads:
-            self._leading = LeaderTerm(self.config, self._raft, self._env.clock, self._up)
+            self._leading = LeaderTerm(
+                self.config, self._raft, self._env.clock, self._up, self._env.windows
+            )
             log.info("leads partition=%s term=%d index=%d", self.name, term, self.applied_index)
         if led or leads:
             self.machine.on_role(leader=leads, ready=False, term=term)
@@ -378,6 +380,7 @@ class Group:
         ended, self._leading = self._leading, None
         self.snapshots_due.clear()
         if ended is not None:
+            ended.replicator.close()
             ended.proposals.abandon(self._abandoned(reason))
 
     def _abandoned(self, reason: str) -> Abandoned:

@@ -29,6 +29,7 @@ from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, Repl
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
+from tests.sim import releases
 from tests.sim.checker import Violation
 from tests.sim.clock import NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
@@ -74,6 +75,7 @@ class Settings:
     name_expiry_ms: int = 0  # 0: as the lease
     varied: bool = False  # whether each node has settings of its own
     round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
+    releases: bool = False  # whether nodes begin with an older release, and are upgraded
 
 
 class Process:
@@ -99,7 +101,9 @@ class Process:
         self.driver = ShadowedDriver(node, self.clock, replay)
         lease_ms = settings.lease_ms or LEASE_MS
         expiry_ms = settings.name_expiry_ms or lease_ms
-        self.state = MetadataState(lease_lifetime_ms=lease_ms, name_expiry_ms=expiry_ms)
+        self.state = MetadataState(
+            lease_lifetime_ms=lease_ms, name_expiry_ms=expiry_ms, release=node.release
+        )
         facts = self.state if settings.leased else Facts(node, self.state)
         peers, bound_ms = set(cluster.node_ids) - {node.id}, settings.clock_bound_ms
         self.clocks = ClockAgreement(peers, bound_ms, node.steady, node.wall_ms, node.send)
@@ -128,8 +132,8 @@ class Process:
             ),
             lambda gid: self._watched(node, gid),
         )
-        ignored = (lambda lifetime: None, lambda version: None, lambda: None)
-        self.follower = MetadataFollower(self.state, self.replicas, self.driver, *ignored)
+        callbacks = (lambda lifetime: None, node.note_version, lambda: None)
+        self.follower = MetadataFollower(self.state, self.replicas, self.driver, *callbacks)
         self.maintenance = Maintenance(
             MaintenanceSettings(node.id, settings.preferred_leader_delay, METADATA_ENTRIES),
             self.driver,
@@ -190,6 +194,8 @@ class Node:
         self.sync_time = self.settings.sync_time
         self.paused_until = 0.0
         self.names = Names(cluster, 1.5 * cluster.rng.random())
+        self.release = releases.NEW
+        self.cluster_version = 1  # as its directory says
 
     # -- process ------------------------------------------------------------------------
 
@@ -234,7 +240,7 @@ class Node:
         if not opens(self):
             return
         self.incarnation += 1
-        self.process = Process(self)
+        self.process = releases.opened(self, lambda: Process(self))
         self.process.follow()
         self.wake()
         self.cluster.network.node_up(self.id)
@@ -244,6 +250,10 @@ class Node:
     def steady(self) -> float:
         """Seconds; goes on while the machine sleeps, which its monotonic clock does not."""
         return self.cluster.scheduler.now * self.rate + self.cluster.slept
+
+    def note_version(self, version: int) -> None:
+        """Its directory says from now on what its cluster has agreed on."""
+        self.cluster_version = version
 
     def wall_ms(self) -> int:
         return self.cluster.true_ms + self.wall_skew_ms
@@ -397,6 +407,8 @@ class Node:
             assert group is not None
             damaged = (self.id, gid) in self.cluster.checker.damaged
             if group.failed is not None and (damaged or type(group.failed) is PlantedDamage):
+                continue
+            if group.failed is not None and releases.ends(self, group):
                 continue
             if group.failed is not None and gid not in self.cluster.checker.deleted:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed

@@ -23,6 +23,7 @@ from tests.sim.cluster import Cluster, create_topic, register_node, topic_config
 from tests.sim.faults import Faults
 from tests.sim.network import Damage
 from tests.sim.node import Settings
+from tests.sim.upgrading import Operator
 
 DURATION = 30.0
 REST = 40.0  # seconds of rest after the end in which all must converge
@@ -241,6 +242,8 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
         settings = replace(settings, varied=True)
     if seed % 8 == 7:
         settings = replace(settings, round_cost=ROUND_COSTS[seed // 8 % len(ROUND_COSTS)])
+    if seed % 8 == 1:
+        settings = replace(settings, metadata=True, releases=True)
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
     if seed % 5 == 1:
         cluster.network.damage = Damage(random.Random(seed), 0.02)
@@ -284,6 +287,9 @@ def _drive(
     for node in cluster.nodes.values():
         if cluster.rng.random() < 0.3:
             node.rate = 0.95 + 0.1 * cluster.rng.random()
+    operator = Operator(cluster, cluster.rng, until=duration * 0.65, end=duration)
+    if cluster.settings.releases:
+        operator.start()
     cluster.start()
     clients.start()
     faults.start()

@@ -11,6 +11,7 @@ from cluster.consensus.message import NODE_MESSAGES, Message
 from cluster.errors import FeatureOffError
 from cluster.features import (
     BEFORE_THE_GATE,
+    CLUSTER_SETTINGS,
     CLUSTER_VERSIONS,
     COMMANDS,
     ENTRIES,
@@ -55,7 +56,14 @@ FIELDS_OF_VERSION_1 = """
     TopicConfig: expected_offsets max_batch_bytes retention_bytes retention_ms
 """
 # "Message.field" -> the feature or the version whose writers may set it.
-LATER_FIELDS: dict[str, str | int] = {}
+LATER_FIELDS: dict[str, str | int] = {
+    "MetadataCommand.found_cluster_settings": CLUSTER_SETTINGS,
+    "MetadataCommand.set_cluster_setting": CLUSTER_SETTINGS,
+    "FoundClusterSettings.settings": CLUSTER_SETTINGS,
+    "SetClusterSetting.setting": CLUSTER_SETTINGS,
+    "ClusterSetting.name": CLUSTER_SETTINGS,
+    "ClusterSetting.value": CLUSTER_SETTINGS,
+}
 FIELDS_OF_GROUPS = """
     OffsetsCommand: change_owners claim_instance remove_member
     CommitGroupOffsets: member number ownerships
