@@ -16,6 +16,10 @@ from storage.errors import StorageError
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
+FULL_DISK_WAIT = 0.5  # seconds between attempts to write when the disk is full
+READ_FIRST = 0.02  # seconds for messages that came while this node stood still
+
 
 class Store(Protocol):
     """Where the driver writes. `Engine` is one."""
@@ -23,11 +27,6 @@ class Store(Protocol):
     @property
     def is_behind(self) -> bool: ...
     def catch_up(self) -> None: ...
-
-
-WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
-FULL_DISK_WAIT = 0.5  # seconds between attempts to write when the disk is full
-READ_FIRST = 0.02  # seconds for messages that came while this node stood still
 
 
 class DriverLoop:

@@ -118,8 +118,7 @@ class Node:
         clock = time.monotonic
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
-        self.metadata = MetadataState()
-        self.memory, self.turns = memory, Turns()
+        self.metadata, self.memory, self.turns = MetadataState(), memory, Turns()
         self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
@@ -166,7 +165,6 @@ class Node:
             clock=clock,
         )
         self._group_members = GroupMembers(self)
-        stack.callback(self._group_members.close)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
@@ -299,6 +297,7 @@ class Node:
             self, now_ms=self._agreed_now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
         )
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
+        self._stack.callback(self._group_members.close)
         groups = GroupService(self, self._group_members, now_ms=self._agreed_now_ms)
         group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
 

@@ -20,6 +20,7 @@ from cluster.services.errors import abort
 from oncelog.errors import ThrottledError
 
 CALL_BYTES = 32 * 1024  # of memory that a call takes beside its messages
+SMALL_BYTES = 2 * CALL_BYTES  # a call that holds so little is answered once it has come
 # What came and was decoded; what is sent is held here and by gRPC.
 COPIES = 2
 Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
@@ -41,7 +42,9 @@ class Metering(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         memory = self._memory
-        if memory.used + CALL_BYTES > memory.limit:
+        # Whether the node lives is answered always.
+        ours = handler_call_details.method.startswith("/oncelog.")
+        if ours and memory.used + CALL_BYTES > memory.limit:
             return _REFUSING
         account = memory.of_call()
         account.take(CALL_BYTES)
@@ -68,7 +71,7 @@ class Metering(grpc.aio.ServerInterceptor):
             account.receiving = False
             if hasattr(request, "ByteSize"):  # else it could not be decoded
                 account.take(COPIES * request.ByteSize())
-            if memory.full:
+            if memory.full and account.held > SMALL_BYTES:
                 await abort(context, _refusal())
             answer = await call(request, context)
             if answer is not None:

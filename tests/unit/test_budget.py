@@ -210,6 +210,17 @@ async def test_calls_are_refused_before_a_byte_of_them_is_taken(full: LogNode):
     assert full.memory.used == full.memory.limit + 1
 
 
+async def test_a_request_that_is_large_is_refused_when_it_has_come():
+    """Nobody knew its size before. What is small is answered: it costs less than a refusal."""
+    node = LogNode()
+    async with serving(node) as (stub, _):
+        node.memory.open("others").take(node.memory.limit - MIB)
+        assert len((await stub.Produce(log_pb2.ProduceRequest(batches=[batch()]))).results) == 1
+        large = log_pb2.ProduceRequest(batches=[batch(encode_payload([b"x" * MIB], [1]))])
+        assert isinstance(await refused(stub.Produce(large)), ThrottledError)
+    assert node.part.high_watermark == 1
+
+
 async def test_calls_are_counted_while_they_last():
     node = LogNode()
     async with serving(node) as (stub, _):
