@@ -24,7 +24,7 @@ from harness.arguments import number
 from harness.developer import DIRECTORY
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
-from tests.chaos import failover, report
+from tests.chaos import failover, report, sick
 from tests.chaos.compose import NODES, Compose
 from tests.chaos.faults import (
     FAULTS,
@@ -293,13 +293,16 @@ def _cluster_for(kinds: list[type[Fault]]) -> LocalCluster:
     """A new cluster with what the faults need, in place of the last run's."""
     folder = RUN_DIRECTORY / "cluster"
     LocalCluster.remove(folder)
-    return LocalCluster(
+    cluster = LocalCluster(
         folder,
         settings={},
         proxied=any(kind.needs_proxy for kind in kinds),
         disks=any(kind.needs_disks for kind in kinds),
         namespaces=any(kind.needs_namespaces for kind in kinds),
     )
+    if any(kind.needs_sickness for kind in kinds):
+        sick.prepare(cluster)
+    return cluster
 
 
 def _names(text: str) -> list[str]:
