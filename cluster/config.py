@@ -108,6 +108,8 @@ SETTINGS: tuple[Setting, ...] = (
          "memory for the newest entries of all partitions, in equal shares, 256 KiB each at least"),
     _int("page_cache_bytes", 0, 1024 * 1024 * MIB,
          "bytes of its log that the node leaves in the system's page cache; 0: no limit"),
+    _int("client_memory_bytes", 256 * MIB, 1024 * 1024 * MIB,
+         "memory above the empty node's that clients may make it use, about"),
     _int("last_seen_capacity", 100, 100_000_000,
          "producers that a partition remembers at most"),
 )  # fmt: skip
@@ -146,6 +148,7 @@ class NodeConfig:
     fetch_max_bytes: int = 4 * MIB
     tail_cache_bytes: int = 16 * MIB
     page_cache_bytes: int = 1024 * MIB
+    client_memory_bytes: int = 1024 * MIB
     last_seen_capacity: int = 1_000_000
     # Names of the settings that were given, and are not defaults.
     given: frozenset[str] = field(default=frozenset(), compare=False)

@@ -57,8 +57,9 @@ BEFORE_THE_GATE = Versions(1, 1)
 CLUSTER_VERSIONS = Versions(1, 2)
 # The settings that decide replicated facts are the cluster's, in the metadata.
 CLUSTER_SETTINGS = "cluster_settings"
+# Consumer groups whose partitions the nodes share out.
+GROUPS = "groups"
 # Feature -> the cluster version that it comes with.
-GROUPS = "groups"  # consumer groups whose partitions the brokers share out
 FEATURES: Mapping[str, int] = {CLUSTER_SETTINGS: 2, GROUPS: 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,

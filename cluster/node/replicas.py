@@ -231,6 +231,7 @@ class Replicas:
                 batch=partial(getattr, context.driver, "batch"),
                 tail_bytes=partial(getattr, self, "_tail_bytes"),
                 replay=context.driver.replay,
+                windows=context.driver.windows,
                 leader_changed=context.leader_changed,
                 stopped=context.driver.on_stopped,
                 may_lead=partial(getattr, context.clocks, "agreed"),
