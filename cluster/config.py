@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cluster.addresses import host_and_port, is_loopback, shifted
 from cluster.errors import ConfigError
 
 KIB = 1024
@@ -45,7 +46,10 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: `kind` is int, str, addr, optaddr, level or nodes; limits are inclusive."""
+    """One setting: `kind` is int, str, addr, optaddr, path, flag, level or nodes.
+
+    A path may be left out, a flag is given without a value. Limits are inclusive.
+    """
 
     name: str
     kind: str
@@ -77,6 +81,15 @@ SETTINGS: tuple[Setting, ...] = (
     _int("peer_port_offset", 1, 60_000,
          "nodes send each other the log at their ports in nodes plus this"),
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
+    Setting("tls_cert", "path", "certificate that clients are shown, PEM; empty: no TLS"),
+    Setting("tls_key", "path", "its key, PEM, a file that only the node may read"),
+    Setting("tls_ca", "path", "CAs of clients, which must show a certificate; empty: none must"),
+    Setting("peer_cert", "path", "certificate that other nodes are shown, PEM; empty: no TLS"),
+    Setting("peer_key", "path", "its key, PEM, a file that only the node may read"),
+    Setting("peer_ca", "path", "CAs of the nodes' certificates, PEM"),
+    _int("connection_age_ms", SECOND_MS, 30 * DAY_MS,
+         "with TLS: how long a client's connection lasts before it must be made anew"),
+    Setting("insecure", "flag", "listen without TLS beyond this machine's loopback"),
     _int("election_timeout_ms", 50, MINUTE_MS, "silence after which a leader is replaced"),
     _int("heartbeat_ms", 5, 10 * SECOND_MS, "how often a leader is heard at least"),
     _int("clock_bound_ms", 100, HOUR_MS,
@@ -122,6 +135,14 @@ class NodeConfig:
     nodes: Mapping[int, str] = field(default_factory=dict)
     peer_port_offset: int = 10_000
     metrics_listen: str = ""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+    peer_cert: Path | None = None
+    peer_key: Path | None = None
+    peer_ca: Path | None = None
+    connection_age_ms: int = HOUR_MS
+    insecure: bool = False
     election_timeout_ms: int = 1000
     heartbeat_ms: int = 100
     clock_bound_ms: int = 10_000
@@ -153,11 +174,11 @@ class NodeConfig:
     @property
     def peer_listen(self) -> str:
         """Where this node takes its peers' streams; empty if it has no peers."""
-        return _shifted(self.listen, self.peer_port_offset) if len(self.nodes) > 1 else ""
+        return shifted(self.listen, self.peer_port_offset) if len(self.nodes) > 1 else ""
 
     def peer_stream_of(self, node: int) -> str:
         """Where `node` takes its peers' streams."""
-        return _shifted(self.nodes[node], self.peer_port_offset)
+        return shifted(self.nodes[node], self.peer_port_offset)
 
     @property
     def advertised(self) -> str:
@@ -191,9 +212,12 @@ class NodeConfig:
             value = getattr(self, setting.name)
             if setting.kind == "nodes":
                 continue
-            if alone and setting.name == "advertise" and value == self.listen:
+            if value is None or (alone and setting.name == "advertise" and value == self.listen):
                 value = ""
-            shown = str(value) if setting.kind == "int" else _toml_string(str(value))
+            if setting.kind in ("int", "flag"):
+                shown = str(value).lower()
+            else:
+                shown = _toml_string(str(value))
             lines.append(f"{setting.name} = {shown}")
         if not alone:
             lines += ["", "[nodes]"]
@@ -232,6 +256,12 @@ def _parser() -> argparse.ArgumentParser:
         default = defaults[setting.name]
         known = isinstance(default, int | str | Path) and default != ""
         shown = f" (default {default}{limits})" if known else ""
+        if setting.kind == "flag":
+            parser.add_argument(
+                setting.flag, dest=setting.name, action="store_const", const=True,
+                help=setting.help,
+            )  # fmt: skip
+            continue
         parser.add_argument(
             setting.flag,
             dest=setting.name,
@@ -280,6 +310,8 @@ def _convert(setting: Setting, given: _Given) -> Any:
             return _convert_int(setting, given)
         case "nodes":
             return _convert_nodes(given)
+        case "flag":
+            return _convert_flag(setting, given)
     if not isinstance(given.value, str):
         raise _bad(setting.name, given, "must be a string")
     text = given.value
@@ -291,6 +323,10 @@ def _convert(setting: Setting, given: _Given) -> Any:
         # A listener may ask for any free port; an address told to others may not.
         check_address(setting.name, given, text, low_port=int(setting.name == "advertise"))
         return text
+    if setting.kind == "path":
+        if len(text) > MAX_ADDRESS_CHARS or not text.isprintable():
+            raise _bad(setting.name, given, f"must have ..{MAX_ADDRESS_CHARS} printable chars")
+        return Path(text) if text else None
     if setting.kind == "str":
         if not text or len(text) > MAX_ADDRESS_CHARS or not text.isprintable():
             raise _bad(setting.name, given, f"must have 1..{MAX_ADDRESS_CHARS} printable chars")
@@ -310,6 +346,14 @@ def _convert_int(setting: Setting, given: _Given) -> int:
     if not setting.low <= value <= setting.high:
         raise _bad(setting.name, given, f"must be {setting.low}..{setting.high}")
     return value
+
+
+def _convert_flag(setting: Setting, given: _Given) -> bool:
+    if isinstance(given.value, bool):
+        return given.value
+    if given.value not in ("true", "false"):
+        raise _bad(setting.name, given, "must be true or false")
+    return bool(given.value == "true")
 
 
 def _convert_nodes(given: _Given) -> dict[int, str]:
@@ -372,6 +416,7 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
         )
     if len(nodes) > 1:
         _check_peer_ports(config, nodes)
+    _check_tls(config, alone=len(nodes) == 1)
     if config.default_replicas > len(nodes):
         if "default_replicas" in given:
             raise _bad("default_replicas", given["default_replicas"],
@@ -390,6 +435,28 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
     return dataclasses.replace(config, nodes=dict(sorted(nodes.items())), advertise=advertise)
 
 
+def _check_tls(config: NodeConfig, *, alone: bool) -> None:
+    """Raise ConfigError for half a set of files, or a port that is open to all by mistake."""
+    client, key = config.tls_cert, config.tls_key
+    peer = (config.peer_cert, config.peer_key, config.peer_ca)
+    if (client is None) != (key is None) or (config.tls_ca is not None and client is None):
+        raise ConfigError("tls_cert, tls_key: both or neither must be set; tls_ca needs them")
+    if None in peer and any(peer):
+        raise ConfigError("peer_cert, peer_key, peer_ca: all three or none must be set")
+    if config.insecure:
+        return
+    wanted = {"listen": (config.listen, client), "metrics_listen": (config.metrics_listen, client)}
+    if not alone:
+        wanted["listen (of nodes)"] = (config.listen, config.peer_cert)
+    for name, (address, certificate) in wanted.items():
+        if address and certificate is None and not is_loopback(address):
+            setting = "peer_cert" if name.endswith(")") else "tls_cert"
+            raise ConfigError(
+                f"{name}: {address} is reached from other machines, and without {setting} "
+                "whoever reaches it reads and writes all; set insecure if that is wanted"
+            )
+
+
 def _check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
     """Raise ConfigError unless each port has one above it for the peers' streams."""
     addresses = {"listen": config.listen}
@@ -402,21 +469,6 @@ def _check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
                 f"{name}: port {port} must be 1..{highest}, since peers' streams are taken "
                 f"{config.peer_port_offset} above it (peer_port_offset)"
             )
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """Of "host:port", without the brackets of an IPv6 host."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def with_port(address: str, port: int) -> str:
-    """The same host at another port."""
-    return f"{address.rpartition(':')[0]}:{port}"
-
-
-def _shifted(address: str, offset: int) -> str:
-    return with_port(address, host_and_port(address)[1] + offset)
 
 
 def _bad(name: str, given: _Given, limit: str) -> ConfigError:

@@ -6,8 +6,9 @@ tokens of leases are put in where they belong (`lease_tokens.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import crc32c
@@ -100,6 +101,13 @@ def reason(error: grpc.RpcError) -> str:
     return ""
 
 
+def credentials(files: Mapping[str, str]) -> grpc.ChannelCredentials:
+    names = ("tls_ca_file", "tls_key_file", "tls_cert_file")
+    return grpc.ssl_channel_credentials(
+        *(Path(files[name]).read_bytes() if name in files else None for name in names)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """A producer id and its epoch."""
@@ -111,10 +119,21 @@ class Lease:
 class Api:
     """All services of the node at one address. Closes its channel with `close`."""
 
-    def __init__(self, address: str, tokens: Tokens | None = None) -> None:
-        """`tokens`: of the cluster, for whoever leases at one node and writes at another."""
+    def __init__(
+        self,
+        address: str,
+        tokens: Tokens | None = None,
+        files: Mapping[str, str] | None = None,
+    ) -> None:
+        """`tokens`: of the cluster, for whoever leases at one node and writes at another.
+
+        files: of TLS, by the names of the client's settings; none: in the clear.
+        """
         self.address = address
-        self.channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        if files:
+            self.channel = grpc.secure_channel(address, credentials(files), options=CHANNEL_OPTIONS)
+        else:
+            self.channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         proving = grpc.intercept_channel(self.channel, tokens or Tokens())
         self.log = log_pb2_grpc.LogServiceStub(proving)
         self.producers = producer_pb2_grpc.ProducerServiceStub(proving)

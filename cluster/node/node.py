@@ -50,6 +50,7 @@ from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, Repl
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Partition
+from cluster.security.settings import Security
 from cluster.services.cluster_service import ClusterService
 from cluster.services.group_service import GroupService
 from cluster.services.log_service import LogService, add_log_service
@@ -198,6 +199,7 @@ class Node:
 
     @classmethod
     async def _open(cls, config: NodeConfig, stack: contextlib.AsyncExitStack) -> Node:
+        security = Security.of(config)
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
         lock.note_members(config.nodes)
@@ -216,14 +218,15 @@ class Node:
             lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
             config.max_message_bytes + MAX_FRAME_BYTES,
+            security.peers,
         )
         stack.callback(listener.stop)
         if config.peer_listen:
             listener.bind(config.peer_listen)
         metrics = Metrics()
         if config.metrics_listen:
-            stack.callback(metrics.start_http(config.metrics_listen))
-        server = Server(config)
+            stack.callback(metrics.start_http(config.metrics_listen, security.page))
+        server = Server(config, security.clients)
         server.bind(_service_names())
         stack.push_async_callback(server.close)
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
@@ -231,10 +234,12 @@ class Node:
         stack.callback(engine.close)
         node = cls(config, engine, metrics, stack)
         stack.callback(node._save)
-        await node._run(identity, listener, server)
+        await node._run(identity, listener, server, security)
         return node
 
-    async def _run(self, identity: Identity, listener: PeerListener, server: Server) -> None:
+    async def _run(
+        self, identity: Identity, listener: PeerListener, server: Server, security: Security
+    ) -> None:
         stack, tasks = self._stack, Tasks()
         self.metrics.source = lambda: sample(
             self._replicas.by_group.values(), self._peers.linked_since
@@ -242,7 +247,7 @@ class Node:
         self.metrics.storage = self._engine.stats
         self.metrics.clocks = self._clocks
         stack.push_async_callback(self._peers.close)
-        self._peers.connect(identity)
+        self._peers.connect(identity, security.peers)
         stack.push_async_callback(self._producer_ids.close)
         stack.push_async_callback(self._driver_loop.stop)
         self._driver_loop.start(self._driver)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from cluster.config import NodeConfig
 from cluster.consensus.message import Message
 from cluster.errors import ClusterError
+from cluster.security.peer_tls import PeerTls
 from cluster.transport.link import Identity, PeerLink
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,8 @@ class Peers:
         self.linked_since: dict[int, float] = {}  # of those whose link is up
         self._refused_since: dict[int, float] = {}
 
-    def connect(self, identity: Identity) -> None:
-        """Begins to connect to all peers."""
+    def connect(self, identity: Identity, tls: PeerTls | None = None) -> None:
+        """Begins to connect to all peers; `tls`: None where nodes speak in the clear."""
         config = self._config
         for peer in config.nodes:
             if peer != config.node_id:
@@ -47,6 +48,7 @@ class Peers:
                     config.peer_stream_of(peer),
                     self._link_changed,
                     self._refused,
+                    tls,
                 )
 
     async def close(self) -> None:

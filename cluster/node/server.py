@@ -1,4 +1,9 @@
-"""The node's gRPC server: which services it offers, with which limits."""
+"""The node's gRPC server: which services it offers, with which limits, over TLS or not.
+
+With TLS each handshake gets the certificates of its moment. What was connected before goes
+on, so a connection has an age at which it must be made anew: by then a certificate that is
+trusted no longer is of no use.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from cluster.config import NodeConfig
 from cluster.errors import ListenError
+from cluster.security.certificates import Certificates, Pem
 from cluster.services.decoding import Decoding
 
 _OPTIONS = [
@@ -21,19 +27,21 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.max_concurrent_streams", 10_000),
 ]
+AGE_GRACE_MS = 30_000  # that calls under way get when their connection is old
 
 
 class Server:
     """A grpc.aio server with health and reflection."""
 
-    def __init__(self, config: NodeConfig) -> None:
-        self._config = config
+    def __init__(self, config: NodeConfig, certificates: Certificates | None = None) -> None:
+        self._config, self._certificates = config, certificates
         self._started = False
         # An answer of several batches may be longer than the largest batch.
         largest = config.max_message_bytes + config.fetch_max_bytes
         self.grpc = grpc.aio.server(
             options=[
                 *_OPTIONS,
+                *([] if certificates is None else _age_options(config.connection_age_ms)),
                 ("grpc.max_send_message_length", largest),
                 ("grpc.max_receive_message_length", largest),
             ],
@@ -48,7 +56,10 @@ class Server:
         reflection.enable_server_reflection(names, self.grpc)
         listen = self._config.listen
         try:
-            self.grpc.add_insecure_port(listen)
+            if self._certificates is None:
+                self.grpc.add_insecure_port(listen)
+            else:
+                self.grpc.add_secure_port(listen, server_credentials(self._certificates))
         except RuntimeError as error:
             raise ListenError(f"listen: {listen} cannot be used: {error}") from error
 
@@ -75,3 +86,40 @@ class Server:
         if not self._started:
             await self.grpc.start()  # gRPC lets go of a port only when a server that ran stops
         await self.grpc.stop(0)
+
+
+def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """That look at the certificates anew for each handshake, on a thread of gRPC's."""
+    pem = certificates.current()
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(pem),
+        _Replacements(certificates, pem),  # type: ignore[arg-type]  # None: as before
+        require_client_authentication=bool(pem.ca),
+    )
+
+
+class _Replacements:
+    """What gRPC calls before each handshake, one at a time; it must not raise."""
+
+    def __init__(self, certificates: Certificates, used: Pem) -> None:
+        self._certificates, self._used = certificates, used
+
+    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
+        pem = self._certificates.current()
+        if pem is self._used:
+            return None
+        self._used = pem
+        return _configuration(pem)
+
+
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(pem.key, pem.certificate)], root_certificates=pem.ca or None
+    )
+
+
+def _age_options(age_ms: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_connection_age_ms", age_ms),  # gRPC itself spreads it by a tenth
+        ("grpc.max_connection_age_grace_ms", AGE_GRACE_MS),
+    ]

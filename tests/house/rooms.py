@@ -19,13 +19,23 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.v1": frozenset(),
     "cluster.errors": frozenset(),
     "cluster.entries": frozenset({"storage"}),
-    "cluster.config": frozenset({"cluster.errors"}),
-    "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
+    "cluster.addresses": frozenset(),
+    "cluster.config": frozenset({"cluster.addresses", "cluster.errors"}),
+    "cluster.metrics": frozenset(
+        {"cluster.addresses", "cluster.errors", "cluster.security", "oncelog.v1", "storage"}
+    ),
+    "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
     "cluster.metadata": frozenset({"cluster.entries", "cluster.v1", "oncelog.v1", "storage"}),
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
-        {"cluster.config", "cluster.consensus.message", "cluster.errors", "cluster.v1"}
+        {
+            "cluster.addresses",
+            "cluster.consensus.message",
+            "cluster.errors",
+            "cluster.security",
+            "cluster.v1",
+        }
     ),
     "cluster.partition": frozenset(
         {
@@ -55,7 +65,9 @@ ARROWS: Mapping[str, frozenset[str]] = {
         }
     ),
     "cluster.node": frozenset({"cluster", "oncelog.v1", "storage"}),
-    "cluster.__main__": frozenset({"cluster", "storage.errors"}),
+    "cluster.__main__": frozenset(
+        {"cluster", "oncelog._engine.net", "oncelog.config", "storage.errors"}
+    ),
     "oncelog._engine.net": CLIENT,
     "oncelog._engine.arguments": CLIENT,
     "oncelog._engine.produce": CLIENT | {"oncelog._engine.net"},
