@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 from harness import disk, network
 from harness.network import Network
@@ -149,7 +150,7 @@ class Layout:
             make_node(self.certificates, node, self.cluster_id, sorted(hosts), days=1)
         make_client(self.certificates, CLIENT, days=1)
 
-    def client_files(self) -> dict[str, str]:
+    def client_files(self) -> dict[str, Any]:
         """Settings of a client that is let in; none if the cluster is not secured."""
         own = self.certificates / f"client-{CLIENT}"
         files = {

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import permutations, product
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
@@ -247,7 +247,7 @@ class LocalCluster:
         return ",".join(self.addresses.values())
 
     @property
-    def client_files(self) -> dict[str, str]:
+    def client_files(self) -> dict[str, Any]:
         """The settings of TLS that clients need; empty where there is none."""
         return self._layout.client_files()
 

@@ -115,6 +115,7 @@ class NodeInfo:
     address: str
     alive: bool = True
     clock_disagrees: bool = False  # with a majority's: the node does not lead
+    insecure: bool = False  # it listens without TLS beyond its machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.driver_loop import DriverLoop
+from cluster.node.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.leaders import Leaders
 from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
@@ -70,7 +70,6 @@ from oncelog.v1 import (
     producer_pb2_grpc,
 )
 from storage.engine import Engine
-from storage.errors import StorageError
 from storage.identity import claim
 from storage.options import EngineOptions
 
@@ -209,6 +208,7 @@ class Node:
             incarnation=int.from_bytes(os.urandom(8)),
             directory_id=lock.directory_id,
             membership=Membership(lock.members, lock.founding, lock.note_founding),
+            insecure=config.insecure,
         )
         # The ports come before anything in the data directory is touched.
         listener = PeerListener(
@@ -233,7 +233,7 @@ class Node:
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
         node = cls(config, engine, metrics, stack)
-        stack.callback(node._save)
+        stack.callback(save_checkpoints, node._driver, engine)
         await node._run(identity, listener, server, security)
         return node
 
@@ -319,18 +319,6 @@ class Node:
             HANDOVER_TIMEOUT,
         ):
             log.warning("leadership was not handed over in time")
-
-    def _save(self) -> None:
-        """Closes the groups and saves the last checkpoints."""
-        try:
-            for group in self._driver.groups.values():
-                group.close("this node is shutting down")
-                if group.failed is None:
-                    group.checkpoint()
-            self._engine.write(self._driver.batch)
-            self._engine.sync()
-        except StorageError as error:
-            log.error("the last checkpoints were not saved: %s", error)
 
     def _fail(self, error: BaseException) -> None:
         if not self.failure.done():
@@ -438,6 +426,11 @@ class Node:
         if node_id == self.config.node_id:
             return self._clocks.disagrees
         return node_id in self._clocks.wrong
+
+    def insecure(self, node_id: int) -> bool:
+        if node_id == self.config.node_id:
+            return self.config.insecure
+        return self._peers.insecure(node_id)
 
     def _agreed_now_ms(self) -> int:
         now_ms = self._clocks.now_ms()

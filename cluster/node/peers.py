@@ -68,6 +68,10 @@ class Peers:
         link = self.links.get(peer)
         return link is not None and link.up
 
+    def insecure(self, peer: int) -> bool:
+        """Whether the peer said that it listens without TLS beyond its machine."""
+        return self.up(peer) and self.links[peer].insecure
+
     def _link_changed(self, peer: int, up: bool) -> None:
         if up:
             self.linked_since[peer] = self._clock()

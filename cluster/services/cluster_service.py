@@ -205,6 +205,7 @@ class ClusterService(rpc.ClusterServiceServicer):
                 address=address,
                 alive=self.node.alive(node_id),
                 clock_disagrees=self.node.clock_disagrees(node_id),
+                insecure=self.node.insecure(node_id),
             )
             for node_id, address in sorted(addresses.items())
         ]

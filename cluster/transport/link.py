@@ -73,6 +73,7 @@ class Identity:
     incarnation: int
     directory_id: int
     membership: Membership
+    insecure: bool = False
 
     def hello(self, refused: str = "") -> pb.Hello:
         return pb.Hello(
@@ -84,6 +85,7 @@ class Identity:
             refused=refused,
             members=self.membership.members,
             founding=self.membership.founding,
+            insecure=self.insecure,
         )
 
 
@@ -119,6 +121,7 @@ class PeerLink:
         self._refusal = ""
         self._unanswered = False
         self._untrusted = ""
+        self.insecure = False  # the peer, as it said last
 
     async def ask(self, request: pb.Request) -> pb.Response:
         """Sends a request and waits for its answer. Raises PeerCallError."""
@@ -165,6 +168,7 @@ class PeerLink:
             async with asyncio.timeout(HELLO_TIMEOUT):
                 answer = await self._exchange_hellos(connection)
             self._unanswered, self._untrusted = False, ""
+            self.insecure = answer.insecure
             # We may learn from the answer what cluster this is.
             refused = answer.refused or self._identity.membership.refusal(answer)
             if refused:

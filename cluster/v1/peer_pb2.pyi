@@ -41,7 +41,7 @@ MESSAGE_TYPE_CLOCK_PROBE: MessageType
 MESSAGE_TYPE_CLOCK_REPLY: MessageType
 
 class Hello(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding")
+    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding", "insecure")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class Hello(_message.Message):
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     FOUNDING_FIELD_NUMBER: _ClassVar[int]
+    INSECURE_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node_id: int
     protocol_version: int
@@ -58,7 +59,8 @@ class Hello(_message.Message):
     directory_id: int
     members: _containers.RepeatedScalarFieldContainer[int]
     founding: int
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ...) -> None: ...
+    insecure: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ..., insecure: _Optional[bool] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("hello", "messages", "request", "response")

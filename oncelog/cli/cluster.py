@@ -46,14 +46,26 @@ def info(admin: Admin, as_json: bool) -> None:
 def health(admin: Admin, as_json: bool) -> int:
     """Exit with 0 only if everything is as it should be."""
     facts = admin.describe_cluster()
-    problems = find_problems(facts)
+    problems, warnings = find_problems(facts), find_warnings(facts)
+    if not as_json:
+        for warning in warnings:
+            click.echo(f"oncelog: warning: {warning}", err=True)
     if as_json:
-        print_json({"healthy": not problems, "problems": problems})
+        print_json({"healthy": not problems, "problems": problems, "warnings": warnings})
     elif problems:
         click.echo("oncelog: not healthy: " + "; ".join(problems), err=True)
     else:
         click.echo("healthy")
     return 1 if problems else 0
+
+
+def find_warnings(facts: ClusterInfo) -> list[str]:
+    """What somebody has chosen, and others should know."""
+    return [
+        f"node {node.node_id} is insecure: it listens without TLS beyond its machine"
+        for node in facts.nodes
+        if node.insecure
+    ]
 
 
 def find_problems(facts: ClusterInfo) -> list[str]:

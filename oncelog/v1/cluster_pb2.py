@@ -24,49 +24,49 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18oncelog/v1/cluster.proto\x12\noncelog.v1\"T\n\x08NodeInfo\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05\x61live\x18\x03 \x01(\x08\x12\x17\n\x0f\x63lock_disagrees\x18\x04 \x01(\x08\"\x18\n\x16\x44\x65scribeClusterRequest\"\xb2\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x19\n\x11\x61nswering_node_id\x18\x02 \x01(\x05\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\x12#\n\x05nodes\x18\x04 \x03(\x0b\x32\x14.oncelog.v1.NodeInfo\x12\x0e\n\x06topics\x18\x05 \x01(\x05\x12\x12\n\npartitions\x18\x06 \x01(\x05\x12\x1d\n\x15leaderless_partitions\x18\x07 \x01(\x05\x12#\n\x1bunder_replicated_partitions\x18\x08 \x01(\x05\x12\x19\n\x11max_message_bytes\x18\t \x01(\x03\x12)\n\x06limits\x18\n \x01(\x0b\x32\x19.oncelog.v1.RequestLimits\"\xdc\x01\n\rRequestLimits\x12\x17\n\x0fproduce_batches\x18\x01 \x01(\x05\x12\x18\n\x10\x66\x65tch_partitions\x18\x02 \x01(\x05\x12\x15\n\rfetch_wait_ms\x18\x03 \x01(\x05\x12\x1b\n\x13producer_partitions\x18\x04 \x01(\x05\x12\x1a\n\x12produce_timeout_ms\x18\x05 \x01(\x05\x12\x1c\n\x14stream_waiting_bytes\x18\x06 \x01(\x03\x12\x13\n\x0b\x66\x65tch_bytes\x18\x07 \x01(\x03\x12\x15\n\rmessage_bytes\x18\x08 \x01(\x03\"\xd4\x01\n\x0bTopicConfig\x12\x19\n\x0cretention_ms\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1c\n\x0fmax_batch_bytes\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x35\n\x10\x65xpected_offsets\x18\x04 \x01(\x0e\x32\x1b.oncelog.v1.ExpectedOffsetsB\x0f\n\r_retention_msB\x12\n\x10_retention_bytesB\x12\n\x10_max_batch_bytes\"\x85\x01\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x01(\x05\x12\'\n\x06\x63onfig\x18\x04 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x05\";\n\x13\x43reateTopicResponse\x12$\n\x05topic\x18\x01 \x01(\x0b\x32\x15.oncelog.v1.TopicInfo\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteTopicResponse\"h\n\x11\x41lterTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x1c\n\x14set_expected_offsets\x18\x03 \x01(\x08\":\n\x12\x41lterTopicResponse\x12$\n\x05topic\x18\x01 \x01(\x0b\x32\x15.oncelog.v1.TopicInfo\"\x99\x01\n\rPartitionInfo\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x10\n\x08group_id\x18\x02 \x01(\x04\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x0c\n\x04term\x18\x04 \x01(\x03\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x03\"\x97\x01\n\tTopicInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12-\n\npartitions\x18\x03 \x03(\x0b\x32\x19.oncelog.v1.PartitionInfo\x12\'\n\x06\x63onfig\x18\x04 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x12\n\ncreated_ms\x18\x05 \x01(\x03\"&\n\x15\x44\x65scribeTopicsRequest\x12\r\n\x05names\x18\x01 \x03(\t\"d\n\x16\x44\x65scribeTopicsResponse\x12%\n\x06topics\x18\x01 \x03(\x0b\x32\x15.oncelog.v1.TopicInfo\x12#\n\x05nodes\x18\x02 \x03(\x0b\x32\x14.oncelog.v1.NodeInfo\"U\n\x19TransferLeadershipRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x16\n\x0etarget_node_id\x18\x03 \x01(\x05\"/\n\x1aTransferLeadershipResponse\x12\x11\n\tleader_id\x18\x01 \x01(\x05*l\n\x0f\x45xpectedOffsets\x12\x1c\n\x18\x45XPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n\x18\x45XPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n\x19\x45XPECTED_OFFSETS_REQUIRED\x10\x02\x32\x97\x04\n\x0e\x43lusterService\x12Z\n\x0f\x44\x65scribeCluster\x12\".oncelog.v1.DescribeClusterRequest\x1a#.oncelog.v1.DescribeClusterResponse\x12N\n\x0b\x43reateTopic\x12\x1e.oncelog.v1.CreateTopicRequest\x1a\x1f.oncelog.v1.CreateTopicResponse\x12N\n\x0b\x44\x65leteTopic\x12\x1e.oncelog.v1.DeleteTopicRequest\x1a\x1f.oncelog.v1.DeleteTopicResponse\x12K\n\nAlterTopic\x12\x1d.oncelog.v1.AlterTopicRequest\x1a\x1e.oncelog.v1.AlterTopicResponse\x12W\n\x0e\x44\x65scribeTopics\x12!.oncelog.v1.DescribeTopicsRequest\x1a\".oncelog.v1.DescribeTopicsResponse\x12\x63\n\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18oncelog/v1/cluster.proto\x12\noncelog.v1\"f\n\x08NodeInfo\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05\x61live\x18\x03 \x01(\x08\x12\x17\n\x0f\x63lock_disagrees\x18\x04 \x01(\x08\x12\x10\n\x08insecure\x18\x14 \x01(\x08\"\x18\n\x16\x44\x65scribeClusterRequest\"\xb2\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x19\n\x11\x61nswering_node_id\x18\x02 \x01(\x05\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\x12#\n\x05nodes\x18\x04 \x03(\x0b\x32\x14.oncelog.v1.NodeInfo\x12\x0e\n\x06topics\x18\x05 \x01(\x05\x12\x12\n\npartitions\x18\x06 \x01(\x05\x12\x1d\n\x15leaderless_partitions\x18\x07 \x01(\x05\x12#\n\x1bunder_replicated_partitions\x18\x08 \x01(\x05\x12\x19\n\x11max_message_bytes\x18\t \x01(\x03\x12)\n\x06limits\x18\n \x01(\x0b\x32\x19.oncelog.v1.RequestLimits\"\xdc\x01\n\rRequestLimits\x12\x17\n\x0fproduce_batches\x18\x01 \x01(\x05\x12\x18\n\x10\x66\x65tch_partitions\x18\x02 \x01(\x05\x12\x15\n\rfetch_wait_ms\x18\x03 \x01(\x05\x12\x1b\n\x13producer_partitions\x18\x04 \x01(\x05\x12\x1a\n\x12produce_timeout_ms\x18\x05 \x01(\x05\x12\x1c\n\x14stream_waiting_bytes\x18\x06 \x01(\x03\x12\x13\n\x0b\x66\x65tch_bytes\x18\x07 \x01(\x03\x12\x15\n\rmessage_bytes\x18\x08 \x01(\x03\"\xd4\x01\n\x0bTopicConfig\x12\x19\n\x0cretention_ms\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1c\n\x0fmax_batch_bytes\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x35\n\x10\x65xpected_offsets\x18\x04 \x01(\x0e\x32\x1b.oncelog.v1.ExpectedOffsetsB\x0f\n\r_retention_msB\x12\n\x10_retention_bytesB\x12\n\x10_max_batch_bytes\"\x85\x01\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x01(\x05\x12\'\n\x06\x63onfig\x18\x04 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x05\";\n\x13\x43reateTopicResponse\x12$\n\x05topic\x18\x01 \x01(\x0b\x32\x15.oncelog.v1.TopicInfo\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteTopicResponse\"h\n\x11\x41lterTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x1c\n\x14set_expected_offsets\x18\x03 \x01(\x08\":\n\x12\x41lterTopicResponse\x12$\n\x05topic\x18\x01 \x01(\x0b\x32\x15.oncelog.v1.TopicInfo\"\x99\x01\n\rPartitionInfo\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x10\n\x08group_id\x18\x02 \x01(\x04\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x0c\n\x04term\x18\x04 \x01(\x03\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x07 \x01(\x03\"\x97\x01\n\tTopicInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12-\n\npartitions\x18\x03 \x03(\x0b\x32\x19.oncelog.v1.PartitionInfo\x12\'\n\x06\x63onfig\x18\x04 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x12\n\ncreated_ms\x18\x05 \x01(\x03\"&\n\x15\x44\x65scribeTopicsRequest\x12\r\n\x05names\x18\x01 \x03(\t\"d\n\x16\x44\x65scribeTopicsResponse\x12%\n\x06topics\x18\x01 \x03(\x0b\x32\x15.oncelog.v1.TopicInfo\x12#\n\x05nodes\x18\x02 \x03(\x0b\x32\x14.oncelog.v1.NodeInfo\"U\n\x19TransferLeadershipRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x16\n\x0etarget_node_id\x18\x03 \x01(\x05\"/\n\x1aTransferLeadershipResponse\x12\x11\n\tleader_id\x18\x01 \x01(\x05*l\n\x0f\x45xpectedOffsets\x12\x1c\n\x18\x45XPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n\x18\x45XPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n\x19\x45XPECTED_OFFSETS_REQUIRED\x10\x02\x32\x97\x04\n\x0e\x43lusterService\x12Z\n\x0f\x44\x65scribeCluster\x12\".oncelog.v1.DescribeClusterRequest\x1a#.oncelog.v1.DescribeClusterResponse\x12N\n\x0b\x43reateTopic\x12\x1e.oncelog.v1.CreateTopicRequest\x1a\x1f.oncelog.v1.CreateTopicResponse\x12N\n\x0b\x44\x65leteTopic\x12\x1e.oncelog.v1.DeleteTopicRequest\x1a\x1f.oncelog.v1.DeleteTopicResponse\x12K\n\nAlterTopic\x12\x1d.oncelog.v1.AlterTopicRequest\x1a\x1e.oncelog.v1.AlterTopicResponse\x12W\n\x0e\x44\x65scribeTopics\x12!.oncelog.v1.DescribeTopicsRequest\x1a\".oncelog.v1.DescribeTopicsResponse\x12\x63\n\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'oncelog.v1.cluster_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXPECTEDOFFSETS']._serialized_start=1909
-  _globals['_EXPECTEDOFFSETS']._serialized_end=2017
+  _globals['_EXPECTEDOFFSETS']._serialized_start=1927
+  _globals['_EXPECTEDOFFSETS']._serialized_end=2035
   _globals['_NODEINFO']._serialized_start=40
-  _globals['_NODEINFO']._serialized_end=124
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=126
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=150
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=153
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=459
-  _globals['_REQUESTLIMITS']._serialized_start=462
-  _globals['_REQUESTLIMITS']._serialized_end=682
-  _globals['_TOPICCONFIG']._serialized_start=685
-  _globals['_TOPICCONFIG']._serialized_end=897
-  _globals['_CREATETOPICREQUEST']._serialized_start=900
-  _globals['_CREATETOPICREQUEST']._serialized_end=1033
-  _globals['_CREATETOPICRESPONSE']._serialized_start=1035
-  _globals['_CREATETOPICRESPONSE']._serialized_end=1094
-  _globals['_DELETETOPICREQUEST']._serialized_start=1096
-  _globals['_DELETETOPICREQUEST']._serialized_end=1130
-  _globals['_DELETETOPICRESPONSE']._serialized_start=1132
-  _globals['_DELETETOPICRESPONSE']._serialized_end=1153
-  _globals['_ALTERTOPICREQUEST']._serialized_start=1155
-  _globals['_ALTERTOPICREQUEST']._serialized_end=1259
-  _globals['_ALTERTOPICRESPONSE']._serialized_start=1261
-  _globals['_ALTERTOPICRESPONSE']._serialized_end=1319
-  _globals['_PARTITIONINFO']._serialized_start=1322
-  _globals['_PARTITIONINFO']._serialized_end=1475
-  _globals['_TOPICINFO']._serialized_start=1478
-  _globals['_TOPICINFO']._serialized_end=1629
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_start=1631
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_end=1669
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=1671
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=1771
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=1773
-  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=1858
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=1860
-  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=1907
-  _globals['_CLUSTERSERVICE']._serialized_start=2020
-  _globals['_CLUSTERSERVICE']._serialized_end=2555
+  _globals['_NODEINFO']._serialized_end=142
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=144
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=168
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=171
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=477
+  _globals['_REQUESTLIMITS']._serialized_start=480
+  _globals['_REQUESTLIMITS']._serialized_end=700
+  _globals['_TOPICCONFIG']._serialized_start=703
+  _globals['_TOPICCONFIG']._serialized_end=915
+  _globals['_CREATETOPICREQUEST']._serialized_start=918
+  _globals['_CREATETOPICREQUEST']._serialized_end=1051
+  _globals['_CREATETOPICRESPONSE']._serialized_start=1053
+  _globals['_CREATETOPICRESPONSE']._serialized_end=1112
+  _globals['_DELETETOPICREQUEST']._serialized_start=1114
+  _globals['_DELETETOPICREQUEST']._serialized_end=1148
+  _globals['_DELETETOPICRESPONSE']._serialized_start=1150
+  _globals['_DELETETOPICRESPONSE']._serialized_end=1171
+  _globals['_ALTERTOPICREQUEST']._serialized_start=1173
+  _globals['_ALTERTOPICREQUEST']._serialized_end=1277
+  _globals['_ALTERTOPICRESPONSE']._serialized_start=1279
+  _globals['_ALTERTOPICRESPONSE']._serialized_end=1337
+  _globals['_PARTITIONINFO']._serialized_start=1340
+  _globals['_PARTITIONINFO']._serialized_end=1493
+  _globals['_TOPICINFO']._serialized_start=1496
+  _globals['_TOPICINFO']._serialized_end=1647
+  _globals['_DESCRIBETOPICSREQUEST']._serialized_start=1649
+  _globals['_DESCRIBETOPICSREQUEST']._serialized_end=1687
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=1689
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=1789
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_start=1791
+  _globals['_TRANSFERLEADERSHIPREQUEST']._serialized_end=1876
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_start=1878
+  _globals['_TRANSFERLEADERSHIPRESPONSE']._serialized_end=1925
+  _globals['_CLUSTERSERVICE']._serialized_start=2038
+  _globals['_CLUSTERSERVICE']._serialized_end=2573
 # @@protoc_insertion_point(module_scope)

@@ -17,16 +17,18 @@ EXPECTED_OFFSETS_IGNORED: ExpectedOffsets
 EXPECTED_OFFSETS_REQUIRED: ExpectedOffsets
 
 class NodeInfo(_message.Message):
-    __slots__ = ("node_id", "address", "alive", "clock_disagrees")
+    __slots__ = ("node_id", "address", "alive", "clock_disagrees", "insecure")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
     CLOCK_DISAGREES_FIELD_NUMBER: _ClassVar[int]
+    INSECURE_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     alive: bool
     clock_disagrees: bool
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., clock_disagrees: _Optional[bool] = ...) -> None: ...
+    insecure: bool
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., clock_disagrees: _Optional[bool] = ..., insecure: _Optional[bool] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
     __slots__ = ()

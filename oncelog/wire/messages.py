@@ -79,7 +79,13 @@ def topic_info(message: cluster_pb2.TopicInfo) -> t.TopicInfo:
 
 
 def node_info(message: cluster_pb2.NodeInfo) -> t.NodeInfo:
-    return t.NodeInfo(message.node_id, message.address, message.alive, message.clock_disagrees)
+    return t.NodeInfo(
+        message.node_id,
+        message.address,
+        message.alive,
+        message.clock_disagrees,
+        message.insecure,
+    )
 
 
 def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:

@@ -279,7 +279,11 @@ def test_cluster_info_and_health(cluster: LocalCluster, cli: Cli) -> None:
     table = cli("cluster", "info")
     assert all(address in table.out for address in cluster.addresses.values())
     assert cli("cluster", "health").out == "healthy\n"
-    assert cli("cluster", "health", "--format", "json").json == {"healthy": True, "problems": []}
+    assert cli("cluster", "health", "--format", "json").json == {
+        "healthy": True,
+        "problems": [],
+        "warnings": [],
+    }
 
 
 def test_health_of_a_cluster_with_a_dead_node(

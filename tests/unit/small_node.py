@@ -98,6 +98,9 @@ class Node:
     def leader_of(self, group_id: int) -> tuple[int, int]:
         return self.leaders.get(group_id, 0), 4
 
+    def insecure(self, node_id: int) -> bool:
+        return node_id == 3
+
     def clock_disagrees(self, node_id: int) -> bool:
         return node_id in self.wrong_clocks
 
