@@ -84,6 +84,9 @@ def node_info(message: cluster_pb2.NodeInfo) -> t.NodeInfo:
         message.address,
         message.alive,
         message.clock_disagrees,
+        message.release,
+        (message.oldest_cluster_version, message.newest_cluster_version),
+        tuple(message.features),
         message.insecure,
     )
 
@@ -99,6 +102,19 @@ def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:
         message.leaderless_partitions,
         message.under_replicated_partitions,
         message.max_message_bytes,
+        upgrade_info(message.upgrade),
+    )
+
+
+def upgrade_info(message: cluster_pb2.UpgradeInfo) -> t.UpgradeInfo:
+    # A node of an older release says nothing of it: its cluster was never upgraded.
+    version = message.cluster_version or 1
+    return t.UpgradeInfo(
+        version,
+        tuple(message.features),
+        message.target_version or version,
+        tuple(message.target_features),
+        tuple(message.hindered_by),
     )
 
 

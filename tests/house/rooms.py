@@ -18,6 +18,7 @@ CLIENT = frozenset(
 ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.v1": frozenset(),
     "cluster.errors": frozenset(),
+    "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog"}),
     "cluster.entries": frozenset({"storage"}),
     "cluster.addresses": frozenset(),
     "cluster.config": frozenset({"cluster.addresses", "cluster.errors"}),
@@ -26,13 +27,23 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
-    "cluster.metadata": frozenset({"cluster.entries", "cluster.v1", "oncelog.v1", "storage"}),
+    "cluster.metadata": frozenset(
+        {
+            "cluster.entries",
+            "cluster.errors",
+            "cluster.features",
+            "cluster.v1",
+            "oncelog.v1",
+            "storage",
+        }
+    ),
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
         {
             "cluster.addresses",
             "cluster.consensus.message",
             "cluster.errors",
+            "cluster.features",
             "cluster.security",
             "cluster.v1",
         }
@@ -43,6 +54,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.dedup",
             "cluster.entries",
             "cluster.errors",
+            "cluster.features",
             "cluster.metadata",
             "cluster.v1",
             "oncelog.wire",
@@ -56,6 +68,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.dedup",
             "cluster.entries",
             "cluster.errors",
+            "cluster.features",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",

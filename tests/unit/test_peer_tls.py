@@ -17,6 +17,7 @@ import pytest
 
 from cluster.consensus.message import Append, Message, Vote
 from cluster.errors import ConfigError
+from cluster.features import THIS_RELEASE, Finalized
 from cluster.security.certificates import CertificateFiles, Certificates
 from cluster.security.peer_tls import PeerTls
 from cluster.transport import handshakes
@@ -25,6 +26,7 @@ from cluster.transport.link import Identity, PeerLink
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
 from cluster.transport.stream import framed
+from cluster.transport.versions import PeerVersions
 from cluster.v1 import peer_pb2 as pb
 from harness.certificates import Authority, Pair, dns, uri
 
@@ -33,7 +35,9 @@ MAX_FRAME = 24 * 1024 * 1024
 
 
 def identity(node: int) -> Identity:
-    return Identity(CLUSTER, node, node * 11, node * 111, Membership((1, 2, 3), 7, lambda _: None))
+    members = Membership((1, 2, 3), 7, lambda _: None)
+    versions = PeerVersions(THIS_RELEASE, Finalized)
+    return Identity(CLUSTER, node, node * 11, node * 111, members, versions)
 
 
 def name_of(node: int, cluster: str = CLUSTER) -> str:
