@@ -87,6 +87,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("peer_cert", "path", "certificate that other nodes are shown, PEM; empty: no TLS"),
     Setting("peer_key", "path", "its key, PEM, a file that only the node may read"),
     Setting("peer_ca", "path", "CAs of the nodes' certificates, PEM"),
+    Setting("tokens_file", "path", "static tokens, hashed: NAME scrypt:... lines; empty: none"),
+    Setting("jwt_keys", "path", "JSON Web Key Set of whoever issues JWTs; empty: none are taken"),
+    Setting("jwt_issuer", "optstr", "what JWTs must name as iss"),
+    Setting("jwt_audience", "optstr", "what JWTs must name as aud"),
+    Setting("permissions", "flag", "allow only what `oncelog acl` rules allow; default: all may"),
+    Setting("superusers", "optstr", "principals that may do everything, separated by commas"),
+    Setting("audit_file", "path", "where refused and administrative calls are noted; empty: none"),
     _int("connection_age_ms", SECOND_MS, 30 * DAY_MS,
          "with TLS: how long a client's connection lasts before it must be made anew"),
     Setting("insecure", "flag", "listen without TLS beyond this machine's loopback"),
@@ -143,6 +150,13 @@ class NodeConfig:
     peer_cert: Path | None = None
     peer_key: Path | None = None
     peer_ca: Path | None = None
+    tokens_file: Path | None = None
+    jwt_keys: Path | None = None
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
+    permissions: bool = False
+    superusers: str = ""
+    audit_file: Path | None = None
     connection_age_ms: int = HOUR_MS
     insecure: bool = False
     election_timeout_ms: int = 1000
@@ -326,9 +340,11 @@ def _convert(setting: Setting, given: _Given) -> Any:
         # A listener may ask for any free port; an address told to others may not.
         check_address(setting.name, given, text, low_port=int(setting.name == "advertise"))
         return text
-    if setting.kind == "path":
+    if setting.kind in ("path", "optstr"):
         if len(text) > MAX_ADDRESS_CHARS or not text.isprintable():
             raise _bad(setting.name, given, f"must have ..{MAX_ADDRESS_CHARS} printable chars")
+        if setting.kind == "optstr":
+            return text
         return Path(text) if text else None
     if setting.kind == "str":
         if not text or len(text) > MAX_ADDRESS_CHARS or not text.isprintable():
@@ -446,6 +462,7 @@ def _check_tls(config: NodeConfig, *, alone: bool) -> None:
         raise ConfigError("tls_cert, tls_key: both or neither must be set; tls_ca needs them")
     if None in peer and any(peer):
         raise ConfigError("peer_cert, peer_key, peer_ca: all three or none must be set")
+    _check_identities(config)
     if config.insecure:
         return
     wanted = {"listen": (config.listen, client), "metrics_listen": (config.metrics_listen, client)}
@@ -458,6 +475,22 @@ def _check_tls(config: NodeConfig, *, alone: bool) -> None:
                 f"{name}: {address} is reached from other machines, and without {setting} "
                 "whoever reaches it reads and writes all; set insecure if that is wanted"
             )
+
+
+def _check_identities(config: NodeConfig) -> None:
+    """Raise ConfigError where callers would be known by what everybody on the way can read."""
+    jwt = (config.jwt_keys is not None, bool(config.jwt_issuer), bool(config.jwt_audience))
+    if any(jwt) != all(jwt):
+        raise ConfigError("jwt_keys, jwt_issuer, jwt_audience: all three or none must be set")
+    tokens = [name for name in ("tokens_file", "jwt_keys") if getattr(config, name) is not None]
+    if tokens and config.tls_cert is None:
+        raise ConfigError(f"{tokens[0]}: needs tls_cert; in the clear tokens are anybody's")
+    known = bool(tokens) or config.tls_ca is not None
+    if config.permissions and not (known and config.superusers):
+        raise ConfigError(
+            "permissions: needs callers that are known (tls_ca, tokens_file or jwt_keys) and "
+            "superusers, who make the first rules"
+        )
 
 
 def _check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:

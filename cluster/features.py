@@ -55,7 +55,7 @@ BEFORE_THE_GATE = Versions(1, 1)
 # Cluster versions that this release takes part in.
 CLUSTER_VERSIONS = Versions(1, 2)
 # Feature -> the cluster version that it comes with.
-FEATURES: Mapping[str, int] = {}
+FEATURES: Mapping[str, int] = {"permissions": 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -79,6 +79,7 @@ COMMANDS: Mapping[str, Since] = {
     "lease_name": 1,
     "create_lease_secret": 1,
     "finalize_upgrade": 1,
+    "alter_permissions": "permissions",
 }
 
 

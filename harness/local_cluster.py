@@ -99,6 +99,7 @@ class LocalCluster:
             port, log = self._layout.control_port, self.root / "proxy.log"
             self.proxy = Proxy(port, self._layout.routes, log, detached=detached)
         self.tokens = Tokens()
+        self.tokens.each = secured
         self._apis: dict[int, Api] = {}
 
     # -- a cluster that another command started ---------------------------------------------

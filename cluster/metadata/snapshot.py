@@ -11,6 +11,7 @@ from itertools import pairwise
 from cluster.entries import has_unknown_fields
 from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
+from cluster.metadata.permissions import read_rules, write_rule
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
@@ -40,6 +41,7 @@ def dump_tables(tables: Tables) -> bytes:
         # Before the first upgrade the bytes are those of the releases from before the gate.
         cluster_version=tables.finalized.version if tables.finalized != Finalized() else 0,
         features=sorted(tables.finalized.features),
+        rules=map(write_rule, tables.rules),
     )
     return snapshot.SerializeToString(deterministic=True)
 
@@ -62,6 +64,7 @@ def load_tables(data: bytes) -> Tables:
             node.node_id: node.directory_id for node in snapshot.nodes if node.directory_id
         },
         finalized=Finalized(snapshot.cluster_version or 1, frozenset(snapshot.features)),
+        rules=read_rules(snapshot.rules),
     )
     for record in snapshot.topics:
         tables.put_topic(_topic_of(record))

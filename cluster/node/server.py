@@ -15,6 +15,7 @@ from cluster.config import NodeConfig
 from cluster.errors import ListenError
 from cluster.security.certificates import Certificates, Pem
 from cluster.services.decoding import Decoding
+from cluster.services.guarding import Guarding
 from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2
 
 _SERVICES = [
@@ -37,7 +38,12 @@ AGE_GRACE_MS = 30_000  # that calls under way get when their connection is old
 class Server:
     """A grpc.aio server with health and reflection."""
 
-    def __init__(self, config: NodeConfig, certificates: Certificates | None = None) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        certificates: Certificates | None = None,
+        guarding: Guarding | None = None,
+    ) -> None:
         self._config, self._certificates = config, certificates
         self._started = False
         # An answer of several batches may be longer than the largest batch.
@@ -49,7 +55,7 @@ class Server:
                 ("grpc.max_send_message_length", largest),
                 ("grpc.max_receive_message_length", largest),
             ],
-            interceptors=[Decoding()],
+            interceptors=[Decoding()] if guarding is None else [guarding, Decoding()],
         )
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.config import NodeConfig
+from cluster.security.audit import Audit
 from cluster.security.certificates import CertificateFiles, Certificates
 from cluster.security.contexts import Contexts
+from cluster.security.identities import Identities
+from cluster.security.jwts import Jwts
 from cluster.security.peer_tls import PeerTls
+from cluster.security.tokens import StaticTokens
 
 log = logging.getLogger(__name__)
 
@@ -20,12 +24,16 @@ log = logging.getLogger(__name__)
 class Security:
     """What each port is given; None where it speaks in the clear.
 
-    page: of the metrics page.
+    page: of the metrics page. identities: of clients; None where nobody is known.
+    superusers: None where everybody may do everything.
     """
 
     clients: Certificates | None
     peers: PeerTls | None
     page: Callable[[], ssl.SSLContext] | None
+    identities: Identities | None
+    superusers: tuple[str, ...] | None
+    audit: Audit | None
 
     @classmethod
     def of(cls, config: NodeConfig) -> Security:
@@ -41,6 +49,9 @@ class Security:
             clients=clients,
             peers=None if peers is None else PeerTls(peers, config.cluster_id, config.node_id),
             page=None if clients is None else Contexts(clients).server,
+            identities=_identities(config),
+            superusers=_listed(config.superusers) if config.permissions else None,
+            audit=None if config.audit_file is None else Audit(config.audit_file, config.node_id),
         )
 
 
@@ -50,3 +61,17 @@ def _certificates(
     if certificate is None or key is None:
         return None
     return Certificates(CertificateFiles(name, certificate, key, ca))
+
+
+def _identities(config: NodeConfig) -> Identities | None:
+    static = None if config.tokens_file is None else StaticTokens(config.tokens_file)
+    jwts = None
+    if config.jwt_keys is not None:
+        jwts = Jwts(config.jwt_keys, config.jwt_issuer, config.jwt_audience)
+    if static is None and jwts is None and config.tls_ca is None:
+        return None
+    return Identities(static, jwts)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(","))))
