@@ -18,7 +18,7 @@ CLIENT = frozenset(
 ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.v1": frozenset(),
     "cluster.errors": frozenset(),
-    "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog"}),
+    "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
     "cluster.addresses": frozenset(),
     "cluster.config": frozenset({"cluster.addresses", "cluster.errors"}),
