@@ -45,6 +45,7 @@ from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenan
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample
+from cluster.node.offered import add_services, guards
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
@@ -54,17 +55,12 @@ from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.upgrades import Upgrades, finalize_when_due, keep_version
 from cluster.partition.replica import Partition
 from cluster.security.settings import Security
-from cluster.services.cluster_service import ClusterService
-from cluster.services.group_service import GroupService
-from cluster.services.log_service import LogService, add_log_service
-from cluster.services.producer_service import ProducerService
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
-from oncelog.v1 import cluster_pb2_grpc, group_pb2_grpc, producer_pb2_grpc
 from storage.engine import Engine
 from storage.identity import DirectoryLock, claim
 from storage.options import EngineOptions
@@ -220,7 +216,10 @@ class Node:
         metrics = Metrics()
         if config.metrics_listen:
             stack.callback(metrics.start_http(config.metrics_listen, security.page))
-        server = Server(config, security.clients)
+        permissions, guarding = guards(security, lambda: node.metadata.rules)
+        if security.audit is not None:
+            stack.callback(security.audit.close)
+        server = Server(config, security.clients, guarding)
         server.bind()
         stack.push_async_callback(server.close)
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
@@ -228,6 +227,7 @@ class Node:
         stack.callback(engine.close)
         node = cls(config, engine, metrics, stack, lock)
         stack.callback(save_checkpoints, node._driver, engine)
+        add_services(node, server.grpc, node._agreed_now_ms, permissions)
         await node._run(identity, listener, server, security)
         return node
 
@@ -248,7 +248,6 @@ class Node:
         stack.callback(listener.stop)
         if self.config.peer_listen:
             await listener.start()
-        self._add_services(server)
         stack.push_async_callback(server.stop, STOP_TIMEOUT)
         await server.start()
         stack.push_async_callback(self._hand_over)
@@ -274,17 +273,6 @@ class Node:
         tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
         tasks.spawn(self._register(identity, server))
         tasks.spawn(finalize_when_due(self.upgrades, self._proposer, self.request_timeout))
-
-    def _add_services(self, server: Server) -> None:
-        offered = server.grpc
-        add_log_service(LogService(self), offered)
-        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(self), offered)
-        producers = ProducerService(
-            self, now_ms=self._agreed_now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
-        )
-        producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
-        groups = GroupService(self, now_ms=self._agreed_now_ms)
-        group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
 
     async def _register(self, identity: Identity, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""

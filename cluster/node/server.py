@@ -16,11 +16,11 @@ from cluster.errors import ListenError
 from cluster.security.certificates import Certificates, Pem
 from cluster.services.decoding import Decoding
 from cluster.services.guarding import Guarding
-from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2
+from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2, security_pb2
 
 _SERVICES = [
     service.full_name
-    for file in (log_pb2, cluster_pb2, producer_pb2, group_pb2)
+    for file in (log_pb2, cluster_pb2, producer_pb2, group_pb2, security_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 ]
 _OPTIONS = [

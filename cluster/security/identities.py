@@ -33,7 +33,7 @@ class Identities:
     async def caller(self, authorization: str, certificate: bytes) -> Caller:
         """authorization: the header's value; certificate: PEM. Either may be empty.
 
-        Raises UnknownCallerError.
+        Raises UnknownCallerError, TokensBusyError.
         """
         if authorization:
             return await self._of_token(authorization)

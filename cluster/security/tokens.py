@@ -4,8 +4,9 @@
 
 A token is `oncelog.NAME.SECRET`, and who shows it is the principal `token:NAME`. To check one
 costs scrypt's work, so that a stolen file is of no use; one that was found right is remembered
-by its SHA-256 until the file changes. What is wrong is never remembered: it costs the one who
-sends it, and others wait only for MAX_WAITING of them.
+by its SHA-256 until the file changes. What is wrong is never remembered. One is checked at a
+time, and only some of each name wait: who sends many wrong ones keeps out, for as long, only
+those of that name whose token was not seen since the start.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import asyncio
 import hashlib
 import hmac
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ConfigError
 
-MAX_WAITING = 32  # checks that wait for their turn; one is made at a time
+MAX_WAITING = 8  # checks of tokens of one name that wait for their turn
+MAX_ALL_WAITING = 64
 MAX_TOKENS = 10_000
 MAX_BYTES = 4 * 1024 * 1024
 MAX_N = 2**17
@@ -32,6 +35,10 @@ _LINE = re.compile(
 
 class TokenError(Exception):
     """A token that does not say who sends it; the text says why, and nothing of the token."""
+
+
+class TokensBusyError(Exception):
+    """Too many are being checked; this one may be sound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +60,10 @@ class StaticTokens:
         self._stored = _read(path)
         self._right: dict[bytes, str] = {}  # SHA-256 -> name
         self._turn = asyncio.Semaphore(1)
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()  # by name
 
     async def principal(self, token: str) -> str:
-        """Raises TokenError."""
+        """Raises TokenError, TokensBusyError."""
         self._renew()
         digest = hashlib.sha256(token.encode()).digest()
         name = self._right.get(digest)
@@ -70,14 +77,14 @@ class StaticTokens:
         stored = self._stored.get(name)
         if stored is None or not secret:
             raise TokenError("the token is not known")
-        if self._waiting >= MAX_WAITING:
-            raise TokenError("too many tokens are being checked")
-        self._waiting += 1
+        if self._waiting[name] >= MAX_WAITING or self._waiting.total() >= MAX_ALL_WAITING:
+            raise TokensBusyError("too many tokens are being checked")
+        self._waiting[name] += 1
         try:
             async with self._turn:
                 digest = await asyncio.to_thread(_scrypt, secret.encode(), stored)
         finally:
-            self._waiting -= 1
+            self._waiting[name] -= 1
         # The file may have changed meanwhile.
         if self._stored.get(name) is not stored or not hmac.compare_digest(digest, stored.digest):
             raise TokenError("the token is not known")

@@ -21,10 +21,16 @@ from cluster.security.audit import Audit
 from cluster.security.caller import PRINCIPAL, Caller
 from cluster.security.identities import Identities, UnknownCallerError
 from cluster.security.permissions import Need, Permissions
+from cluster.security.tokens import TokensBusyError
 from cluster.services.decoding import Undecodable
 from cluster.services.errors import abort
 from cluster.services.needs import ALLOWED, NEEDS, OPEN
-from oncelog.errors import NotAuthorizedError, OncelogError, UnauthenticatedError
+from oncelog.errors import (
+    NotAuthorizedError,
+    OncelogError,
+    ThrottledError,
+    UnauthenticatedError,
+)
 
 Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
 _ANYBODY = Caller("")
@@ -77,6 +83,8 @@ class Guarding(grpc.aio.ServerInterceptor):
             return await self._identities.caller(
                 authorization, certificates[0] if certificates else b""
             )
+        except TokensBusyError as error:
+            await abort(context, ThrottledError(f"authorization: {error}"))
         except UnknownCallerError as error:
             self._note(method, "", context, (), UnauthenticatedError.reason)
             await abort(context, UnauthenticatedError(str(error)))

@@ -81,7 +81,10 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.ClusterService/DeleteTopic": _topic("delete", "name"),
     "/oncelog.v1.ClusterService/AlterTopic": _topic("alter", "name"),
     "/oncelog.v1.ClusterService/DescribeTopics": _describe_topics,
-    "/oncelog.v1.ClusterService/TransferLeadership": _cluster("alter"),
+    "/oncelog.v1.ClusterService/TransferLeadership": lambda request: (
+        Need("alter", "cluster"),
+        Need("describe", "topic", request.topic),
+    ),
     "/oncelog.v1.ClusterService/FinalizeUpgrade": _cluster("alter"),
     "/oncelog.v1.ProducerService/LeaseProducer": _lease,
     "/oncelog.v1.ProducerService/OpenProducer": _topics("write", "partitions"),

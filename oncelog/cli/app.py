@@ -8,6 +8,7 @@ import sys
 import click
 
 from oncelog import __version__
+from oncelog.cli.acl import acl
 from oncelog.cli.bench import bench
 from oncelog.cli.certs import certs
 from oncelog.cli.cluster import cluster
@@ -32,6 +33,7 @@ cli.add_command(group)
 cli.add_command(mirror)
 cli.add_command(bench)
 cli.add_command(certs)
+cli.add_command(acl)
 topic.add_command(produce)
 topic.add_command(consume)
 

@@ -55,7 +55,20 @@ FIELDS_OF_VERSION_1 = """
     TopicConfig: expected_offsets max_batch_bytes retention_bytes retention_ms
 """
 # "Message.field" -> the feature or the version whose writers may set it.
-LATER_FIELDS: dict[str, str | int] = {}
+LATER_FIELDS: dict[str, str | int] = dict.fromkeys(
+    (
+        "MetadataCommand.alter_permissions",
+        "AlterPermissions.add",
+        "AlterPermissions.remove",
+        "PermissionRule.principal",
+        "PermissionRule.kind",
+        "PermissionRule.name",
+        "PermissionRule.prefix",
+        "PermissionRule.operations",
+        "PermissionRule.deny",
+    ),
+    "permissions",
+)
 
 
 def fields_of(descriptor: Any, found: set[str]) -> set[str]:

@@ -32,7 +32,13 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.types import TopicPartition
-from oncelog.v1 import cluster_pb2, cluster_pb2_grpc, log_pb2_grpc, producer_pb2_grpc
+from oncelog.v1 import (
+    cluster_pb2,
+    cluster_pb2_grpc,
+    log_pb2_grpc,
+    producer_pb2_grpc,
+    security_pb2_grpc,
+)
 from oncelog.wire.status import from_rpc_error
 
 log = logging.getLogger("oncelog.client")
@@ -305,6 +311,10 @@ def cluster_stub(channel: grpc.aio.Channel) -> Any:
     return cluster_pb2_grpc.ClusterServiceStub(channel)
 
 
+def security_stub(channel: grpc.aio.Channel) -> Any:
+    return security_pb2_grpc.SecurityServiceStub(channel)
+
+
 def producer_stub(channel: grpc.aio.Channel) -> Any:
     return producer_pb2_grpc.ProducerServiceStub(channel)
 
@@ -313,4 +323,4 @@ def log_stub(channel: grpc.aio.Channel) -> Any:
     return log_pb2_grpc.LogServiceStub(channel)
 
 
-__all__ = ["Cluster", "check_answers", "cluster_stub", "log_stub", "producer_stub"]
+__all__ = ["Cluster", "check_answers", "cluster_stub", "log_stub", "producer_stub", "security_stub"]
