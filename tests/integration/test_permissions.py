@@ -126,6 +126,11 @@ def test_a_writer_writes_and_a_reader_reads(cluster: LocalCluster, root: Admin) 
             admin.fence_producer("w1")
 
 
+def send_for_ever(producer: Producer) -> None:
+    for _ in range(10_000):
+        producer.send("orders", b"y").result(30)
+
+
 def test_a_right_that_is_taken_away_ends_a_producer(cluster: LocalCluster, root: Admin) -> None:
     files = files_of(cluster, "former")
     rule = allow("dns:former", "write", "topic", "orders")
@@ -135,8 +140,7 @@ def test_a_right_that_is_taken_away_ends_a_producer(cluster: LocalCluster, root:
         producer.send("orders", b"x").result(30)
         root.alter_permissions(remove=[rule])
         with pytest.raises((ProducerFatalError, DeliveryError), match="write on topic 'orders'"):
-            for _ in range(10_000):
-                producer.send("orders", b"y").result(30)
+            send_for_ever(producer)
 
 
 def test_the_command_line_manages_rules_and_tokens(cluster: LocalCluster) -> None:
