@@ -27,6 +27,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
+    "cluster.groups": frozenset(),
     "cluster.metadata": frozenset(
         {
             "cluster.entries",
@@ -105,6 +106,7 @@ _IO = frozenset({"asyncio", "grpc", "os", "socket", "threading", "time"})
 # Clock, randomness, network and disk are passed in.
 NOT_IN: Mapping[str, frozenset[str]] = {
     "cluster.dedup": _IO | {"random"},
+    "cluster.groups": _IO | {"random"},
     "cluster.metadata": _IO | {"random"},
     "cluster.entries": _IO | {"random"},
     # `random.Random` is the type of what is passed in.
