@@ -59,7 +59,7 @@ async def _run(config: NodeConfig) -> int:
         node = await Node.start(config)
     except (ClusterError, StorageError) as error:
         print(f"oncelog: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ConfigError) else 1  # of files that settings name
     gc.freeze()  # what is made at start stays; do not look at it in every collection
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
@@ -21,7 +22,7 @@ from oncelog.errors import (
     ProducerFatalError,
     UnauthenticatedError,
 )
-from tests.integration.conftest import STEADY
+from tests.integration.conftest import STEADY, MakeCluster
 
 ROOT = "dns:tester"  # the client of a secured cluster
 
@@ -194,3 +195,27 @@ def test_the_audit_log_names_who_did_what(cluster: LocalCluster, root: Admin) ->
     assert ("dns:curious", ("delete on topic 'secret'",), "NOT_AUTHORIZED") in noted
     assert (ROOT, ("create on topic 'noted'",), "ok") in noted
     assert "BEGIN" not in text and "oncelog.billing" not in text
+
+
+def test_tokens_alone_are_enough_and_are_needed(make_cluster: MakeCluster, tmp_path: Path) -> None:
+    """Without a CA for clients: TLS shows who the node is, tokens who calls."""
+    secret = "oncelog.solo.c2VjcmV0"
+    digest = hashlib.scrypt(b"c2VjcmV0", salt=b"s" * 16, n=4096, r=8, p=1, dklen=32)
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"solo scrypt:4096:8:1:{(b's' * 16).hex()}:{digest.hex()}\n")
+    cluster = make_cluster(
+        1, start=False, secured=True,
+        settings={**STEADY, "tls_ca": "", "tokens_file": str(tokens)},
+    )  # fmt: skip
+    cluster._layout.make_certificates()
+    cluster.start_nodes([1], wait=False)
+    cluster.wait_serving([1])
+    ca = cluster.client_files["tls_ca_file"]
+    with Admin(cluster.bootstrap, tls_ca_file=ca) as nobody:
+        with pytest.raises(UnauthenticatedError, match="is needed"):
+            nobody.list_topics()
+    with Admin(cluster.bootstrap, tls_ca_file=ca, token=secret) as admin:
+        admin.create_topic("t", partitions=1, replicas=1)
+        assert admin.list_permissions().caller == "token:solo"
+    with Producer(cluster.bootstrap, tls_ca_file=ca, token=secret) as producer:
+        producer.send("t", b"x").result(30)
