@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cluster.addresses import host_and_port, is_loopback, shifted
+from cluster.addresses import host_and_port, shifted
 from cluster.errors import ConfigError
+from cluster.exposure import check_exposure
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -435,7 +436,7 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
         )
     if len(nodes) > 1:
         _check_peer_ports(config, nodes)
-    _check_tls(config, alone=len(nodes) == 1)
+    check_exposure(config, alone=len(nodes) == 1)
     if config.default_replicas > len(nodes):
         if "default_replicas" in given:
             raise _bad("default_replicas", given["default_replicas"],
@@ -452,45 +453,6 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
             f"lease_lifetime_ms, {config.lease_lifetime_ms}"
         )
     return dataclasses.replace(config, nodes=dict(sorted(nodes.items())), advertise=advertise)
-
-
-def _check_tls(config: NodeConfig, *, alone: bool) -> None:
-    """Raise ConfigError for half a set of files, or a port that is open to all by mistake."""
-    client, key = config.tls_cert, config.tls_key
-    peer = (config.peer_cert, config.peer_key, config.peer_ca)
-    if (client is None) != (key is None) or (config.tls_ca is not None and client is None):
-        raise ConfigError("tls_cert, tls_key: both or neither must be set; tls_ca needs them")
-    if None in peer and any(peer):
-        raise ConfigError("peer_cert, peer_key, peer_ca: all three or none must be set")
-    _check_identities(config)
-    if config.insecure:
-        return
-    wanted = {"listen": (config.listen, client), "metrics_listen": (config.metrics_listen, client)}
-    if not alone:
-        wanted["listen (of nodes)"] = (config.listen, config.peer_cert)
-    for name, (address, certificate) in wanted.items():
-        if address and certificate is None and not is_loopback(address):
-            setting = "peer_cert" if name.endswith(")") else "tls_cert"
-            raise ConfigError(
-                f"{name}: {address} is reached from other machines, and without {setting} "
-                "whoever reaches it reads and writes all; set insecure if that is wanted"
-            )
-
-
-def _check_identities(config: NodeConfig) -> None:
-    """Raise ConfigError where callers would be known by what everybody on the way can read."""
-    jwt = (config.jwt_keys is not None, bool(config.jwt_issuer), bool(config.jwt_audience))
-    if any(jwt) != all(jwt):
-        raise ConfigError("jwt_keys, jwt_issuer, jwt_audience: all three or none must be set")
-    tokens = [name for name in ("tokens_file", "jwt_keys") if getattr(config, name) is not None]
-    if tokens and config.tls_cert is None:
-        raise ConfigError(f"{tokens[0]}: needs tls_cert; in the clear tokens are anybody's")
-    known = bool(tokens) or config.tls_ca is not None
-    if config.permissions and not (known and config.superusers):
-        raise ConfigError(
-            "permissions: needs callers that are known (tls_ca, tokens_file or jwt_keys) and "
-            "superusers, who make the first rules"
-        )
 
 
 def _check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:

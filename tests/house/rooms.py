@@ -21,7 +21,8 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
     "cluster.addresses": frozenset(),
-    "cluster.config": frozenset({"cluster.addresses", "cluster.errors"}),
+    "cluster.config": frozenset({"cluster.addresses", "cluster.errors", "cluster.exposure"}),
+    "cluster.exposure": frozenset({"cluster.addresses", "cluster.errors"}),
     "cluster.metrics": frozenset(
         {"cluster.addresses", "cluster.errors", "cluster.security", "oncelog.v1", "storage"}
     ),

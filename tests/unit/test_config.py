@@ -288,6 +288,11 @@ SEVERAL = ["--nodes", THREE, "--node-id", "1"]
         (["--tls-cert", "c.crt"], "tls_cert, tls_key: both or neither"),
         (["--tls-ca", "ca.crt"], "tls_ca needs them"),
         (["--peer-ca", "ca.crt"], "peer_cert, peer_key, peer_ca: all three or none"),
+        (["--jwt-issuer", "x"], "jwt_keys, jwt_issuer, jwt_audience: all three or none"),
+        (["--tokens-file", "t"], "tokens_file: needs tls_cert; in the clear tokens are anybody's"),
+        (["--permissions"], "permissions: needs callers that are known"),
+        ([*CLIENTS, "--permissions", "--superusers", "a"], "permissions: needs callers"),
+        ([*CLIENTS, "--tls-ca", "a", "--permissions"], "permissions: needs callers that are known"),
     ],
 )
 def test_a_port_is_not_open_to_all_by_mistake(argv, says):
