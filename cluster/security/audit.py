@@ -3,7 +3,8 @@
     Guarding --> Audit.note --> (queue, thread) --> file
 
 Names only: never records, keys, tokens. The node does not wait for the disk: beyond
-MAX_WAITING lines the newest are dropped, and the next line that is written says how many.
+MAX_WAITING lines the newest are dropped, and so are refusals beyond MAX_REFUSED in a second,
+which anybody can cause. The next line that is written says how many.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cluster.errors import ConfigError
@@ -23,6 +24,7 @@ from cluster.security.permissions import Need
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 10_000
+MAX_REFUSED = 100  # lines in a second
 MAX_RESOURCES = 20  # in one line
 MAX_CHARS = 255
 
@@ -30,11 +32,15 @@ MAX_CHARS = 255
 class Audit:
     """Appends to one file, which may be moved away: it is opened for each line."""
 
-    def __init__(self, path: Path, node_id: int) -> None:
+    def __init__(
+        self, path: Path, node_id: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Raises ConfigError if the file cannot be written."""
         self._path, self._node_id = path, node_id
         self._lines: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
         self._dropped = 0
+        self._clock = clock
+        self._second, self._refused = 0, 0  # refusals in it
         try:
             self._append("")
         except OSError as error:
@@ -46,6 +52,9 @@ class Audit:
         self, method: str, principal: str, address: str, needs: Iterable[Need], result: str
     ) -> None:
         """result: "ok", or the reason of the error. Never waits."""
+        if result != "ok" and self._is_too_often():
+            self._dropped += 1
+            return
         wanted = list(needs)
         line: dict[str, object] = {
             "time_ms": time.time_ns() // 1_000_000,
@@ -65,6 +74,13 @@ class Audit:
             self._dropped = 0
         except queue.Full:
             self._dropped += 1
+
+    def _is_too_often(self) -> bool:
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._refused = second, 0
+        self._refused += 1
+        return self._refused > MAX_REFUSED
 
     def close(self) -> None:
         """Writes what is waiting."""

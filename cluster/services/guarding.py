@@ -74,10 +74,12 @@ class Guarding(grpc.aio.ServerInterceptor):
         """Ends the call with UNAUTHENTICATED if nobody is known."""
         if self._identities is None:
             return _ANYBODY
-        authorization = ""
-        for key, value in context.invocation_metadata() or ():
-            if key == "authorization":
-                authorization = str(value)
+        # Of two headers the last counts for some and the first for others: together neither is.
+        authorization = ",".join(
+            str(value)
+            for key, value in context.invocation_metadata() or ()
+            if key == "authorization"
+        )
         certificates = context.auth_context().get("x509_pem_cert", ())
         try:
             return await self._identities.caller(

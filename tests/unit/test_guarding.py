@@ -24,7 +24,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 import oncelog.v1
 from cluster.node.offered import add_services
-from cluster.security.audit import Audit
+from cluster.security.audit import MAX_REFUSED, Audit
 from cluster.security.identities import Identities
 from cluster.security.permissions import Need, Permissions, Rule, tidy
 from cluster.security.tokens import StaticTokens
@@ -371,6 +371,20 @@ async def test_the_audit_log_has_refusals_and_changes_and_no_secrets(tmp_path: P
         assert node.audit_file.stat().st_mode & 0o077 == 0
 
 
+def test_who_is_refused_often_does_not_fill_the_disk(tmp_path: Path) -> None:
+    path, now = tmp_path / "audit", [0.0]
+    audit = Audit(path, 1, lambda: now[0])
+    for _ in range(1000):
+        audit.note("m", "", "there", (), "UNAUTHENTICATED")
+    audit.note("m", "root", "here", (), "ok")
+    now[0] = 1.0
+    audit.note("m", "", "there", (), "UNAUTHENTICATED")
+    audit.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(lines) == MAX_REFUSED + 2
+    assert [line.get("dropped", 0) for line in lines[MAX_REFUSED:]] == [1000 - MAX_REFUSED, 0]
+
+
 async def test_many_wrong_tokens_do_not_keep_others_waiting(tmp_path: Path) -> None:
     async with guard(tmp_path) as node:
         method = "/oncelog.v1.ClusterService/DescribeTopics"
@@ -386,6 +400,20 @@ def test_no_metadata_of_a_client_names_a_principal() -> None:
     source = Path(guarded.__file__).read_text()
     assert source.count("invocation_metadata") == 1
     assert 'key == "authorization"' in source
+
+
+async def test_two_tokens_in_one_call_are_nobodys(tmp_path: Path) -> None:
+    async with guard(tmp_path) as node:
+        describe = node.channel.unary_unary(
+            "/oncelog.v1.ClusterService/DescribeTopics",
+            request_serializer=cpb.DescribeTopicsRequest.SerializeToString,
+            response_deserializer=cpb.DescribeTopicsResponse.FromString,
+        )
+        assert await describe(cpb.DescribeTopicsRequest(), metadata=header("root"))
+        for both in (header("root") + header("bob"), header("bob") + header("root")):
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await describe(cpb.DescribeTopicsRequest(), metadata=both)
+            assert raised.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_needs_are_readable() -> None:
