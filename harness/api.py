@@ -6,6 +6,7 @@ tokens of leases are put in where they belong (`lease_tokens.py`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,10 +102,17 @@ def reason(error: grpc.RpcError) -> str:
     return ""
 
 
+FILES = ("tls_ca_file", "tls_key_file", "tls_cert_file")
+
+
+def environment_files() -> dict[str, str]:
+    found = {name: os.environ.get(f"ONCELOG_CLIENT_{name.upper()}", "") for name in FILES}
+    return {name: path for name, path in found.items() if path}
+
+
 def credentials(files: Mapping[str, str]) -> grpc.ChannelCredentials:
-    names = ("tls_ca_file", "tls_key_file", "tls_cert_file")
     return grpc.ssl_channel_credentials(
-        *(Path(files[name]).read_bytes() if name in files else None for name in names)
+        *(Path(files[name]).read_bytes() if name in files else None for name in FILES)
     )
 
 
@@ -127,8 +135,10 @@ class Api:
     ) -> None:
         """`tokens`: of the cluster, for whoever leases at one node and writes at another.
 
-        files: of TLS, by the names of the client's settings; none: in the clear.
+        files: of TLS, by the names of the client's settings; empty: in the clear; None: those
+        of the environment, as every client.
         """
+        files = environment_files() if files is None else files
         self.address = address
         if files:
             self.channel = grpc.secure_channel(address, credentials(files), options=CHANNEL_OPTIONS)

@@ -253,6 +253,11 @@ class LocalCluster:
         return self._layout.client_files()
 
     @property
+    def environment(self) -> dict[str, str]:
+        """What lets every client in that it is given to."""
+        return {f"ONCELOG_CLIENT_{name.upper()}": p for name, p in self.client_files.items()}
+
+    @property
     def running(self) -> list[int]:
         return [node for node, process in self.nodes.items() if process.running]
 

@@ -7,6 +7,7 @@ key: never from the token, whose header anybody can write (RFC 8725).
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from cluster.security.tokens import TokenError
 
 MAX_BYTES = 1024 * 1024
 MAX_SUBJECT_CHARS = 200
+MAX_REMEMBERED = 10_000  # tokens
 LEEWAY_S = 10  # between the provider's clock and ours
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -32,10 +34,20 @@ class Jwts:
         self._path, self._issuer, self._audience = keys, issuer, audience
         self._stamp = self._stamped()
         self._keys = _read(keys)
+        self._right: dict[bytes, Caller] = {}  # by the SHA-256 of a token that was found right
 
     def caller(self, token: str) -> Caller:
-        """Raises TokenError."""
+        """Raises TokenError. One that was found right is not looked at again: see `expires`."""
         self._renew()
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._right.get(digest)
+        if known is None:
+            if len(self._right) >= MAX_REMEMBERED:
+                self._right.clear()
+            known = self._right[digest] = self._checked(token)
+        return known
+
+    def _checked(self, token: str) -> Caller:
         try:
             key_id = jwt.get_unverified_header(token).get("kid", "")
             if not key_id and len(self._keys) == 1:
@@ -76,6 +88,7 @@ class Jwts:
         except ConfigError:
             return
         self._stamp = stamp
+        self._right.clear()
 
 
 def _read(path: Path) -> dict[str, tuple[Any, tuple[str, ...]]]:

@@ -163,7 +163,9 @@ def jwts(tmp_path: Path) -> Jwts:
 
 @pytest.mark.parametrize("kid", ["ec", "rsa", "ed"])
 async def test_a_sound_token_is_its_subject(jwts: Jwts, kid: str) -> None:
-    caller = await Identities(None, jwts).caller(f"Bearer {ISSUED.token(kid)}", b"")
+    token = ISSUED.token(kid)
+    caller = await Identities(None, jwts).caller(f"Bearer {token}", b"")
+    assert jwts.caller(token) is caller, "it is remembered"
     assert caller.principal == "jwt:billing"
     assert 600 < caller.expires - time.time() < 620
     assert jwts.caller(ISSUED.token(aud=["other", AUDIENCE])).principal == "jwt:billing"
