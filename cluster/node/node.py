@@ -55,6 +55,7 @@ from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.upgrades import Upgrades, finalize_when_due, keep_version
 from cluster.partition.replica import Partition
 from cluster.security.settings import Security
+from cluster.services.group_members import GroupMembers
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
@@ -147,12 +148,15 @@ class Node:
             max_age_s=max_block_age_s(config.lease_lifetime_ms),
             clock=clock,
         )
+        self._group_members = GroupMembers(self)
+        stack.callback(self._group_members.close)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
             self._driver,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
             partial(keep_version, lock),
+            self._group_members.metadata_changed,
         )
         self._follower.follow()
 
@@ -227,7 +231,7 @@ class Node:
         stack.callback(engine.close)
         node = cls(config, engine, metrics, stack, lock)
         stack.callback(save_checkpoints, node._driver, engine)
-        add_services(node, server.grpc, node._agreed_now_ms, permissions)
+        add_services(node, server.grpc, node._agreed_now_ms, permissions, node._group_members)
         await node._run(identity, listener, server, security)
         return node
 
@@ -347,6 +351,7 @@ class Node:
                 self.metrics.elections += 1
             self._peers.send_all(self._leadership(gid))
         self._leaders.notify()
+        asyncio.get_running_loop().call_soon(self._group_members.role_changed)  # it may propose
 
     async def _install(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
         """Takes a leader's snapshot between two rounds of the driver."""

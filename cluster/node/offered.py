@@ -11,6 +11,7 @@ from cluster.security.permissions import Permissions, Rule
 from cluster.security.settings import Security
 from cluster.services.cluster_service import ClusterService
 from cluster.services.context import NodeContext
+from cluster.services.group_members import GroupMembers
 from cluster.services.group_service import GroupService
 from cluster.services.guarding import Guarding
 from cluster.services.log_service import LogService, add_log_service
@@ -36,6 +37,7 @@ def add_services(
     offered: grpc.aio.Server,
     now_ms: Callable[[], int],
     permissions: Permissions | None,
+    members: GroupMembers,
 ) -> None:
     """now_ms: the wall clock that a majority shares. Raises NotReadyError while there is none."""
     add_log_service(LogService(node), offered)
@@ -44,7 +46,7 @@ def add_services(
         node, now_ms=now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
     )
     producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
-    groups = GroupService(node, now_ms=now_ms)
+    groups = GroupService(node, members, now_ms=now_ms)
     group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
     security = SecurityService(node, permissions)
     security_pb2_grpc.add_SecurityServiceServicer_to_server(security, offered)

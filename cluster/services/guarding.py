@@ -209,12 +209,17 @@ class Guarding(grpc.aio.ServerInterceptor):
     async def _allowed(
         self, method: str, caller: Caller, requests: AsyncIterator[Any], context: Any
     ) -> AsyncIterator[Any]:
-        """The messages, until one asks for what is not allowed: raises that."""
+        """The messages, until one asks for what is not allowed: raises that.
+
+        One that names nothing goes on with what the one before it asked for.
+        """
+        asked = None
         async for request in requests:
             if not isinstance(request, Undecodable):
-                refused = self.refusal(method, caller, request)
+                needs = tuple(NEEDS[method](request)) if method in NEEDS else ()
+                asked = request if needs or asked is None else asked
+                refused = self.refusal(method, caller, asked)
                 if refused is not None:
-                    needs = tuple(NEEDS[method](request)) if method in NEEDS else ()
                     self._note(method, caller.principal, context, needs, refused.reason)
                     raise refused
             yield request

@@ -61,6 +61,23 @@ def _fetch_offsets(request: Any) -> Iterable[Need]:
     yield from _topics("describe", "partitions")(request)
 
 
+def _join(request: Any) -> Iterable[Need]:
+    """Of each message of a member. A pattern of names may fit any topic."""
+    hello = request.hello
+    if hello.group:
+        yield Need("read", "group", hello.group)
+    for name in dict.fromkeys(hello.topics):
+        yield Need("read", "topic", ALL if name.startswith("^") else name)
+    held = (*hello.owned, *request.owned.partitions)
+    for name in dict.fromkeys(partition.topic for partition in held):
+        yield Need("read", "topic", name)
+
+
+def _heartbeat(request: Any) -> Iterable[Need]:
+    yield Need("read", "group", request.group)
+    yield from _join(request.request)
+
+
 def _group(operation: str) -> Needs:
     return lambda request: (Need(operation, "group", request.group),)
 
@@ -98,6 +115,8 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.GroupService/ListGroups": lambda _: (Need("describe", "group", ALL),),
     "/oncelog.v1.GroupService/DescribeGroup": _group("describe"),
     "/oncelog.v1.GroupService/DeleteGroup": _group("delete"),
+    "/oncelog.v1.GroupService/JoinGroup": _join,
+    "/oncelog.v1.GroupService/GroupHeartbeat": _heartbeat,
     "/oncelog.v1.SecurityService/AlterPermissions": _cluster("alter"),
     "/oncelog.v1.SecurityService/ListPermissions": _cluster("describe"),
     "/oncelog.v1.SecurityService/CheckPermission": lambda request: (

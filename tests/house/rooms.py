@@ -28,7 +28,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
-    "cluster.groups": frozenset(),
+    "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
         {
             "cluster.entries",
@@ -58,6 +58,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.v1",
             "oncelog.wire",
@@ -72,6 +73,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",

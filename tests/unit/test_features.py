@@ -69,6 +69,15 @@ LATER_FIELDS: dict[str, str | int] = dict.fromkeys(
     ),
     "permissions",
 )
+FIELDS_OF_GROUPS = """
+    OffsetsCommand: change_owners claim_instance remove_member
+    CommitGroupOffsets: member number ownerships
+    ChangeOwners: changes epoch group terms
+    ClaimInstance: expected group instance member
+    GroupTerms: assignor processing_timeout_ms revoke_timeout_ms session_timeout_ms
+    OwnerChange: expected member partition topic_id
+    RemoveMember: group member
+"""
 
 
 def fields_of(descriptor: Any, found: set[str]) -> set[str]:
@@ -84,7 +93,7 @@ def fields_of(descriptor: Any, found: set[str]) -> set[str]:
 
 def listed_fields() -> set[str]:
     found, message = set(LATER_FIELDS), ""
-    for word in FIELDS_OF_VERSION_1.split():
+    for word in (FIELDS_OF_VERSION_1 + FIELDS_OF_GROUPS).split():
         if word.endswith(":"):
             message = word[:-1]
         else:

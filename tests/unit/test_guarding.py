@@ -30,6 +30,7 @@ from cluster.security.permissions import Need, Permissions, Rule, tidy
 from cluster.security.tokens import StaticTokens
 from cluster.services import guarding as guarded
 from cluster.services.decoding import Decoding
+from cluster.services.group_members import GroupMembers
 from cluster.services.guarding import Guarding
 from cluster.services.needs import NEEDS, OPEN
 from oncelog import errors
@@ -69,22 +70,38 @@ def test_every_rpc_declares_what_it_needs() -> None:
     assert not set(NEEDS) & set(OPEN)
 
 
-def test_every_name_in_a_request_is_looked_at() -> None:
-    """Each RPC whose request names a topic, group or producer needs something of that."""
-    named = {"topic": "topic", "group": "group", "producer_name": "producer"}
-    for method, description in methods().items():
-        for field in description.input_type.fields:
-            inner = field.message_type.fields_by_name if field.message_type else {}
-            if field.name not in named and "topic" not in inner:
-                continue
-            request = GetMessageClass(description.input_type)()
-            one = getattr(request, field.name)
-            if field.name in named:
-                setattr(request, field.name, "secret")
+NAMED = {"topic": "topic", "topics": "topic", "group": "group", "producer_name": "producer"}
+
+
+def named(description: Any) -> list[tuple[Any, str]]:
+    """(a request with one name in it, what kind of name) for each place where there may be one."""
+    found: list[tuple[Any, str]] = []
+    for field in description.fields:
+        if field.message_type is not None:
+            for inner, kind in named(field.message_type):
+                request = GetMessageClass(description)()
+                place = getattr(request, field.name)
+                (place.add() if field.is_repeated else place).CopyFrom(inner)
+                found.append((request, kind))
+        elif field.name in NAMED:
+            request = GetMessageClass(description)()
+            if field.is_repeated:
+                getattr(request, field.name).append("secret")
             else:
-                one.add().topic = "secret"
+                setattr(request, field.name, "secret")
+            found.append((request, NAMED[field.name]))
+    return found
+
+
+def test_every_name_in_a_request_is_looked_at() -> None:
+    """Wherever a request names a topic, group or producer, it needs something of that."""
+    looked_at = 0
+    for method, description in methods().items():
+        for request, kind in named(description.input_type):
             kinds = {need.kind for need in NEEDS[method](request) if need.name == "secret"}
-            assert named.get(field.name, "topic") in kinds, (method, field.name)
+            assert kind in kinds, (method, str(request))
+            looked_at += 1
+    assert looked_at > 25
 
 
 class Guarded:
@@ -147,7 +164,8 @@ async def guard(directory: Path, *, on: bool = True) -> AsyncIterator[Guarded]:
     """on: False: the same services without a guard."""
     made = Guarded(directory)
     server = grpc.aio.server(interceptors=[made.guarding, Decoding()] if on else [Decoding()])
-    add_services(made.node, server, lambda: 0, made.permissions)
+    members = GroupMembers(made.node)
+    add_services(made.node, server, lambda: 0, made.permissions, members)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
     reflection.enable_server_reflection([reflection.SERVICE_NAME], server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -155,6 +173,7 @@ async def guard(directory: Path, *, on: bool = True) -> AsyncIterator[Guarded]:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as made.channel:
         yield made
     await server.stop(None)
+    members.close()
 
 
 # What whoever is known may ask, without a rule: these requests, empty, name nothing.
@@ -163,7 +182,7 @@ FOR_ALL_KNOWN = {
     "/oncelog.v1.LogService/Produce", "/oncelog.v1.LogService/ProduceStream",
     "/oncelog.v1.LogService/Fetch", "/oncelog.v1.LogService/Subscribe",
     "/oncelog.v1.LogService/ListOffsets", "/oncelog.v1.ClusterService/DescribeTopics",
-    "/oncelog.v1.SecurityService/CheckPermission",
+    "/oncelog.v1.SecurityService/CheckPermission", "/oncelog.v1.GroupService/JoinGroup",
 }  # fmt: skip
 
 
@@ -252,6 +271,13 @@ ABOUT_A_TOPIC: dict[str, Callable[[str], Any]] = {
     "/oncelog.v1.GroupService/CommitOffsets": lambda name: gpb.CommitOffsetsRequest(
         group="g", offsets=[gpb.OffsetCommit(topic=name)]
     ),
+    "/oncelog.v1.GroupService/JoinGroup": lambda name: gpb.JoinGroupRequest(
+        hello=gpb.MemberHello(group="g", topics=[name])
+    ),
+    "/oncelog.v1.GroupService/GroupHeartbeat": lambda name: gpb.GroupHeartbeatRequest(
+        group="g",
+        request=gpb.JoinGroupRequest(hello=gpb.MemberHello(group="g", topics=[name])),
+    ),
     "/oncelog.v1.GroupService/FetchOffsets": lambda name: gpb.FetchOffsetsRequest(
         group="g", partitions=[TopicPartition(topic=name)]
     ),
@@ -319,6 +345,40 @@ async def test_a_stream_ends_when_its_right_is_taken_away(tmp_path: Path) -> Non
         error = from_rpc_error(raised.value)
         assert isinstance(error, errors.NotAuthorizedError)
         assert (error.operation, error.kind, error.name) == ("write", "topic", TOPIC)
+
+
+async def test_what_names_nothing_goes_on_with_what_was_asked_before(tmp_path: Path) -> None:
+    """A member's pings: its right to read was asked for with its hello."""
+    async with guard(tmp_path) as node:
+        node.allow("alice", "read", "group", "g")
+        node.allow("alice", "read", "topic", TOPIC)
+        method = "/oncelog.v1.GroupService/JoinGroup"
+        caller = await node.identities.caller(header("alice")[0][1], b"")
+        hello = gpb.JoinGroupRequest(hello=gpb.MemberHello(group="g", topics=[TOPIC]))
+        ping = gpb.JoinGroupRequest(ping=gpb.MemberPing())
+
+        async def said() -> AsyncIterator[Any]:
+            yield hello
+            yield ping
+            node.rules = ()
+            yield ping
+
+        got = node.guarding._allowed(method, caller, said(), Peer())
+        assert [await anext(got), await anext(got)] == [hello, ping]
+        with pytest.raises(errors.NotAuthorizedError, match="read on group 'g'"):
+            await anext(got)
+        pattern = gpb.JoinGroupRequest(hello=gpb.MemberHello(group="g", topics=["^ord.*"]))
+        node.allow("alice", "read", "group", "g")
+        node.allow("alice", "read", "topic", "ord", prefix=True)
+        refused = node.guarding.refusal(method, caller, pattern)
+        assert "read on topic '*'" in str(refused)
+
+
+class Peer:
+    """As much of a call's context as the audit log asks for."""
+
+    def peer(self) -> str:
+        return "there"
 
 
 async def test_a_stream_ends_when_its_token_is_over(tmp_path: Path) -> None:
