@@ -97,6 +97,10 @@ class Admin:
         """
         return self._run(self._core.finalize_upgrade())
 
+    def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
+        """Set what all nodes go by; return all such settings. Raises InvalidRequestError."""
+        return self._run(self._core.set_cluster_setting(name, value))
+
     def alter_permissions(
         self,
         add: Iterable[types.PermissionRule] = (),

@@ -11,12 +11,16 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from cluster.budget import Budget
 from cluster.config import NodeConfig
 from cluster.errors import ListenError
 from cluster.security.certificates import Certificates, Pem
 from cluster.services.decoding import Decoding
 from cluster.services.guarding import Guarding
+from cluster.services.metering import Metering
 from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2, security_pb2
+
+MAX_STREAMS = 10_000  # of one connection; more wait at the client
 
 _SERVICES = [
     service.full_name
@@ -30,7 +34,10 @@ _OPTIONS = [
     # A client that vanished without closing is noticed within 8 s.
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.max_concurrent_streams", 10_000),
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
+    # Calls wait for their turn: gRPC would end most of those beyond 1,000, without a word why.
+    ("grpc.server.max_pending_requests", 1_000_000),
+    ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
 ]
 AGE_GRACE_MS = 30_000  # that calls under way get when their connection is old
 
@@ -41,10 +48,11 @@ class Server:
     def __init__(
         self,
         config: NodeConfig,
+        memory: Budget,
         certificates: Certificates | None = None,
         guarding: Guarding | None = None,
     ) -> None:
-        self._config, self._certificates = config, certificates
+        self._config, self._certificates, self.port = config, certificates, 0
         self._started = False
         # An answer of several batches may be longer than the largest batch.
         largest = config.max_message_bytes + config.fetch_max_bytes
@@ -55,7 +63,11 @@ class Server:
                 ("grpc.max_send_message_length", largest),
                 ("grpc.max_receive_message_length", largest),
             ],
-            interceptors=[Decoding()] if guarding is None else [guarding, Decoding()],
+            interceptors=[
+                Metering(memory),
+                *([] if guarding is None else [guarding]),
+                Decoding(),
+            ],
         )
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
@@ -67,9 +79,10 @@ class Server:
         listen = self._config.listen
         try:
             if self._certificates is None:
-                self.grpc.add_insecure_port(listen)
+                self.port = self.grpc.add_insecure_port(listen)
             else:
-                self.grpc.add_secure_port(listen, server_credentials(self._certificates))
+                credentials = server_credentials(self._certificates)
+                self.port = self.grpc.add_secure_port(listen, credentials)
         except RuntimeError as error:
             raise ListenError(f"listen: {listen} cannot be used: {error}") from error
 

@@ -103,6 +103,7 @@ NEEDS: Mapping[str, Needs] = {
         Need("describe", "topic", request.topic),
     ),
     "/oncelog.v1.ClusterService/FinalizeUpgrade": _cluster("alter"),
+    "/oncelog.v1.ClusterService/SetClusterSetting": _cluster("alter"),
     "/oncelog.v1.ProducerService/LeaseProducer": _lease,
     "/oncelog.v1.ProducerService/OpenProducer": _topics("write", "partitions"),
     "/oncelog.v1.ProducerService/DescribeProducers": _topic("describe", "topic"),

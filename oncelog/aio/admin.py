@@ -73,6 +73,9 @@ class Admin:
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         return await self._run(self._core.finalize_upgrade())
 
+    async def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
+        return await self._run(self._core.set_cluster_setting(name, value))
+
     async def alter_permissions(
         self,
         add: Iterable[types.PermissionRule] = (),

@@ -21,6 +21,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
     "cluster.addresses": frozenset(),
+    "cluster.budget": frozenset(),
     "cluster.config": frozenset({"cluster.addresses", "cluster.errors", "cluster.exposure"}),
     "cluster.exposure": frozenset({"cluster.addresses", "cluster.errors"}),
     "cluster.metrics": frozenset(
@@ -44,6 +45,8 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.transport": frozenset(
         {
             "cluster.addresses",
+            "cluster.budget",
+            "cluster.config",
             "cluster.consensus.message",
             "cluster.errors",
             "cluster.features",
@@ -67,6 +70,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.services": frozenset(
         {
+            "cluster.budget",
             "cluster.config",
             "cluster.consensus.proposals",
             "cluster.dedup",

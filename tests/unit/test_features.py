@@ -11,10 +11,12 @@ from cluster.consensus.message import NODE_MESSAGES, Message
 from cluster.errors import FeatureOffError
 from cluster.features import (
     BEFORE_THE_GATE,
+    CLUSTER_SETTINGS,
     CLUSTER_VERSIONS,
     COMMANDS,
     ENTRIES,
     FEATURES,
+    PERMISSIONS,
     THIS_RELEASE,
     Features,
     Finalized,
@@ -55,20 +57,23 @@ FIELDS_OF_VERSION_1 = """
     TopicConfig: expected_offsets max_batch_bytes retention_bytes retention_ms
 """
 # "Message.field" -> the feature or the version whose writers may set it.
-LATER_FIELDS: dict[str, str | int] = dict.fromkeys(
-    (
-        "MetadataCommand.alter_permissions",
-        "AlterPermissions.add",
-        "AlterPermissions.remove",
-        "PermissionRule.principal",
-        "PermissionRule.kind",
-        "PermissionRule.name",
-        "PermissionRule.prefix",
-        "PermissionRule.operations",
-        "PermissionRule.deny",
-    ),
-    "permissions",
-)
+LATER_FIELDS: dict[str, str | int] = {
+    "MetadataCommand.found_cluster_settings": CLUSTER_SETTINGS,
+    "MetadataCommand.set_cluster_setting": CLUSTER_SETTINGS,
+    "FoundClusterSettings.settings": CLUSTER_SETTINGS,
+    "SetClusterSetting.setting": CLUSTER_SETTINGS,
+    "ClusterSetting.name": CLUSTER_SETTINGS,
+    "ClusterSetting.value": CLUSTER_SETTINGS,
+    "MetadataCommand.alter_permissions": PERMISSIONS,
+    "AlterPermissions.add": PERMISSIONS,
+    "AlterPermissions.remove": PERMISSIONS,
+    "PermissionRule.principal": PERMISSIONS,
+    "PermissionRule.kind": PERMISSIONS,
+    "PermissionRule.name": PERMISSIONS,
+    "PermissionRule.prefix": PERMISSIONS,
+    "PermissionRule.operations": PERMISSIONS,
+    "PermissionRule.deny": PERMISSIONS,
+}
 FIELDS_OF_GROUPS = """
     OffsetsCommand: change_owners claim_instance remove_member
     CommitGroupOffsets: member number ownerships
