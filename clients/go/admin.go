@@ -200,6 +200,7 @@ func describeCluster(ctx context.Context, c *cluster) (ClusterInfo, error) {
 		UnderReplicatedPartitions: answer.GetUnderReplicatedPartitions(),
 		MaxMessageBytes:           answer.GetMaxMessageBytes(),
 		Upgrade:                   upgradeInfo(answer.GetUpgrade()),
+		Settings:                  settingsOf(answer.GetSettings()),
 	}
 	for _, node := range answer.GetNodes() {
 		info.Nodes = append(info.Nodes, NodeInfo{
@@ -229,6 +230,25 @@ func (a *Admin) FinalizeUpgrade(ctx context.Context) (UpgradeInfo, error) {
 		return err
 	})
 	return upgradeInfo(answer.GetUpgrade()), err
+}
+
+// SetClusterSetting sets what all nodes go by, and returns all such settings.
+func (a *Admin) SetClusterSetting(ctx context.Context, name string, value int64) (map[string]int64, error) {
+	request := &pb.SetClusterSettingRequest{Setting: &pb.ClusterSetting{Name: name, Value: value}}
+	var answer *pb.SetClusterSettingResponse
+	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		answer, err = pb.NewClusterServiceClient(conn).SetClusterSetting(ctx, request)
+		return err
+	})
+	return settingsOf(answer.GetSettings()), err
+}
+
+func settingsOf(settings []*pb.ClusterSetting) map[string]int64 {
+	all := map[string]int64{}
+	for _, setting := range settings {
+		all[setting.GetName()] = setting.GetValue()
+	}
+	return all
 }
 
 // TransferLeadership has another replica lead (0: the most caught-up one) and returns its id.

@@ -178,6 +178,8 @@ type ClusterInfo struct {
 	UnderReplicatedPartitions int32
 	MaxMessageBytes           int64
 	Upgrade                   UpgradeInfo
+	// Settings are what all nodes go by.
+	Settings map[string]int64
 }
 
 // ProducerName is a producer name and the id and epoch it stands for.

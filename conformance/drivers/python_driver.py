@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any
 
 import oncelog
 from oncelog import (
@@ -56,8 +56,7 @@ NOT_SHARED = (
 NOT_SHARED_READING = ("isolation_level", "consumer_timeout_ms")
 
 Fields = Mapping[str, Any]
-Sent = Future[RecordMetadata] | Future[BatchMetadata]
-C = TypeVar("C")
+Sent = Future[RecordMetadata] | Future[BatchMetadata] | Any  # Any: an Acknowledgement
 
 
 class NotOfferedError(Exception):
@@ -67,8 +66,11 @@ class NotOfferedError(Exception):
 class Driver:
     """Carries out one command at a time."""
 
+    client = "oncelog-python"
+
     def __init__(self) -> None:
-        self._clients: dict[str, Producer | Consumer | Admin] = {}
+        # Any: the asyncio twins of these classes are awaited behind the same names.
+        self._clients: dict[str, Any] = {}
         self._sent: dict[str, dict[str, Sent]] = {}
         self._verbs: dict[str, Callable[[Fields], Fields]] = {
             "hello": self._hello,
@@ -100,6 +102,15 @@ class Driver:
             "fence_producer": self._fence_producer,
         }
 
+    def make_producer(self, servers: list[str], settings: dict[str, Any]) -> Any:
+        return Producer(servers, **settings)
+
+    def make_consumer(self, servers: list[str], settings: dict[str, Any]) -> Any:
+        return Consumer(bootstrap_servers=servers, **settings)
+
+    def make_admin(self, servers: list[str], settings: dict[str, Any]) -> Any:
+        return Admin(servers, **settings)
+
     def answer(self, command: Fields) -> Fields:
         """`ok` or `error`."""
         verb = self._verbs.get(command["verb"])
@@ -121,7 +132,7 @@ class Driver:
         codecs = {"zstd": "zstandard", "lz4": "lz4"}
         there = [name for name, module in codecs.items() if importlib.util.find_spec(module)]
         return {
-            "client": "oncelog-python",
+            "client": self.client,
             "version": oncelog.__version__,
             "protocol": 1,
             "features": FEATURES + there,
@@ -136,16 +147,11 @@ class Driver:
         }
 
     def _reset(self, _: Fields) -> Fields:
-        for client in self._clients.values():
-            _close(client, timeout_s=0)
+        for handle in self._clients:
+            self._end(handle, timeout_s=0)
         self._clients.clear()
         self._sent.clear()
         return {}
-
-    def _client(self, fields: Fields, kind: type[C]) -> C:
-        client = self._clients[fields["handle"]]
-        assert isinstance(client, kind), f"{fields['handle']} is no {kind.__name__}"
-        return client
 
     # --- producers -------------------------------------------------------------------
 
@@ -162,12 +168,12 @@ class Driver:
                 },
                 bytes.fromhex(given.get("lease_token", "")),
             )
-        self._clients[fields["handle"]] = Producer(servers, **settings)
+        self._clients[fields["handle"]] = self.make_producer(servers, settings)
         self._sent[fields["handle"]] = {}
         return {}
 
     def _send(self, fields: Fields) -> Fields:
-        producer = self._client(fields, Producer)
+        producer = self._clients[fields["handle"]]
         self._sent[fields["handle"]][fields["tag"]] = producer.send(
             fields["topic"],
             _bytes(fields.get("value")),
@@ -190,7 +196,7 @@ class Driver:
             )
             for record in fields["records"]
         ]
-        producer = self._client(fields, Producer)
+        producer = self._clients[fields["handle"]]
         self._sent[fields["handle"]][fields["tag"]] = producer.send_batch(
             fields["topic"],
             fields["partition"],
@@ -206,12 +212,12 @@ class Driver:
         if tags is None:
             self._flush(fields)
             tags = list(sent)
-        waiting: list[Future[Any]] = [sent[tag] for tag in tags]
+        waiting: list[Future[Any]] = [future_of(sent[tag]) for tag in tags]
         wait(waiting, fields["timeout_ms"] / 1000)
-        return {"results": {tag: result(sent[tag]) for tag in tags}}
+        return {"results": {tag: result(future_of(sent[tag])) for tag in tags}}
 
     def _flush(self, fields: Fields) -> Fields:
-        producer = self._client(fields, Producer)
+        producer = self._clients[fields["handle"]]
         try:
             producer.flush(fields["timeout_ms"] / 1000)
         except errors.RequestTimeoutError:
@@ -221,42 +227,52 @@ class Driver:
         return {"settled": True}
 
     def _last_sequence(self, fields: Fields) -> Fields:
-        producer = self._client(fields, Producer)
+        producer = self._clients[fields["handle"]]
         return {"last_sequence": producer.position(fields["topic"], fields["partition"])}
 
     def _resolve(self, fields: Fields) -> Fields:
-        producer = self._client(fields, Producer)
+        producer = self._clients[fields["handle"]]
         found = producer.resolve(self._sent[fields["handle"]][fields["tag"]])
         return {"resolution": found.resolution.value, "offset": found.offset}
 
     def _close(self, fields: Fields) -> Fields:
         timeout_ms = fields.get("timeout_ms")
-        _close(self._clients[fields["handle"]], None if timeout_ms is None else timeout_ms / 1000)
+        self._end(fields["handle"], None if timeout_ms is None else timeout_ms / 1000)
         return {}
+
+    def _end(self, handle: str, timeout_s: float | None) -> None:
+        client = self._clients[handle]
+        if handle not in self._sent:
+            client.close()
+            return
+        try:
+            client.close(timeout_s)
+        except errors.UndeliveredRecordsError:
+            pass  # the records' own results say it
 
     # --- consumers -------------------------------------------------------------------
 
     def _open_consumer(self, fields: Fields) -> Fields:
         servers, settings = _settings(fields, ConsumerConfig)
-        self._clients[fields["handle"]] = Consumer(bootstrap_servers=servers, **settings)
+        self._clients[fields["handle"]] = self.make_consumer(servers, settings)
         return {}
 
     def _subscribe(self, fields: Fields) -> Fields:
-        self._client(fields, Consumer).subscribe(fields["topics"])
+        self._clients[fields["handle"]].subscribe(fields["topics"])
         return {}
 
     def _assign(self, fields: Fields) -> Fields:
         partitions = [(topic, number) for topic, number in fields["partitions"]]
-        self._client(fields, Consumer).assign(partitions)
+        self._clients[fields["handle"]].assign(partitions)
         return {}
 
     def _poll(self, fields: Fields) -> Fields:
-        consumer = self._client(fields, Consumer)
+        consumer = self._clients[fields["handle"]]
         found = consumer.getmany(fields["timeout_ms"], fields.get("max_records"))
         return {"records": [_record(record) for records in found.values() for record in records]}
 
     def _seek(self, fields: Fields) -> Fields:
-        consumer, offset = self._client(fields, Consumer), fields["offset"]
+        consumer, offset = self._clients[fields["handle"]], fields["offset"]
         partition = (fields["topic"], fields["partition"])
         if offset == "beginning":
             consumer.seek_to_beginning(partition)
@@ -267,11 +283,11 @@ class Driver:
         return {}
 
     def _position(self, fields: Fields) -> Fields:
-        consumer = self._client(fields, Consumer)
+        consumer = self._clients[fields["handle"]]
         return {"offset": consumer.position((fields["topic"], fields["partition"]))}
 
     def _list_offset(self, fields: Fields) -> Fields:
-        consumer, at = self._client(fields, Consumer), fields["at"]
+        consumer, at = self._clients[fields["handle"]], fields["at"]
         partition = TopicPartition(fields["topic"], fields["partition"])
         if at == "earliest":
             found = consumer.beginning_offsets([partition])
@@ -282,7 +298,7 @@ class Driver:
         return {"offset": found[partition]}
 
     def _commit(self, fields: Fields) -> Fields:
-        consumer = self._client(fields, Consumer)
+        consumer = self._clients[fields["handle"]]
         given = fields.get("offsets")
         if given is None:
             consumer.commit()
@@ -301,7 +317,7 @@ class Driver:
         return {}
 
     def _committed(self, fields: Fields) -> Fields:
-        consumer = self._client(fields, Consumer)
+        consumer = self._clients[fields["handle"]]
         found = consumer.committed((fields["topic"], fields["partition"]))
         if found is None:
             return {"offset": None}
@@ -317,14 +333,14 @@ class Driver:
 
     def _open_admin(self, fields: Fields) -> Fields:
         config = dict(fields["config"])
-        self._clients[fields["handle"]] = Admin(config.pop("bootstrap_servers"), **config)
+        self._clients[fields["handle"]] = self.make_admin(config.pop("bootstrap_servers"), config)
         return {}
 
     def _create_topic(self, fields: Fields) -> Fields:
         config = None
         if "max_batch_bytes" in fields:
             config = TopicConfig(max_batch_bytes=fields["max_batch_bytes"])
-        self._client(fields, Admin).create_topic(
+        self._clients[fields["handle"]].create_topic(
             fields["topic"],
             fields.get("partitions", 0),
             fields.get("replicas", 0),
@@ -334,11 +350,11 @@ class Driver:
         return {}
 
     def _delete_topic(self, fields: Fields) -> Fields:
-        self._client(fields, Admin).delete_topic(fields["topic"])
+        self._clients[fields["handle"]].delete_topic(fields["topic"])
         return {}
 
     def _describe_topic(self, fields: Fields) -> Fields:
-        topic = self._client(fields, Admin).describe_topic(fields["topic"])
+        topic = self._clients[fields["handle"]].describe_topic(fields["topic"])
         partitions = [
             {"partition": one.partition, "leader_id": one.leader_id, "term": one.term}
             for one in topic.partitions
@@ -350,7 +366,7 @@ class Driver:
         }
 
     def _describe_cluster(self, fields: Fields) -> Fields:
-        found = self._client(fields, Admin).describe_cluster()
+        found = self._clients[fields["handle"]].describe_cluster()
         nodes = [{"node_id": node.node_id, "address": node.address} for node in found.nodes]
         return {
             "cluster_id": found.cluster_id,
@@ -359,7 +375,7 @@ class Driver:
         }
 
     def _fence_producer(self, fields: Fields) -> Fields:
-        producer_id, epoch = self._client(fields, Admin).fence_producer(fields["producer_name"])
+        producer_id, epoch = self._clients[fields["handle"]].fence_producer(fields["producer_name"])
         return {"producer_id": producer_id, "epoch": epoch}
 
 
@@ -376,7 +392,13 @@ def described(error: OncelogError) -> dict[str, Any]:
     return answer
 
 
-def result(sent: Sent) -> dict[str, Any]:
+def future_of(sent: Sent) -> Future[Any]:
+    """What was given for a record, or what is in it."""
+    future: Future[Any] = getattr(sent, "future", sent)
+    return future
+
+
+def result(sent: Future[Any]) -> dict[str, Any]:
     """What became of a record or a batch."""
     if not sent.done():
         return {"pending": True}
@@ -418,16 +440,6 @@ def _settings(fields: Fields, config: type) -> tuple[list[str], dict[str, Any]]:
     return settings.pop("bootstrap_servers"), settings
 
 
-def _close(client: Producer | Consumer | Admin, timeout_s: float | None) -> None:
-    if not isinstance(client, Producer):
-        client.close()
-        return
-    try:
-        client.close(timeout_s)
-    except errors.UndeliveredRecordsError:
-        pass  # the records' own results say it
-
-
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
 
@@ -452,8 +464,8 @@ def _record(record: Record) -> Fields:
     }
 
 
-def main() -> None:
-    driver = Driver()
+def answer_lines(driver: Driver) -> None:
+    """Until the input ends."""
     for line in sys.stdin:
         command = json.loads(line)
         print(json.dumps({"id": command["id"], **driver.answer(command)}), flush=True)
@@ -462,4 +474,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answer_lines(Driver())

@@ -120,8 +120,9 @@ def test_the_table_of_clients_is_fresh():
         assert "failed" not in results.values(), client.name
 
 
-def test_the_python_client_fails_nothing():
-    (python,) = (client for client in tree_clients() if client.name == "python")
+@pytest.mark.parametrize("name", ["python", "python_asyncio"])
+def test_the_python_client_fails_nothing(name: str):
+    (python,) = (client for client in tree_clients() if client.name == name)
     assert python.known_failing is None
     results = json.loads(python.results.read_text(encoding="utf-8"))
     assert set(results.values()) == {"passed"}

@@ -16,6 +16,7 @@ from cluster.features import (
     COMMANDS,
     ENTRIES,
     FEATURES,
+    GROUPS,
     PERMISSIONS,
     THIS_RELEASE,
     Features,
@@ -56,33 +57,29 @@ FIELDS_OF_VERSION_1 = """
     RegisterNode: address directory_id node_id
     TopicConfig: expected_offsets max_batch_bytes retention_bytes retention_ms
 """
-# "Message.field" -> the feature or the version whose writers may set it.
-LATER_FIELDS: dict[str, str | int] = {
-    "MetadataCommand.found_cluster_settings": CLUSTER_SETTINGS,
-    "MetadataCommand.set_cluster_setting": CLUSTER_SETTINGS,
-    "FoundClusterSettings.settings": CLUSTER_SETTINGS,
-    "SetClusterSetting.setting": CLUSTER_SETTINGS,
-    "ClusterSetting.name": CLUSTER_SETTINGS,
-    "ClusterSetting.value": CLUSTER_SETTINGS,
-    "MetadataCommand.alter_permissions": PERMISSIONS,
-    "AlterPermissions.add": PERMISSIONS,
-    "AlterPermissions.remove": PERMISSIONS,
-    "PermissionRule.principal": PERMISSIONS,
-    "PermissionRule.kind": PERMISSIONS,
-    "PermissionRule.name": PERMISSIONS,
-    "PermissionRule.prefix": PERMISSIONS,
-    "PermissionRule.operations": PERMISSIONS,
-    "PermissionRule.deny": PERMISSIONS,
+# Feature, or version -> the fields that its writers may set, once it is on.
+LATER_FIELDS: dict[str | int, str] = {
+    CLUSTER_SETTINGS: """
+        MetadataCommand: found_cluster_settings set_cluster_setting
+        FoundClusterSettings: settings
+        SetClusterSetting: setting
+        ClusterSetting: name value
+    """,
+    GROUPS: """
+        OffsetsCommand: change_owners claim_instance remove_member
+        CommitGroupOffsets: member number ownerships
+        ChangeOwners: changes epoch group terms
+        ClaimInstance: expected group instance member
+        GroupTerms: assignor processing_timeout_ms revoke_timeout_ms session_timeout_ms
+        OwnerChange: expected member partition topic_id
+        RemoveMember: group member
+    """,
+    PERMISSIONS: """
+        MetadataCommand: alter_permissions
+        AlterPermissions: add remove
+        PermissionRule: principal kind name prefix operations deny
+    """,
 }
-FIELDS_OF_GROUPS = """
-    OffsetsCommand: change_owners claim_instance remove_member
-    CommitGroupOffsets: member number ownerships
-    ChangeOwners: changes epoch group terms
-    ClaimInstance: expected group instance member
-    GroupTerms: assignor processing_timeout_ms revoke_timeout_ms session_timeout_ms
-    OwnerChange: expected member partition topic_id
-    RemoveMember: group member
-"""
 
 
 def fields_of(descriptor: Any, found: set[str]) -> set[str]:
@@ -97,8 +94,8 @@ def fields_of(descriptor: Any, found: set[str]) -> set[str]:
 
 
 def listed_fields() -> set[str]:
-    found, message = set(LATER_FIELDS), ""
-    for word in (FIELDS_OF_VERSION_1 + FIELDS_OF_GROUPS).split():
+    found, message = set(), ""
+    for word in " ".join((FIELDS_OF_VERSION_1, *LATER_FIELDS.values())).split():
         if word.endswith(":"):
             message = word[:-1]
         else:
@@ -136,7 +133,7 @@ def test_every_message_between_nodes_is_listed() -> None:
 
 def test_what_is_listed_has_a_version() -> None:
     assert all(version in CLUSTER_VERSIONS for version in FEATURES.values())
-    for since in (*ENTRIES.values(), *COMMANDS.values(), *LATER_FIELDS.values()):
+    for since in (*ENTRIES.values(), *COMMANDS.values(), *LATER_FIELDS):
         assert since in FEATURES if isinstance(since, str) else since in CLUSTER_VERSIONS
     newest = Finalized(CLUSTER_VERSIONS.newest, frozenset(FEATURES))
     assert not THIS_RELEASE.lacks(newest)

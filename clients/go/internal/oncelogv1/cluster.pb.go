@@ -223,8 +223,10 @@ type DescribeClusterResponse struct {
 	MaxMessageBytes           int64                  `protobuf:"varint,9,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
 	Limits                    *RequestLimits         `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`
 	Upgrade                   *UpgradeInfo           `protobuf:"bytes,11,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
-	unknownFields             protoimpl.UnknownFields
-	sizeCache                 protoimpl.SizeCache
+	// What all nodes go by, by name. None: an upgrade that brings them is not finalized.
+	Settings      []*ClusterSetting `protobuf:"bytes,12,rep,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DescribeClusterResponse) Reset() {
@@ -334,6 +336,153 @@ func (x *DescribeClusterResponse) GetUpgrade() *UpgradeInfo {
 	return nil
 }
 
+func (x *DescribeClusterResponse) GetSettings() []*ClusterSetting {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+type ClusterSetting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         int64                  `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterSetting) Reset() {
+	*x = ClusterSetting{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterSetting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterSetting) ProtoMessage() {}
+
+func (x *ClusterSetting) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterSetting.ProtoReflect.Descriptor instead.
+func (*ClusterSetting) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ClusterSetting) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClusterSetting) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+type SetClusterSettingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Setting       *ClusterSetting        `protobuf:"bytes,1,opt,name=setting,proto3" json:"setting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetClusterSettingRequest) Reset() {
+	*x = SetClusterSettingRequest{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetClusterSettingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetClusterSettingRequest) ProtoMessage() {}
+
+func (x *SetClusterSettingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetClusterSettingRequest.ProtoReflect.Descriptor instead.
+func (*SetClusterSettingRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SetClusterSettingRequest) GetSetting() *ClusterSetting {
+	if x != nil {
+		return x.Setting
+	}
+	return nil
+}
+
+type SetClusterSettingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Settings      []*ClusterSetting      `protobuf:"bytes,1,rep,name=settings,proto3" json:"settings,omitempty"` // afterwards, all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetClusterSettingResponse) Reset() {
+	*x = SetClusterSettingResponse{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetClusterSettingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetClusterSettingResponse) ProtoMessage() {}
+
+func (x *SetClusterSettingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetClusterSettingResponse.ProtoReflect.Descriptor instead.
+func (*SetClusterSettingResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SetClusterSettingResponse) GetSettings() []*ClusterSetting {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
 // A release may bring a higher cluster version. It is finalized once all nodes run it.
 type UpgradeInfo struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -349,7 +498,7 @@ type UpgradeInfo struct {
 
 func (x *UpgradeInfo) Reset() {
 	*x = UpgradeInfo{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[3]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +510,7 @@ func (x *UpgradeInfo) String() string {
 func (*UpgradeInfo) ProtoMessage() {}
 
 func (x *UpgradeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[3]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +523,7 @@ func (x *UpgradeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeInfo.ProtoReflect.Descriptor instead.
 func (*UpgradeInfo) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UpgradeInfo) GetClusterVersion() int32 {
@@ -420,7 +569,7 @@ type FinalizeUpgradeRequest struct {
 
 func (x *FinalizeUpgradeRequest) Reset() {
 	*x = FinalizeUpgradeRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[4]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +581,7 @@ func (x *FinalizeUpgradeRequest) String() string {
 func (*FinalizeUpgradeRequest) ProtoMessage() {}
 
 func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[4]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +594,7 @@ func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 type FinalizeUpgradeResponse struct {
@@ -457,7 +606,7 @@ type FinalizeUpgradeResponse struct {
 
 func (x *FinalizeUpgradeResponse) Reset() {
 	*x = FinalizeUpgradeResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[5]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -469,7 +618,7 @@ func (x *FinalizeUpgradeResponse) String() string {
 func (*FinalizeUpgradeResponse) ProtoMessage() {}
 
 func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[5]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -482,7 +631,7 @@ func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeResponse.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FinalizeUpgradeResponse) GetUpgrade() *UpgradeInfo {
@@ -514,7 +663,7 @@ type RequestLimits struct {
 
 func (x *RequestLimits) Reset() {
 	*x = RequestLimits{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[6]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +675,7 @@ func (x *RequestLimits) String() string {
 func (*RequestLimits) ProtoMessage() {}
 
 func (x *RequestLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[6]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +688,7 @@ func (x *RequestLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestLimits.ProtoReflect.Descriptor instead.
 func (*RequestLimits) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RequestLimits) GetProduceBatches() int32 {
@@ -613,7 +762,7 @@ type TopicConfig struct {
 
 func (x *TopicConfig) Reset() {
 	*x = TopicConfig{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[7]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +774,7 @@ func (x *TopicConfig) String() string {
 func (*TopicConfig) ProtoMessage() {}
 
 func (x *TopicConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[7]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +787,7 @@ func (x *TopicConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicConfig.ProtoReflect.Descriptor instead.
 func (*TopicConfig) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TopicConfig) GetRetentionMs() int64 {
@@ -682,7 +831,7 @@ type CreateTopicRequest struct {
 
 func (x *CreateTopicRequest) Reset() {
 	*x = CreateTopicRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[8]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +843,7 @@ func (x *CreateTopicRequest) String() string {
 func (*CreateTopicRequest) ProtoMessage() {}
 
 func (x *CreateTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[8]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +856,7 @@ func (x *CreateTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTopicRequest.ProtoReflect.Descriptor instead.
 func (*CreateTopicRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{8}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateTopicRequest) GetName() string {
@@ -754,7 +903,7 @@ type CreateTopicResponse struct {
 
 func (x *CreateTopicResponse) Reset() {
 	*x = CreateTopicResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[9]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +915,7 @@ func (x *CreateTopicResponse) String() string {
 func (*CreateTopicResponse) ProtoMessage() {}
 
 func (x *CreateTopicResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[9]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +928,7 @@ func (x *CreateTopicResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTopicResponse.ProtoReflect.Descriptor instead.
 func (*CreateTopicResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{9}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateTopicResponse) GetTopic() *TopicInfo {
@@ -798,7 +947,7 @@ type DeleteTopicRequest struct {
 
 func (x *DeleteTopicRequest) Reset() {
 	*x = DeleteTopicRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[10]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +959,7 @@ func (x *DeleteTopicRequest) String() string {
 func (*DeleteTopicRequest) ProtoMessage() {}
 
 func (x *DeleteTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[10]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +972,7 @@ func (x *DeleteTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTopicRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTopicRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{10}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteTopicRequest) GetName() string {
@@ -841,7 +990,7 @@ type DeleteTopicResponse struct {
 
 func (x *DeleteTopicResponse) Reset() {
 	*x = DeleteTopicResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[11]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +1002,7 @@ func (x *DeleteTopicResponse) String() string {
 func (*DeleteTopicResponse) ProtoMessage() {}
 
 func (x *DeleteTopicResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[11]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +1015,7 @@ func (x *DeleteTopicResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTopicResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTopicResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{11}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 type AlterTopicRequest struct {
@@ -880,7 +1029,7 @@ type AlterTopicRequest struct {
 
 func (x *AlterTopicRequest) Reset() {
 	*x = AlterTopicRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[12]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +1041,7 @@ func (x *AlterTopicRequest) String() string {
 func (*AlterTopicRequest) ProtoMessage() {}
 
 func (x *AlterTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[12]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1054,7 @@ func (x *AlterTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterTopicRequest.ProtoReflect.Descriptor instead.
 func (*AlterTopicRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{12}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AlterTopicRequest) GetName() string {
@@ -938,7 +1087,7 @@ type AlterTopicResponse struct {
 
 func (x *AlterTopicResponse) Reset() {
 	*x = AlterTopicResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[13]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1099,7 @@ func (x *AlterTopicResponse) String() string {
 func (*AlterTopicResponse) ProtoMessage() {}
 
 func (x *AlterTopicResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[13]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1112,7 @@ func (x *AlterTopicResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterTopicResponse.ProtoReflect.Descriptor instead.
 func (*AlterTopicResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{13}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AlterTopicResponse) GetTopic() *TopicInfo {
@@ -989,7 +1138,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[14]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1150,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[14]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1163,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{14}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PartitionInfo) GetPartition() int32 {
@@ -1079,7 +1228,7 @@ type TopicInfo struct {
 
 func (x *TopicInfo) Reset() {
 	*x = TopicInfo{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[15]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1240,7 @@ func (x *TopicInfo) String() string {
 func (*TopicInfo) ProtoMessage() {}
 
 func (x *TopicInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[15]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1253,7 @@ func (x *TopicInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicInfo.ProtoReflect.Descriptor instead.
 func (*TopicInfo) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{15}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TopicInfo) GetName() string {
@@ -1151,7 +1300,7 @@ type DescribeTopicsRequest struct {
 
 func (x *DescribeTopicsRequest) Reset() {
 	*x = DescribeTopicsRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[16]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1312,7 @@ func (x *DescribeTopicsRequest) String() string {
 func (*DescribeTopicsRequest) ProtoMessage() {}
 
 func (x *DescribeTopicsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[16]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1325,7 @@ func (x *DescribeTopicsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTopicsRequest.ProtoReflect.Descriptor instead.
 func (*DescribeTopicsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{16}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DescribeTopicsRequest) GetNames() []string {
@@ -1196,7 +1345,7 @@ type DescribeTopicsResponse struct {
 
 func (x *DescribeTopicsResponse) Reset() {
 	*x = DescribeTopicsResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1357,7 @@ func (x *DescribeTopicsResponse) String() string {
 func (*DescribeTopicsResponse) ProtoMessage() {}
 
 func (x *DescribeTopicsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1370,7 @@ func (x *DescribeTopicsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTopicsResponse.ProtoReflect.Descriptor instead.
 func (*DescribeTopicsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{17}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DescribeTopicsResponse) GetTopics() []*TopicInfo {
@@ -1249,7 +1398,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1410,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1423,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{18}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TransferLeadershipRequest) GetTopic() string {
@@ -1307,7 +1456,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1468,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1481,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{19}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TransferLeadershipResponse) GetLeaderId() int32 {
@@ -1357,7 +1506,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x16oldest_cluster_version\x18\x06 \x01(\x05R\x14oldestClusterVersion\x124\n" +
 	"\x16newest_cluster_version\x18\a \x01(\x05R\x14newestClusterVersion\x12\x1a\n" +
 	"\bfeatures\x18\b \x03(\tR\bfeatures\"\x18\n" +
-	"\x16DescribeClusterRequest\"\xf4\x03\n" +
+	"\x16DescribeClusterRequest\"\xac\x04\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12*\n" +
@@ -1373,7 +1522,15 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x11max_message_bytes\x18\t \x01(\x03R\x0fmaxMessageBytes\x121\n" +
 	"\x06limits\x18\n" +
 	" \x01(\v2\x19.oncelog.v1.RequestLimitsR\x06limits\x121\n" +
-	"\aupgrade\x18\v \x01(\v2\x17.oncelog.v1.UpgradeInfoR\aupgrade\"\xc3\x01\n" +
+	"\aupgrade\x18\v \x01(\v2\x17.oncelog.v1.UpgradeInfoR\aupgrade\x126\n" +
+	"\bsettings\x18\f \x03(\v2\x1a.oncelog.v1.ClusterSettingR\bsettings\":\n" +
+	"\x0eClusterSetting\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value\"P\n" +
+	"\x18SetClusterSettingRequest\x124\n" +
+	"\asetting\x18\x01 \x01(\v2\x1a.oncelog.v1.ClusterSettingR\asetting\"S\n" +
+	"\x19SetClusterSettingResponse\x126\n" +
+	"\bsettings\x18\x01 \x03(\v2\x1a.oncelog.v1.ClusterSettingR\bsettings\"\xc3\x01\n" +
 	"\vUpgradeInfo\x12'\n" +
 	"\x0fcluster_version\x18\x01 \x01(\x05R\x0eclusterVersion\x12\x1a\n" +
 	"\bfeatures\x18\x02 \x03(\tR\bfeatures\x12%\n" +
@@ -1453,7 +1610,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x0fExpectedOffsets\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n" +
-	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x022\xf3\x04\n" +
+	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x022\xd5\x05\n" +
 	"\x0eClusterService\x12Z\n" +
 	"\x0fDescribeCluster\x12\".oncelog.v1.DescribeClusterRequest\x1a#.oncelog.v1.DescribeClusterResponse\x12N\n" +
 	"\vCreateTopic\x12\x1e.oncelog.v1.CreateTopicRequest\x1a\x1f.oncelog.v1.CreateTopicResponse\x12N\n" +
@@ -1462,7 +1619,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"AlterTopic\x12\x1d.oncelog.v1.AlterTopicRequest\x1a\x1e.oncelog.v1.AlterTopicResponse\x12W\n" +
 	"\x0eDescribeTopics\x12!.oncelog.v1.DescribeTopicsRequest\x1a\".oncelog.v1.DescribeTopicsResponse\x12c\n" +
 	"\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponse\x12Z\n" +
-	"\x0fFinalizeUpgrade\x12\".oncelog.v1.FinalizeUpgradeRequest\x1a#.oncelog.v1.FinalizeUpgradeResponseb\x06proto3"
+	"\x0fFinalizeUpgrade\x12\".oncelog.v1.FinalizeUpgradeRequest\x1a#.oncelog.v1.FinalizeUpgradeResponse\x12`\n" +
+	"\x11SetClusterSetting\x12$.oncelog.v1.SetClusterSettingRequest\x1a%.oncelog.v1.SetClusterSettingResponseb\x06proto3"
 
 var (
 	file_oncelog_v1_cluster_proto_rawDescOnce sync.Once
@@ -1477,63 +1635,71 @@ func file_oncelog_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(ExpectedOffsets)(0),               // 0: oncelog.v1.ExpectedOffsets
 	(*NodeInfo)(nil),                   // 1: oncelog.v1.NodeInfo
 	(*DescribeClusterRequest)(nil),     // 2: oncelog.v1.DescribeClusterRequest
 	(*DescribeClusterResponse)(nil),    // 3: oncelog.v1.DescribeClusterResponse
-	(*UpgradeInfo)(nil),                // 4: oncelog.v1.UpgradeInfo
-	(*FinalizeUpgradeRequest)(nil),     // 5: oncelog.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),    // 6: oncelog.v1.FinalizeUpgradeResponse
-	(*RequestLimits)(nil),              // 7: oncelog.v1.RequestLimits
-	(*TopicConfig)(nil),                // 8: oncelog.v1.TopicConfig
-	(*CreateTopicRequest)(nil),         // 9: oncelog.v1.CreateTopicRequest
-	(*CreateTopicResponse)(nil),        // 10: oncelog.v1.CreateTopicResponse
-	(*DeleteTopicRequest)(nil),         // 11: oncelog.v1.DeleteTopicRequest
-	(*DeleteTopicResponse)(nil),        // 12: oncelog.v1.DeleteTopicResponse
-	(*AlterTopicRequest)(nil),          // 13: oncelog.v1.AlterTopicRequest
-	(*AlterTopicResponse)(nil),         // 14: oncelog.v1.AlterTopicResponse
-	(*PartitionInfo)(nil),              // 15: oncelog.v1.PartitionInfo
-	(*TopicInfo)(nil),                  // 16: oncelog.v1.TopicInfo
-	(*DescribeTopicsRequest)(nil),      // 17: oncelog.v1.DescribeTopicsRequest
-	(*DescribeTopicsResponse)(nil),     // 18: oncelog.v1.DescribeTopicsResponse
-	(*TransferLeadershipRequest)(nil),  // 19: oncelog.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 20: oncelog.v1.TransferLeadershipResponse
+	(*ClusterSetting)(nil),             // 4: oncelog.v1.ClusterSetting
+	(*SetClusterSettingRequest)(nil),   // 5: oncelog.v1.SetClusterSettingRequest
+	(*SetClusterSettingResponse)(nil),  // 6: oncelog.v1.SetClusterSettingResponse
+	(*UpgradeInfo)(nil),                // 7: oncelog.v1.UpgradeInfo
+	(*FinalizeUpgradeRequest)(nil),     // 8: oncelog.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),    // 9: oncelog.v1.FinalizeUpgradeResponse
+	(*RequestLimits)(nil),              // 10: oncelog.v1.RequestLimits
+	(*TopicConfig)(nil),                // 11: oncelog.v1.TopicConfig
+	(*CreateTopicRequest)(nil),         // 12: oncelog.v1.CreateTopicRequest
+	(*CreateTopicResponse)(nil),        // 13: oncelog.v1.CreateTopicResponse
+	(*DeleteTopicRequest)(nil),         // 14: oncelog.v1.DeleteTopicRequest
+	(*DeleteTopicResponse)(nil),        // 15: oncelog.v1.DeleteTopicResponse
+	(*AlterTopicRequest)(nil),          // 16: oncelog.v1.AlterTopicRequest
+	(*AlterTopicResponse)(nil),         // 17: oncelog.v1.AlterTopicResponse
+	(*PartitionInfo)(nil),              // 18: oncelog.v1.PartitionInfo
+	(*TopicInfo)(nil),                  // 19: oncelog.v1.TopicInfo
+	(*DescribeTopicsRequest)(nil),      // 20: oncelog.v1.DescribeTopicsRequest
+	(*DescribeTopicsResponse)(nil),     // 21: oncelog.v1.DescribeTopicsResponse
+	(*TransferLeadershipRequest)(nil),  // 22: oncelog.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 23: oncelog.v1.TransferLeadershipResponse
 }
 var file_oncelog_v1_cluster_proto_depIdxs = []int32{
 	1,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	7,  // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
-	4,  // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
-	4,  // 3: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
-	0,  // 4: oncelog.v1.TopicConfig.expected_offsets:type_name -> oncelog.v1.ExpectedOffsets
-	8,  // 5: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	16, // 6: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	8,  // 7: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	16, // 8: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	15, // 9: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
-	8,  // 10: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
-	16, // 11: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
-	1,  // 12: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	2,  // 13: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
-	9,  // 14: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
-	11, // 15: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
-	13, // 16: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
-	17, // 17: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
-	19, // 18: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
-	5,  // 19: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
-	3,  // 20: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
-	10, // 21: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
-	12, // 22: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
-	14, // 23: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
-	18, // 24: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
-	20, // 25: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
-	6,  // 26: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	10, // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
+	7,  // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	4,  // 3: oncelog.v1.DescribeClusterResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	4,  // 4: oncelog.v1.SetClusterSettingRequest.setting:type_name -> oncelog.v1.ClusterSetting
+	4,  // 5: oncelog.v1.SetClusterSettingResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	7,  // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	0,  // 7: oncelog.v1.TopicConfig.expected_offsets:type_name -> oncelog.v1.ExpectedOffsets
+	11, // 8: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	19, // 9: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	11, // 10: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	19, // 11: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	18, // 12: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
+	11, // 13: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
+	19, // 14: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
+	1,  // 15: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	2,  // 16: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
+	12, // 17: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
+	14, // 18: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
+	16, // 19: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
+	20, // 20: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
+	22, // 21: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
+	8,  // 22: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
+	5,  // 23: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
+	3,  // 24: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
+	13, // 25: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
+	15, // 26: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
+	17, // 27: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
+	21, // 28: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
+	23, // 29: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
+	9,  // 30: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
+	6,  // 31: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
+	24, // [24:32] is the sub-list for method output_type
+	16, // [16:24] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_cluster_proto_init() }
@@ -1541,14 +1707,14 @@ func file_oncelog_v1_cluster_proto_init() {
 	if File_oncelog_v1_cluster_proto != nil {
 		return
 	}
-	file_oncelog_v1_cluster_proto_msgTypes[7].OneofWrappers = []any{}
+	file_oncelog_v1_cluster_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_cluster_proto_rawDesc), len(file_oncelog_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	ClusterService_DescribeTopics_FullMethodName     = "/oncelog.v1.ClusterService/DescribeTopics"
 	ClusterService_TransferLeadership_FullMethodName = "/oncelog.v1.ClusterService/TransferLeadership"
 	ClusterService_FinalizeUpgrade_FullMethodName    = "/oncelog.v1.ClusterService/FinalizeUpgrade"
+	ClusterService_SetClusterSetting_FullMethodName  = "/oncelog.v1.ClusterService/SetClusterSetting"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -42,6 +43,7 @@ type ClusterServiceClient interface {
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
 	// Once all nodes run the newer release: what it has may be used, and none can go back.
 	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
+	SetClusterSetting(ctx context.Context, in *SetClusterSettingRequest, opts ...grpc.CallOption) (*SetClusterSettingResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -122,6 +124,16 @@ func (c *clusterServiceClient) FinalizeUpgrade(ctx context.Context, in *Finalize
 	return out, nil
 }
 
+func (c *clusterServiceClient) SetClusterSetting(ctx context.Context, in *SetClusterSettingRequest, opts ...grpc.CallOption) (*SetClusterSettingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetClusterSettingResponse)
+	err := c.cc.Invoke(ctx, ClusterService_SetClusterSetting_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -134,6 +146,7 @@ type ClusterServiceServer interface {
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
 	// Once all nodes run the newer release: what it has may be used, and none can go back.
 	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
+	SetClusterSetting(context.Context, *SetClusterSettingRequest) (*SetClusterSettingResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -164,6 +177,9 @@ func (UnimplementedClusterServiceServer) TransferLeadership(context.Context, *Tr
 }
 func (UnimplementedClusterServiceServer) FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FinalizeUpgrade not implemented")
+}
+func (UnimplementedClusterServiceServer) SetClusterSetting(context.Context, *SetClusterSettingRequest) (*SetClusterSettingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetClusterSetting not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -312,6 +328,24 @@ func _ClusterService_FinalizeUpgrade_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_SetClusterSetting_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetClusterSettingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).SetClusterSetting(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_SetClusterSetting_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).SetClusterSetting(ctx, req.(*SetClusterSettingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -346,6 +380,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FinalizeUpgrade",
 			Handler:    _ClusterService_FinalizeUpgrade_Handler,
+		},
+		{
+			MethodName: "SetClusterSetting",
+			Handler:    _ClusterService_SetClusterSetting_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

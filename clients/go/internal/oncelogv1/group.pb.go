@@ -27,6 +27,806 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Begins a connection of a member.
+type MemberHello struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// Chosen by the member, new in each process: a UUID.
+	MemberId string `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	// Rises with each connection of the member; the server forgets the ones before.
+	Connection int64 `protobuf:"varint,3,opt,name=connection,proto3" json:"connection,omitempty"`
+	// Names of topics; a name with ^ in front is a regular expression (RE2's common
+	// subset) over whole names. Topics that come later count, too.
+	Topics []string `protobuf:"bytes,4,rep,name=topics,proto3" json:"topics,omitempty"`
+	// A name that outlives the process (KIP-345); empty: none.
+	InstanceId string `protobuf:"bytes,5,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	// The epoch of the last assignment it got; 0: it has just begun.
+	Epoch int64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Of INSTANCE_HELD, to take the instance id over; else 0.
+	Claim int64 `protobuf:"varint,7,opt,name=claim,proto3" json:"claim,omitempty"`
+	// What it holds.
+	Owned []*TopicPartition `protobuf:"bytes,8,rep,name=owned,proto3" json:"owned,omitempty"`
+	// "uniform" (default) or "range": counts when it is the group's first member.
+	Assignor string `protobuf:"bytes,9,opt,name=assignor,proto3" json:"assignor,omitempty"`
+	// After so long without a word the member is none any more. 0: 10 s.
+	SessionTimeoutMs int32 `protobuf:"varint,10,opt,name=session_timeout_ms,json=sessionTimeoutMs,proto3" json:"session_timeout_ms,omitempty"`
+	// How long it may take to give a partition back, and to come back for more
+	// records. 0: 60 s and 5 min. The group's first member decides on all three.
+	RevokeTimeoutMs     int32 `protobuf:"varint,11,opt,name=revoke_timeout_ms,json=revokeTimeoutMs,proto3" json:"revoke_timeout_ms,omitempty"`
+	ProcessingTimeoutMs int32 `protobuf:"varint,12,opt,name=processing_timeout_ms,json=processingTimeoutMs,proto3" json:"processing_timeout_ms,omitempty"`
+	// For people who look at the group.
+	ClientHost    string `protobuf:"bytes,13,opt,name=client_host,json=clientHost,proto3" json:"client_host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberHello) Reset() {
+	*x = MemberHello{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberHello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberHello) ProtoMessage() {}
+
+func (x *MemberHello) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberHello.ProtoReflect.Descriptor instead.
+func (*MemberHello) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *MemberHello) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *MemberHello) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *MemberHello) GetConnection() int64 {
+	if x != nil {
+		return x.Connection
+	}
+	return 0
+}
+
+func (x *MemberHello) GetTopics() []string {
+	if x != nil {
+		return x.Topics
+	}
+	return nil
+}
+
+func (x *MemberHello) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
+}
+
+func (x *MemberHello) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *MemberHello) GetClaim() int64 {
+	if x != nil {
+		return x.Claim
+	}
+	return 0
+}
+
+func (x *MemberHello) GetOwned() []*TopicPartition {
+	if x != nil {
+		return x.Owned
+	}
+	return nil
+}
+
+func (x *MemberHello) GetAssignor() string {
+	if x != nil {
+		return x.Assignor
+	}
+	return ""
+}
+
+func (x *MemberHello) GetSessionTimeoutMs() int32 {
+	if x != nil {
+		return x.SessionTimeoutMs
+	}
+	return 0
+}
+
+func (x *MemberHello) GetRevokeTimeoutMs() int32 {
+	if x != nil {
+		return x.RevokeTimeoutMs
+	}
+	return 0
+}
+
+func (x *MemberHello) GetProcessingTimeoutMs() int32 {
+	if x != nil {
+		return x.ProcessingTimeoutMs
+	}
+	return 0
+}
+
+func (x *MemberHello) GetClientHost() string {
+	if x != nil {
+		return x.ClientHost
+	}
+	return ""
+}
+
+// The answer to an assignment that asked for something back: what is still held.
+type MemberOwned struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Partitions    []*TopicPartition      `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberOwned) Reset() {
+	*x = MemberOwned{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberOwned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberOwned) ProtoMessage() {}
+
+func (x *MemberOwned) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberOwned.ProtoReflect.Descriptor instead.
+func (*MemberOwned) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *MemberOwned) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *MemberOwned) GetPartitions() []*TopicPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+type MemberPing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Milliseconds since the member last came back for the records it fetched.
+	IdleMs        int64 `protobuf:"varint,1,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberPing) Reset() {
+	*x = MemberPing{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberPing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberPing) ProtoMessage() {}
+
+func (x *MemberPing) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberPing.ProtoReflect.Descriptor instead.
+func (*MemberPing) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *MemberPing) GetIdleMs() int64 {
+	if x != nil {
+		return x.IdleMs
+	}
+	return 0
+}
+
+type MemberLeave struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberLeave) Reset() {
+	*x = MemberLeave{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberLeave) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberLeave) ProtoMessage() {}
+
+func (x *MemberLeave) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberLeave.ProtoReflect.Descriptor instead.
+func (*MemberLeave) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{3}
+}
+
+type JoinGroupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*JoinGroupRequest_Hello
+	//	*JoinGroupRequest_Owned
+	//	*JoinGroupRequest_Ping
+	//	*JoinGroupRequest_Leave
+	Message       isJoinGroupRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinGroupRequest) Reset() {
+	*x = JoinGroupRequest{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinGroupRequest) ProtoMessage() {}
+
+func (x *JoinGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinGroupRequest.ProtoReflect.Descriptor instead.
+func (*JoinGroupRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *JoinGroupRequest) GetMessage() isJoinGroupRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *JoinGroupRequest) GetHello() *MemberHello {
+	if x != nil {
+		if x, ok := x.Message.(*JoinGroupRequest_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *JoinGroupRequest) GetOwned() *MemberOwned {
+	if x != nil {
+		if x, ok := x.Message.(*JoinGroupRequest_Owned); ok {
+			return x.Owned
+		}
+	}
+	return nil
+}
+
+func (x *JoinGroupRequest) GetPing() *MemberPing {
+	if x != nil {
+		if x, ok := x.Message.(*JoinGroupRequest_Ping); ok {
+			return x.Ping
+		}
+	}
+	return nil
+}
+
+func (x *JoinGroupRequest) GetLeave() *MemberLeave {
+	if x != nil {
+		if x, ok := x.Message.(*JoinGroupRequest_Leave); ok {
+			return x.Leave
+		}
+	}
+	return nil
+}
+
+type isJoinGroupRequest_Message interface {
+	isJoinGroupRequest_Message()
+}
+
+type JoinGroupRequest_Hello struct {
+	Hello *MemberHello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
+}
+
+type JoinGroupRequest_Owned struct {
+	Owned *MemberOwned `protobuf:"bytes,2,opt,name=owned,proto3,oneof"`
+}
+
+type JoinGroupRequest_Ping struct {
+	Ping *MemberPing `protobuf:"bytes,3,opt,name=ping,proto3,oneof"` // at least each third of the session timeout
+}
+
+type JoinGroupRequest_Leave struct {
+	Leave *MemberLeave `protobuf:"bytes,4,opt,name=leave,proto3,oneof"`
+}
+
+func (*JoinGroupRequest_Hello) isJoinGroupRequest_Message() {}
+
+func (*JoinGroupRequest_Owned) isJoinGroupRequest_Message() {}
+
+func (*JoinGroupRequest_Ping) isJoinGroupRequest_Message() {}
+
+func (*JoinGroupRequest_Leave) isJoinGroupRequest_Message() {}
+
+type GroupHeartbeatRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	MemberId      string                 `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	Connection    int64                  `protobuf:"varint,3,opt,name=connection,proto3" json:"connection,omitempty"`
+	Request       *JoinGroupRequest      `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupHeartbeatRequest) Reset() {
+	*x = GroupHeartbeatRequest{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupHeartbeatRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupHeartbeatRequest) ProtoMessage() {}
+
+func (x *GroupHeartbeatRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupHeartbeatRequest.ProtoReflect.Descriptor instead.
+func (*GroupHeartbeatRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GroupHeartbeatRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupHeartbeatRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *GroupHeartbeatRequest) GetConnection() int64 {
+	if x != nil {
+		return x.Connection
+	}
+	return 0
+}
+
+func (x *GroupHeartbeatRequest) GetRequest() *JoinGroupRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+type OwnedPartition struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Topic     string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Of this ownership; for commits. Another number is another ownership.
+	Ownership     int64 `protobuf:"varint,3,opt,name=ownership,proto3" json:"ownership,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnedPartition) Reset() {
+	*x = OwnedPartition{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnedPartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnedPartition) ProtoMessage() {}
+
+func (x *OwnedPartition) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnedPartition.ProtoReflect.Descriptor instead.
+func (*OwnedPartition) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *OwnedPartition) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *OwnedPartition) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *OwnedPartition) GetOwnership() int64 {
+	if x != nil {
+		return x.Ownership
+	}
+	return 0
+}
+
+type GroupAssignment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// All that the member owns and keeps.
+	Partitions []*OwnedPartition `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	// To be finished, committed and given back with MemberOwned.
+	Revoke        []*TopicPartition `protobuf:"bytes,3,rep,name=revoke,proto3" json:"revoke,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupAssignment) Reset() {
+	*x = GroupAssignment{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupAssignment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupAssignment) ProtoMessage() {}
+
+func (x *GroupAssignment) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupAssignment.ProtoReflect.Descriptor instead.
+func (*GroupAssignment) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GroupAssignment) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *GroupAssignment) GetPartitions() []*OwnedPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *GroupAssignment) GetRevoke() []*TopicPartition {
+	if x != nil {
+		return x.Revoke
+	}
+	return nil
+}
+
+type MemberFenced struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SESSION_ENDED, REVOKE_TIMEOUT, PROCESSING_TIMEOUT: say hello again, with
+	// nothing owned. INSTANCE_TAKEN: another process goes by the instance id; final.
+	// GROUP_FULL: the group has as many members as it may.
+	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberFenced) Reset() {
+	*x = MemberFenced{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberFenced) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberFenced) ProtoMessage() {}
+
+func (x *MemberFenced) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberFenced.ProtoReflect.Descriptor instead.
+func (*MemberFenced) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *MemberFenced) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// Another member goes by the instance id: say hello again with this claim to take over.
+type InstanceHeld struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Claim         int64                  `protobuf:"varint,1,opt,name=claim,proto3" json:"claim,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstanceHeld) Reset() {
+	*x = InstanceHeld{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstanceHeld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstanceHeld) ProtoMessage() {}
+
+func (x *InstanceHeld) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstanceHeld.ProtoReflect.Descriptor instead.
+func (*InstanceHeld) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *InstanceHeld) GetClaim() int64 {
+	if x != nil {
+		return x.Claim
+	}
+	return 0
+}
+
+type JoinGroupResponse struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Connection int64                  `protobuf:"varint,1,opt,name=connection,proto3" json:"connection,omitempty"` // of the hello that it belongs to
+	// Types that are valid to be assigned to Message:
+	//
+	//	*JoinGroupResponse_Assignment
+	//	*JoinGroupResponse_Fenced
+	//	*JoinGroupResponse_InstanceHeld
+	Message isJoinGroupResponse_Message `protobuf_oneof:"message"`
+	// How often the member must say something, milliseconds.
+	PingIntervalMs int32 `protobuf:"varint,5,opt,name=ping_interval_ms,json=pingIntervalMs,proto3" json:"ping_interval_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *JoinGroupResponse) Reset() {
+	*x = JoinGroupResponse{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinGroupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinGroupResponse) ProtoMessage() {}
+
+func (x *JoinGroupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinGroupResponse.ProtoReflect.Descriptor instead.
+func (*JoinGroupResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *JoinGroupResponse) GetConnection() int64 {
+	if x != nil {
+		return x.Connection
+	}
+	return 0
+}
+
+func (x *JoinGroupResponse) GetMessage() isJoinGroupResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *JoinGroupResponse) GetAssignment() *GroupAssignment {
+	if x != nil {
+		if x, ok := x.Message.(*JoinGroupResponse_Assignment); ok {
+			return x.Assignment
+		}
+	}
+	return nil
+}
+
+func (x *JoinGroupResponse) GetFenced() *MemberFenced {
+	if x != nil {
+		if x, ok := x.Message.(*JoinGroupResponse_Fenced); ok {
+			return x.Fenced
+		}
+	}
+	return nil
+}
+
+func (x *JoinGroupResponse) GetInstanceHeld() *InstanceHeld {
+	if x != nil {
+		if x, ok := x.Message.(*JoinGroupResponse_InstanceHeld); ok {
+			return x.InstanceHeld
+		}
+	}
+	return nil
+}
+
+func (x *JoinGroupResponse) GetPingIntervalMs() int32 {
+	if x != nil {
+		return x.PingIntervalMs
+	}
+	return 0
+}
+
+type isJoinGroupResponse_Message interface {
+	isJoinGroupResponse_Message()
+}
+
+type JoinGroupResponse_Assignment struct {
+	Assignment *GroupAssignment `protobuf:"bytes,2,opt,name=assignment,proto3,oneof"`
+}
+
+type JoinGroupResponse_Fenced struct {
+	Fenced *MemberFenced `protobuf:"bytes,3,opt,name=fenced,proto3,oneof"`
+}
+
+type JoinGroupResponse_InstanceHeld struct {
+	InstanceHeld *InstanceHeld `protobuf:"bytes,4,opt,name=instance_held,json=instanceHeld,proto3,oneof"`
+}
+
+func (*JoinGroupResponse_Assignment) isJoinGroupResponse_Message() {}
+
+func (*JoinGroupResponse_Fenced) isJoinGroupResponse_Message() {}
+
+func (*JoinGroupResponse_InstanceHeld) isJoinGroupResponse_Message() {}
+
 type OffsetCommit struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Topic     string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
@@ -39,16 +839,18 @@ type OffsetCommit struct {
 	// does: an older epoch, or a lower producer id, is FENCED; a lower sequence of
 	// the same epoch is OUT_OF_ORDER; the same sequence is a DUPLICATE if offset
 	// and metadata are the same, else a SEQUENCE_CONFLICT. Sequences may skip.
-	ProducerId    int64 `protobuf:"varint,5,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
-	Epoch         int32 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Sequence      int64 `protobuf:"varint,7,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	ProducerId int64 `protobuf:"varint,5,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
+	Epoch      int32 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Sequence   int64 `protobuf:"varint,7,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// With member_id: the number of the ownership under which the records were read.
+	Ownership     int64 `protobuf:"varint,8,opt,name=ownership,proto3" json:"ownership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OffsetCommit) Reset() {
 	*x = OffsetCommit{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[0]
+	mi := &file_oncelog_v1_group_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -60,7 +862,7 @@ func (x *OffsetCommit) String() string {
 func (*OffsetCommit) ProtoMessage() {}
 
 func (x *OffsetCommit) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[0]
+	mi := &file_oncelog_v1_group_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -73,7 +875,7 @@ func (x *OffsetCommit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetCommit.ProtoReflect.Descriptor instead.
 func (*OffsetCommit) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{0}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OffsetCommit) GetTopic() string {
@@ -125,19 +927,32 @@ func (x *OffsetCommit) GetSequence() int64 {
 	return 0
 }
 
+func (x *OffsetCommit) GetOwnership() int64 {
+	if x != nil {
+		return x.Ownership
+	}
+	return 0
+}
+
 type CommitOffsetsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Group   string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Offsets []*OffsetCommit        `protobuf:"bytes,2,rep,name=offsets,proto3" json:"offsets,omitempty"`
 	// How long to wait for the commit. 0: the server's default.
-	TimeoutMs     int32 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	TimeoutMs int32 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// Of a group with members: who commits. Each offset is checked against the
+	// partition's owner when it is applied (FENCED_MEMBER). Without one the group must
+	// have no members (GROUP_HAS_MEMBERS).
+	MemberId string `protobuf:"bytes,4,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	// Rises with each commit of the member; the same again is a repeat.
+	CommitNumber  int64 `protobuf:"varint,5,opt,name=commit_number,json=commitNumber,proto3" json:"commit_number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommitOffsetsRequest) Reset() {
 	*x = CommitOffsetsRequest{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[1]
+	mi := &file_oncelog_v1_group_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -149,7 +964,7 @@ func (x *CommitOffsetsRequest) String() string {
 func (*CommitOffsetsRequest) ProtoMessage() {}
 
 func (x *CommitOffsetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[1]
+	mi := &file_oncelog_v1_group_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -162,7 +977,7 @@ func (x *CommitOffsetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitOffsetsRequest.ProtoReflect.Descriptor instead.
 func (*CommitOffsetsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{1}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CommitOffsetsRequest) GetGroup() string {
@@ -186,13 +1001,28 @@ func (x *CommitOffsetsRequest) GetTimeoutMs() int32 {
 	return 0
 }
 
+func (x *CommitOffsetsRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *CommitOffsetsRequest) GetCommitNumber() int64 {
+	if x != nil {
+		return x.CommitNumber
+	}
+	return 0
+}
+
 type OffsetCommitResult struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Topic     string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
 	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	// Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
-	// SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION or THROTTLED (too many groups
-	// or offsets): nothing has changed.
+	// SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
+	// or offsets), FENCED_MEMBER (the partition is another's now) or
+	// GROUP_HAS_MEMBERS: nothing has changed.
 	Error     string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Message   string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Duplicate bool   `protobuf:"varint,5,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
@@ -207,7 +1037,7 @@ type OffsetCommitResult struct {
 
 func (x *OffsetCommitResult) Reset() {
 	*x = OffsetCommitResult{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[2]
+	mi := &file_oncelog_v1_group_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +1049,7 @@ func (x *OffsetCommitResult) String() string {
 func (*OffsetCommitResult) ProtoMessage() {}
 
 func (x *OffsetCommitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[2]
+	mi := &file_oncelog_v1_group_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +1062,7 @@ func (x *OffsetCommitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OffsetCommitResult.ProtoReflect.Descriptor instead.
 func (*OffsetCommitResult) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{2}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *OffsetCommitResult) GetTopic() string {
@@ -307,7 +1137,7 @@ type CommitOffsetsResponse struct {
 
 func (x *CommitOffsetsResponse) Reset() {
 	*x = CommitOffsetsResponse{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[3]
+	mi := &file_oncelog_v1_group_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +1149,7 @@ func (x *CommitOffsetsResponse) String() string {
 func (*CommitOffsetsResponse) ProtoMessage() {}
 
 func (x *CommitOffsetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[3]
+	mi := &file_oncelog_v1_group_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +1162,7 @@ func (x *CommitOffsetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitOffsetsResponse.ProtoReflect.Descriptor instead.
 func (*CommitOffsetsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{3}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CommitOffsetsResponse) GetResults() []*OffsetCommitResult {
@@ -352,7 +1182,7 @@ type FetchOffsetsRequest struct {
 
 func (x *FetchOffsetsRequest) Reset() {
 	*x = FetchOffsetsRequest{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[4]
+	mi := &file_oncelog_v1_group_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -364,7 +1194,7 @@ func (x *FetchOffsetsRequest) String() string {
 func (*FetchOffsetsRequest) ProtoMessage() {}
 
 func (x *FetchOffsetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[4]
+	mi := &file_oncelog_v1_group_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -377,7 +1207,7 @@ func (x *FetchOffsetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchOffsetsRequest.ProtoReflect.Descriptor instead.
 func (*FetchOffsetsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{4}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FetchOffsetsRequest) GetGroup() string {
@@ -410,7 +1240,7 @@ type CommittedOffset struct {
 
 func (x *CommittedOffset) Reset() {
 	*x = CommittedOffset{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[5]
+	mi := &file_oncelog_v1_group_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +1252,7 @@ func (x *CommittedOffset) String() string {
 func (*CommittedOffset) ProtoMessage() {}
 
 func (x *CommittedOffset) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[5]
+	mi := &file_oncelog_v1_group_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +1265,7 @@ func (x *CommittedOffset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommittedOffset.ProtoReflect.Descriptor instead.
 func (*CommittedOffset) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{5}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CommittedOffset) GetTopic() string {
@@ -503,7 +1333,7 @@ type FetchOffsetsResponse struct {
 
 func (x *FetchOffsetsResponse) Reset() {
 	*x = FetchOffsetsResponse{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[6]
+	mi := &file_oncelog_v1_group_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +1345,7 @@ func (x *FetchOffsetsResponse) String() string {
 func (*FetchOffsetsResponse) ProtoMessage() {}
 
 func (x *FetchOffsetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[6]
+	mi := &file_oncelog_v1_group_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +1358,7 @@ func (x *FetchOffsetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchOffsetsResponse.ProtoReflect.Descriptor instead.
 func (*FetchOffsetsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{6}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FetchOffsetsResponse) GetOffsets() []*CommittedOffset {
@@ -549,7 +1379,7 @@ type ListGroupsRequest struct {
 
 func (x *ListGroupsRequest) Reset() {
 	*x = ListGroupsRequest{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[7]
+	mi := &file_oncelog_v1_group_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +1391,7 @@ func (x *ListGroupsRequest) String() string {
 func (*ListGroupsRequest) ProtoMessage() {}
 
 func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[7]
+	mi := &file_oncelog_v1_group_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +1404,7 @@ func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
 func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{7}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListGroupsRequest) GetAfterGroup() string {
@@ -602,7 +1432,7 @@ type GroupInfo struct {
 
 func (x *GroupInfo) Reset() {
 	*x = GroupInfo{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[8]
+	mi := &file_oncelog_v1_group_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +1444,7 @@ func (x *GroupInfo) String() string {
 func (*GroupInfo) ProtoMessage() {}
 
 func (x *GroupInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[8]
+	mi := &file_oncelog_v1_group_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +1457,7 @@ func (x *GroupInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupInfo.ProtoReflect.Descriptor instead.
 func (*GroupInfo) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{8}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GroupInfo) GetGroup() string {
@@ -663,7 +1493,7 @@ type ListGroupsResponse struct {
 
 func (x *ListGroupsResponse) Reset() {
 	*x = ListGroupsResponse{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[9]
+	mi := &file_oncelog_v1_group_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +1505,7 @@ func (x *ListGroupsResponse) String() string {
 func (*ListGroupsResponse) ProtoMessage() {}
 
 func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[9]
+	mi := &file_oncelog_v1_group_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +1518,7 @@ func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
 func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{9}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListGroupsResponse) GetGroups() []*GroupInfo {
@@ -721,7 +1551,7 @@ type DescribeGroupRequest struct {
 
 func (x *DescribeGroupRequest) Reset() {
 	*x = DescribeGroupRequest{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[10]
+	mi := &file_oncelog_v1_group_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +1563,7 @@ func (x *DescribeGroupRequest) String() string {
 func (*DescribeGroupRequest) ProtoMessage() {}
 
 func (x *DescribeGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[10]
+	mi := &file_oncelog_v1_group_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +1576,7 @@ func (x *DescribeGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeGroupRequest.ProtoReflect.Descriptor instead.
 func (*DescribeGroupRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{10}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DescribeGroupRequest) GetGroup() string {
@@ -764,13 +1594,16 @@ type DescribeGroupResponse struct {
 	Offsets          []*CommittedOffset     `protobuf:"bytes,4,rep,name=offsets,proto3" json:"offsets,omitempty"`
 	OffsetsPartition int32                  `protobuf:"varint,5,opt,name=offsets_partition,json=offsetsPartition,proto3" json:"offsets_partition,omitempty"`
 	CoordinatorId    int32                  `protobuf:"varint,6,opt,name=coordinator_id,json=coordinatorId,proto3" json:"coordinator_id,omitempty"` // the node that leads it: the answering one
+	Members          []*GroupMember         `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
+	Epoch            int64                  `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`      // of the newest assignment
+	Assignor         string                 `protobuf:"bytes,9,opt,name=assignor,proto3" json:"assignor,omitempty"` // empty: the group has no members
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *DescribeGroupResponse) Reset() {
 	*x = DescribeGroupResponse{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[11]
+	mi := &file_oncelog_v1_group_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +1615,7 @@ func (x *DescribeGroupResponse) String() string {
 func (*DescribeGroupResponse) ProtoMessage() {}
 
 func (x *DescribeGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[11]
+	mi := &file_oncelog_v1_group_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +1628,7 @@ func (x *DescribeGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeGroupResponse.ProtoReflect.Descriptor instead.
 func (*DescribeGroupResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{11}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DescribeGroupResponse) GetGroup() string {
@@ -840,6 +1673,119 @@ func (x *DescribeGroupResponse) GetCoordinatorId() int32 {
 	return 0
 }
 
+func (x *DescribeGroupResponse) GetMembers() []*GroupMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *DescribeGroupResponse) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *DescribeGroupResponse) GetAssignor() string {
+	if x != nil {
+		return x.Assignor
+	}
+	return ""
+}
+
+type GroupMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	InstanceId    string                 `protobuf:"bytes,2,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	ClientHost    string                 `protobuf:"bytes,3,opt,name=client_host,json=clientHost,proto3" json:"client_host,omitempty"`
+	Owned         []*OwnedPartition      `protobuf:"bytes,4,rep,name=owned,proto3" json:"owned,omitempty"`                  // by the log
+	Revoking      []*TopicPartition      `protobuf:"bytes,5,rep,name=revoking,proto3" json:"revoking,omitempty"`            // asked back
+	IdleMs        int64                  `protobuf:"varint,6,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"` // since it last came back for records
+	Connected     bool                   `protobuf:"varint,7,opt,name=connected,proto3" json:"connected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupMember) Reset() {
+	*x = GroupMember{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupMember) ProtoMessage() {}
+
+func (x *GroupMember) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
+func (*GroupMember) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *GroupMember) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *GroupMember) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
+}
+
+func (x *GroupMember) GetClientHost() string {
+	if x != nil {
+		return x.ClientHost
+	}
+	return ""
+}
+
+func (x *GroupMember) GetOwned() []*OwnedPartition {
+	if x != nil {
+		return x.Owned
+	}
+	return nil
+}
+
+func (x *GroupMember) GetRevoking() []*TopicPartition {
+	if x != nil {
+		return x.Revoking
+	}
+	return nil
+}
+
+func (x *GroupMember) GetIdleMs() int64 {
+	if x != nil {
+		return x.IdleMs
+	}
+	return 0
+}
+
+func (x *GroupMember) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
 type DeleteGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -849,7 +1795,7 @@ type DeleteGroupRequest struct {
 
 func (x *DeleteGroupRequest) Reset() {
 	*x = DeleteGroupRequest{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[12]
+	mi := &file_oncelog_v1_group_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +1807,7 @@ func (x *DeleteGroupRequest) String() string {
 func (*DeleteGroupRequest) ProtoMessage() {}
 
 func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[12]
+	mi := &file_oncelog_v1_group_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1820,7 @@ func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupRequest.ProtoReflect.Descriptor instead.
 func (*DeleteGroupRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{12}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteGroupRequest) GetGroup() string {
@@ -893,7 +1839,7 @@ type DeleteGroupResponse struct {
 
 func (x *DeleteGroupResponse) Reset() {
 	*x = DeleteGroupResponse{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[13]
+	mi := &file_oncelog_v1_group_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1851,7 @@ func (x *DeleteGroupResponse) String() string {
 func (*DeleteGroupResponse) ProtoMessage() {}
 
 func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[13]
+	mi := &file_oncelog_v1_group_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1864,7 @@ func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupResponse.ProtoReflect.Descriptor instead.
 func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{13}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteGroupResponse) GetExisted() bool {
@@ -933,7 +1879,73 @@ var File_oncelog_v1_group_proto protoreflect.FileDescriptor
 const file_oncelog_v1_group_proto_rawDesc = "" +
 	"\n" +
 	"\x16oncelog/v1/group.proto\x12\n" +
-	"oncelog.v1\x1a\x16oncelog/v1/batch.proto\"\xc9\x01\n" +
+	"oncelog.v1\x1a\x16oncelog/v1/batch.proto\"\xc2\x03\n" +
+	"\vMemberHello\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1b\n" +
+	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x03 \x01(\x03R\n" +
+	"connection\x12\x16\n" +
+	"\x06topics\x18\x04 \x03(\tR\x06topics\x12\x1f\n" +
+	"\vinstance_id\x18\x05 \x01(\tR\n" +
+	"instanceId\x12\x14\n" +
+	"\x05epoch\x18\x06 \x01(\x03R\x05epoch\x12\x14\n" +
+	"\x05claim\x18\a \x01(\x03R\x05claim\x120\n" +
+	"\x05owned\x18\b \x03(\v2\x1a.oncelog.v1.TopicPartitionR\x05owned\x12\x1a\n" +
+	"\bassignor\x18\t \x01(\tR\bassignor\x12,\n" +
+	"\x12session_timeout_ms\x18\n" +
+	" \x01(\x05R\x10sessionTimeoutMs\x12*\n" +
+	"\x11revoke_timeout_ms\x18\v \x01(\x05R\x0frevokeTimeoutMs\x122\n" +
+	"\x15processing_timeout_ms\x18\f \x01(\x05R\x13processingTimeoutMs\x12\x1f\n" +
+	"\vclient_host\x18\r \x01(\tR\n" +
+	"clientHost\"_\n" +
+	"\vMemberOwned\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12:\n" +
+	"\n" +
+	"partitions\x18\x02 \x03(\v2\x1a.oncelog.v1.TopicPartitionR\n" +
+	"partitions\"%\n" +
+	"\n" +
+	"MemberPing\x12\x17\n" +
+	"\aidle_ms\x18\x01 \x01(\x03R\x06idleMs\"\r\n" +
+	"\vMemberLeave\"\xde\x01\n" +
+	"\x10JoinGroupRequest\x12/\n" +
+	"\x05hello\x18\x01 \x01(\v2\x17.oncelog.v1.MemberHelloH\x00R\x05hello\x12/\n" +
+	"\x05owned\x18\x02 \x01(\v2\x17.oncelog.v1.MemberOwnedH\x00R\x05owned\x12,\n" +
+	"\x04ping\x18\x03 \x01(\v2\x16.oncelog.v1.MemberPingH\x00R\x04ping\x12/\n" +
+	"\x05leave\x18\x04 \x01(\v2\x17.oncelog.v1.MemberLeaveH\x00R\x05leaveB\t\n" +
+	"\amessage\"\xa2\x01\n" +
+	"\x15GroupHeartbeatRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1b\n" +
+	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x03 \x01(\x03R\n" +
+	"connection\x126\n" +
+	"\arequest\x18\x04 \x01(\v2\x1c.oncelog.v1.JoinGroupRequestR\arequest\"b\n" +
+	"\x0eOwnedPartition\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x1c\n" +
+	"\townership\x18\x03 \x01(\x03R\townership\"\x97\x01\n" +
+	"\x0fGroupAssignment\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12:\n" +
+	"\n" +
+	"partitions\x18\x02 \x03(\v2\x1a.oncelog.v1.OwnedPartitionR\n" +
+	"partitions\x122\n" +
+	"\x06revoke\x18\x03 \x03(\v2\x1a.oncelog.v1.TopicPartitionR\x06revoke\"&\n" +
+	"\fMemberFenced\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"$\n" +
+	"\fInstanceHeld\x12\x14\n" +
+	"\x05claim\x18\x01 \x01(\x03R\x05claim\"\x9c\x02\n" +
+	"\x11JoinGroupResponse\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x01 \x01(\x03R\n" +
+	"connection\x12=\n" +
+	"\n" +
+	"assignment\x18\x02 \x01(\v2\x1b.oncelog.v1.GroupAssignmentH\x00R\n" +
+	"assignment\x122\n" +
+	"\x06fenced\x18\x03 \x01(\v2\x18.oncelog.v1.MemberFencedH\x00R\x06fenced\x12?\n" +
+	"\rinstance_held\x18\x04 \x01(\v2\x18.oncelog.v1.InstanceHeldH\x00R\finstanceHeld\x12(\n" +
+	"\x10ping_interval_ms\x18\x05 \x01(\x05R\x0epingIntervalMsB\t\n" +
+	"\amessage\"\xe7\x01\n" +
 	"\fOffsetCommit\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +
@@ -942,12 +1954,15 @@ const file_oncelog_v1_group_proto_rawDesc = "" +
 	"\vproducer_id\x18\x05 \x01(\x03R\n" +
 	"producerId\x12\x14\n" +
 	"\x05epoch\x18\x06 \x01(\x05R\x05epoch\x12\x1a\n" +
-	"\bsequence\x18\a \x01(\x03R\bsequence\"\x7f\n" +
+	"\bsequence\x18\a \x01(\x03R\bsequence\x12\x1c\n" +
+	"\townership\x18\b \x01(\x03R\townership\"\xc1\x01\n" +
 	"\x14CommitOffsetsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x122\n" +
 	"\aoffsets\x18\x02 \x03(\v2\x18.oncelog.v1.OffsetCommitR\aoffsets\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x03 \x01(\x05R\ttimeoutMs\"\x99\x02\n" +
+	"timeout_ms\x18\x03 \x01(\x05R\ttimeoutMs\x12\x1b\n" +
+	"\tmember_id\x18\x04 \x01(\tR\bmemberId\x12#\n" +
+	"\rcommit_number\x18\x05 \x01(\x03R\fcommitNumber\"\x99\x02\n" +
 	"\x12OffsetCommitResult\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
@@ -993,25 +2008,40 @@ const file_oncelog_v1_group_proto_rawDesc = "" +
 	"partitions\x12'\n" +
 	"\x0fpartition_count\x18\x03 \x01(\x05R\x0epartitionCount\",\n" +
 	"\x14DescribeGroupRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"\xf6\x01\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"\xdb\x02\n" +
 	"\x15DescribeGroupResponse\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
 	"\x06exists\x18\x02 \x01(\bR\x06exists\x12$\n" +
 	"\x0elast_commit_ms\x18\x03 \x01(\x03R\flastCommitMs\x125\n" +
 	"\aoffsets\x18\x04 \x03(\v2\x1b.oncelog.v1.CommittedOffsetR\aoffsets\x12+\n" +
 	"\x11offsets_partition\x18\x05 \x01(\x05R\x10offsetsPartition\x12%\n" +
-	"\x0ecoordinator_id\x18\x06 \x01(\x05R\rcoordinatorId\"*\n" +
+	"\x0ecoordinator_id\x18\x06 \x01(\x05R\rcoordinatorId\x121\n" +
+	"\amembers\x18\a \x03(\v2\x17.oncelog.v1.GroupMemberR\amembers\x12\x14\n" +
+	"\x05epoch\x18\b \x01(\x03R\x05epoch\x12\x1a\n" +
+	"\bassignor\x18\t \x01(\tR\bassignor\"\x8d\x02\n" +
+	"\vGroupMember\x12\x1b\n" +
+	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x1f\n" +
+	"\vinstance_id\x18\x02 \x01(\tR\n" +
+	"instanceId\x12\x1f\n" +
+	"\vclient_host\x18\x03 \x01(\tR\n" +
+	"clientHost\x120\n" +
+	"\x05owned\x18\x04 \x03(\v2\x1a.oncelog.v1.OwnedPartitionR\x05owned\x126\n" +
+	"\brevoking\x18\x05 \x03(\v2\x1a.oncelog.v1.TopicPartitionR\brevoking\x12\x17\n" +
+	"\aidle_ms\x18\x06 \x01(\x03R\x06idleMs\x12\x1c\n" +
+	"\tconnected\x18\a \x01(\bR\tconnected\"*\n" +
 	"\x12DeleteGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"/\n" +
 	"\x13DeleteGroupResponse\x12\x18\n" +
-	"\aexisted\x18\x01 \x01(\bR\aexisted2\xaa\x03\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted2\xcc\x04\n" +
 	"\fGroupService\x12T\n" +
 	"\rCommitOffsets\x12 .oncelog.v1.CommitOffsetsRequest\x1a!.oncelog.v1.CommitOffsetsResponse\x12Q\n" +
 	"\fFetchOffsets\x12\x1f.oncelog.v1.FetchOffsetsRequest\x1a .oncelog.v1.FetchOffsetsResponse\x12K\n" +
 	"\n" +
 	"ListGroups\x12\x1d.oncelog.v1.ListGroupsRequest\x1a\x1e.oncelog.v1.ListGroupsResponse\x12T\n" +
 	"\rDescribeGroup\x12 .oncelog.v1.DescribeGroupRequest\x1a!.oncelog.v1.DescribeGroupResponse\x12N\n" +
-	"\vDeleteGroup\x12\x1e.oncelog.v1.DeleteGroupRequest\x1a\x1f.oncelog.v1.DeleteGroupResponseb\x06proto3"
+	"\vDeleteGroup\x12\x1e.oncelog.v1.DeleteGroupRequest\x1a\x1f.oncelog.v1.DeleteGroupResponse\x12L\n" +
+	"\tJoinGroup\x12\x1c.oncelog.v1.JoinGroupRequest\x1a\x1d.oncelog.v1.JoinGroupResponse(\x010\x01\x12R\n" +
+	"\x0eGroupHeartbeat\x12!.oncelog.v1.GroupHeartbeatRequest\x1a\x1d.oncelog.v1.JoinGroupResponseb\x06proto3"
 
 var (
 	file_oncelog_v1_group_proto_rawDescOnce sync.Once
@@ -1025,46 +2055,77 @@ func file_oncelog_v1_group_proto_rawDescGZIP() []byte {
 	return file_oncelog_v1_group_proto_rawDescData
 }
 
-var file_oncelog_v1_group_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_oncelog_v1_group_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_oncelog_v1_group_proto_goTypes = []any{
-	(*OffsetCommit)(nil),          // 0: oncelog.v1.OffsetCommit
-	(*CommitOffsetsRequest)(nil),  // 1: oncelog.v1.CommitOffsetsRequest
-	(*OffsetCommitResult)(nil),    // 2: oncelog.v1.OffsetCommitResult
-	(*CommitOffsetsResponse)(nil), // 3: oncelog.v1.CommitOffsetsResponse
-	(*FetchOffsetsRequest)(nil),   // 4: oncelog.v1.FetchOffsetsRequest
-	(*CommittedOffset)(nil),       // 5: oncelog.v1.CommittedOffset
-	(*FetchOffsetsResponse)(nil),  // 6: oncelog.v1.FetchOffsetsResponse
-	(*ListGroupsRequest)(nil),     // 7: oncelog.v1.ListGroupsRequest
-	(*GroupInfo)(nil),             // 8: oncelog.v1.GroupInfo
-	(*ListGroupsResponse)(nil),    // 9: oncelog.v1.ListGroupsResponse
-	(*DescribeGroupRequest)(nil),  // 10: oncelog.v1.DescribeGroupRequest
-	(*DescribeGroupResponse)(nil), // 11: oncelog.v1.DescribeGroupResponse
-	(*DeleteGroupRequest)(nil),    // 12: oncelog.v1.DeleteGroupRequest
-	(*DeleteGroupResponse)(nil),   // 13: oncelog.v1.DeleteGroupResponse
-	(*TopicPartition)(nil),        // 14: oncelog.v1.TopicPartition
+	(*MemberHello)(nil),           // 0: oncelog.v1.MemberHello
+	(*MemberOwned)(nil),           // 1: oncelog.v1.MemberOwned
+	(*MemberPing)(nil),            // 2: oncelog.v1.MemberPing
+	(*MemberLeave)(nil),           // 3: oncelog.v1.MemberLeave
+	(*JoinGroupRequest)(nil),      // 4: oncelog.v1.JoinGroupRequest
+	(*GroupHeartbeatRequest)(nil), // 5: oncelog.v1.GroupHeartbeatRequest
+	(*OwnedPartition)(nil),        // 6: oncelog.v1.OwnedPartition
+	(*GroupAssignment)(nil),       // 7: oncelog.v1.GroupAssignment
+	(*MemberFenced)(nil),          // 8: oncelog.v1.MemberFenced
+	(*InstanceHeld)(nil),          // 9: oncelog.v1.InstanceHeld
+	(*JoinGroupResponse)(nil),     // 10: oncelog.v1.JoinGroupResponse
+	(*OffsetCommit)(nil),          // 11: oncelog.v1.OffsetCommit
+	(*CommitOffsetsRequest)(nil),  // 12: oncelog.v1.CommitOffsetsRequest
+	(*OffsetCommitResult)(nil),    // 13: oncelog.v1.OffsetCommitResult
+	(*CommitOffsetsResponse)(nil), // 14: oncelog.v1.CommitOffsetsResponse
+	(*FetchOffsetsRequest)(nil),   // 15: oncelog.v1.FetchOffsetsRequest
+	(*CommittedOffset)(nil),       // 16: oncelog.v1.CommittedOffset
+	(*FetchOffsetsResponse)(nil),  // 17: oncelog.v1.FetchOffsetsResponse
+	(*ListGroupsRequest)(nil),     // 18: oncelog.v1.ListGroupsRequest
+	(*GroupInfo)(nil),             // 19: oncelog.v1.GroupInfo
+	(*ListGroupsResponse)(nil),    // 20: oncelog.v1.ListGroupsResponse
+	(*DescribeGroupRequest)(nil),  // 21: oncelog.v1.DescribeGroupRequest
+	(*DescribeGroupResponse)(nil), // 22: oncelog.v1.DescribeGroupResponse
+	(*GroupMember)(nil),           // 23: oncelog.v1.GroupMember
+	(*DeleteGroupRequest)(nil),    // 24: oncelog.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),   // 25: oncelog.v1.DeleteGroupResponse
+	(*TopicPartition)(nil),        // 26: oncelog.v1.TopicPartition
 }
 var file_oncelog_v1_group_proto_depIdxs = []int32{
-	0,  // 0: oncelog.v1.CommitOffsetsRequest.offsets:type_name -> oncelog.v1.OffsetCommit
-	2,  // 1: oncelog.v1.CommitOffsetsResponse.results:type_name -> oncelog.v1.OffsetCommitResult
-	14, // 2: oncelog.v1.FetchOffsetsRequest.partitions:type_name -> oncelog.v1.TopicPartition
-	5,  // 3: oncelog.v1.FetchOffsetsResponse.offsets:type_name -> oncelog.v1.CommittedOffset
-	8,  // 4: oncelog.v1.ListGroupsResponse.groups:type_name -> oncelog.v1.GroupInfo
-	5,  // 5: oncelog.v1.DescribeGroupResponse.offsets:type_name -> oncelog.v1.CommittedOffset
-	1,  // 6: oncelog.v1.GroupService.CommitOffsets:input_type -> oncelog.v1.CommitOffsetsRequest
-	4,  // 7: oncelog.v1.GroupService.FetchOffsets:input_type -> oncelog.v1.FetchOffsetsRequest
-	7,  // 8: oncelog.v1.GroupService.ListGroups:input_type -> oncelog.v1.ListGroupsRequest
-	10, // 9: oncelog.v1.GroupService.DescribeGroup:input_type -> oncelog.v1.DescribeGroupRequest
-	12, // 10: oncelog.v1.GroupService.DeleteGroup:input_type -> oncelog.v1.DeleteGroupRequest
-	3,  // 11: oncelog.v1.GroupService.CommitOffsets:output_type -> oncelog.v1.CommitOffsetsResponse
-	6,  // 12: oncelog.v1.GroupService.FetchOffsets:output_type -> oncelog.v1.FetchOffsetsResponse
-	9,  // 13: oncelog.v1.GroupService.ListGroups:output_type -> oncelog.v1.ListGroupsResponse
-	11, // 14: oncelog.v1.GroupService.DescribeGroup:output_type -> oncelog.v1.DescribeGroupResponse
-	13, // 15: oncelog.v1.GroupService.DeleteGroup:output_type -> oncelog.v1.DeleteGroupResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	26, // 0: oncelog.v1.MemberHello.owned:type_name -> oncelog.v1.TopicPartition
+	26, // 1: oncelog.v1.MemberOwned.partitions:type_name -> oncelog.v1.TopicPartition
+	0,  // 2: oncelog.v1.JoinGroupRequest.hello:type_name -> oncelog.v1.MemberHello
+	1,  // 3: oncelog.v1.JoinGroupRequest.owned:type_name -> oncelog.v1.MemberOwned
+	2,  // 4: oncelog.v1.JoinGroupRequest.ping:type_name -> oncelog.v1.MemberPing
+	3,  // 5: oncelog.v1.JoinGroupRequest.leave:type_name -> oncelog.v1.MemberLeave
+	4,  // 6: oncelog.v1.GroupHeartbeatRequest.request:type_name -> oncelog.v1.JoinGroupRequest
+	6,  // 7: oncelog.v1.GroupAssignment.partitions:type_name -> oncelog.v1.OwnedPartition
+	26, // 8: oncelog.v1.GroupAssignment.revoke:type_name -> oncelog.v1.TopicPartition
+	7,  // 9: oncelog.v1.JoinGroupResponse.assignment:type_name -> oncelog.v1.GroupAssignment
+	8,  // 10: oncelog.v1.JoinGroupResponse.fenced:type_name -> oncelog.v1.MemberFenced
+	9,  // 11: oncelog.v1.JoinGroupResponse.instance_held:type_name -> oncelog.v1.InstanceHeld
+	11, // 12: oncelog.v1.CommitOffsetsRequest.offsets:type_name -> oncelog.v1.OffsetCommit
+	13, // 13: oncelog.v1.CommitOffsetsResponse.results:type_name -> oncelog.v1.OffsetCommitResult
+	26, // 14: oncelog.v1.FetchOffsetsRequest.partitions:type_name -> oncelog.v1.TopicPartition
+	16, // 15: oncelog.v1.FetchOffsetsResponse.offsets:type_name -> oncelog.v1.CommittedOffset
+	19, // 16: oncelog.v1.ListGroupsResponse.groups:type_name -> oncelog.v1.GroupInfo
+	16, // 17: oncelog.v1.DescribeGroupResponse.offsets:type_name -> oncelog.v1.CommittedOffset
+	23, // 18: oncelog.v1.DescribeGroupResponse.members:type_name -> oncelog.v1.GroupMember
+	6,  // 19: oncelog.v1.GroupMember.owned:type_name -> oncelog.v1.OwnedPartition
+	26, // 20: oncelog.v1.GroupMember.revoking:type_name -> oncelog.v1.TopicPartition
+	12, // 21: oncelog.v1.GroupService.CommitOffsets:input_type -> oncelog.v1.CommitOffsetsRequest
+	15, // 22: oncelog.v1.GroupService.FetchOffsets:input_type -> oncelog.v1.FetchOffsetsRequest
+	18, // 23: oncelog.v1.GroupService.ListGroups:input_type -> oncelog.v1.ListGroupsRequest
+	21, // 24: oncelog.v1.GroupService.DescribeGroup:input_type -> oncelog.v1.DescribeGroupRequest
+	24, // 25: oncelog.v1.GroupService.DeleteGroup:input_type -> oncelog.v1.DeleteGroupRequest
+	4,  // 26: oncelog.v1.GroupService.JoinGroup:input_type -> oncelog.v1.JoinGroupRequest
+	5,  // 27: oncelog.v1.GroupService.GroupHeartbeat:input_type -> oncelog.v1.GroupHeartbeatRequest
+	14, // 28: oncelog.v1.GroupService.CommitOffsets:output_type -> oncelog.v1.CommitOffsetsResponse
+	17, // 29: oncelog.v1.GroupService.FetchOffsets:output_type -> oncelog.v1.FetchOffsetsResponse
+	20, // 30: oncelog.v1.GroupService.ListGroups:output_type -> oncelog.v1.ListGroupsResponse
+	22, // 31: oncelog.v1.GroupService.DescribeGroup:output_type -> oncelog.v1.DescribeGroupResponse
+	25, // 32: oncelog.v1.GroupService.DeleteGroup:output_type -> oncelog.v1.DeleteGroupResponse
+	10, // 33: oncelog.v1.GroupService.JoinGroup:output_type -> oncelog.v1.JoinGroupResponse
+	10, // 34: oncelog.v1.GroupService.GroupHeartbeat:output_type -> oncelog.v1.JoinGroupResponse
+	28, // [28:35] is the sub-list for method output_type
+	21, // [21:28] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_group_proto_init() }
@@ -1073,13 +2134,24 @@ func file_oncelog_v1_group_proto_init() {
 		return
 	}
 	file_oncelog_v1_batch_proto_init()
+	file_oncelog_v1_group_proto_msgTypes[4].OneofWrappers = []any{
+		(*JoinGroupRequest_Hello)(nil),
+		(*JoinGroupRequest_Owned)(nil),
+		(*JoinGroupRequest_Ping)(nil),
+		(*JoinGroupRequest_Leave)(nil),
+	}
+	file_oncelog_v1_group_proto_msgTypes[10].OneofWrappers = []any{
+		(*JoinGroupResponse_Assignment)(nil),
+		(*JoinGroupResponse_Fenced)(nil),
+		(*JoinGroupResponse_InstanceHeld)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_group_proto_rawDesc), len(file_oncelog_v1_group_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

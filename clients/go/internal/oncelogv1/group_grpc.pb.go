@@ -25,11 +25,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	GroupService_CommitOffsets_FullMethodName = "/oncelog.v1.GroupService/CommitOffsets"
-	GroupService_FetchOffsets_FullMethodName  = "/oncelog.v1.GroupService/FetchOffsets"
-	GroupService_ListGroups_FullMethodName    = "/oncelog.v1.GroupService/ListGroups"
-	GroupService_DescribeGroup_FullMethodName = "/oncelog.v1.GroupService/DescribeGroup"
-	GroupService_DeleteGroup_FullMethodName   = "/oncelog.v1.GroupService/DeleteGroup"
+	GroupService_CommitOffsets_FullMethodName  = "/oncelog.v1.GroupService/CommitOffsets"
+	GroupService_FetchOffsets_FullMethodName   = "/oncelog.v1.GroupService/FetchOffsets"
+	GroupService_ListGroups_FullMethodName     = "/oncelog.v1.GroupService/ListGroups"
+	GroupService_DescribeGroup_FullMethodName  = "/oncelog.v1.GroupService/DescribeGroup"
+	GroupService_DeleteGroup_FullMethodName    = "/oncelog.v1.GroupService/DeleteGroup"
+	GroupService_JoinGroup_FullMethodName      = "/oncelog.v1.GroupService/JoinGroup"
+	GroupService_GroupHeartbeat_FullMethodName = "/oncelog.v1.GroupService/GroupHeartbeat"
 )
 
 // GroupServiceClient is the client API for GroupService service.
@@ -45,6 +47,15 @@ type GroupServiceClient interface {
 	ListGroups(ctx context.Context, in *ListGroupsRequest, opts ...grpc.CallOption) (*ListGroupsResponse, error)
 	DescribeGroup(ctx context.Context, in *DescribeGroupRequest, opts ...grpc.CallOption) (*DescribeGroupResponse, error)
 	DeleteGroup(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*DeleteGroupResponse, error)
+	// Membership: the brokers share a group's partitions out among its members. The
+	// first request is a hello; the server answers each hello with the assignment,
+	// and sends each later one by itself. A stream that breaks ends nothing: the
+	// member goes on over another one within its session. At most one owner of a
+	// partition can commit, whatever else goes wrong.
+	JoinGroup(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[JoinGroupRequest, JoinGroupResponse], error)
+	// The same without a stream, for proxies: one request of JoinGroup (an empty one
+	// is a ping), answered with the newest message for the member.
+	GroupHeartbeat(ctx context.Context, in *GroupHeartbeatRequest, opts ...grpc.CallOption) (*JoinGroupResponse, error)
 }
 
 type groupServiceClient struct {
@@ -105,6 +116,29 @@ func (c *groupServiceClient) DeleteGroup(ctx context.Context, in *DeleteGroupReq
 	return out, nil
 }
 
+func (c *groupServiceClient) JoinGroup(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[JoinGroupRequest, JoinGroupResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &GroupService_ServiceDesc.Streams[0], GroupService_JoinGroup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[JoinGroupRequest, JoinGroupResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type GroupService_JoinGroupClient = grpc.BidiStreamingClient[JoinGroupRequest, JoinGroupResponse]
+
+func (c *groupServiceClient) GroupHeartbeat(ctx context.Context, in *GroupHeartbeatRequest, opts ...grpc.CallOption) (*JoinGroupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JoinGroupResponse)
+	err := c.cc.Invoke(ctx, GroupService_GroupHeartbeat_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GroupServiceServer is the server API for GroupService service.
 // All implementations must embed UnimplementedGroupServiceServer
 // for forward compatibility.
@@ -118,6 +152,15 @@ type GroupServiceServer interface {
 	ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error)
 	DescribeGroup(context.Context, *DescribeGroupRequest) (*DescribeGroupResponse, error)
 	DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error)
+	// Membership: the brokers share a group's partitions out among its members. The
+	// first request is a hello; the server answers each hello with the assignment,
+	// and sends each later one by itself. A stream that breaks ends nothing: the
+	// member goes on over another one within its session. At most one owner of a
+	// partition can commit, whatever else goes wrong.
+	JoinGroup(grpc.BidiStreamingServer[JoinGroupRequest, JoinGroupResponse]) error
+	// The same without a stream, for proxies: one request of JoinGroup (an empty one
+	// is a ping), answered with the newest message for the member.
+	GroupHeartbeat(context.Context, *GroupHeartbeatRequest) (*JoinGroupResponse, error)
 	mustEmbedUnimplementedGroupServiceServer()
 }
 
@@ -142,6 +185,12 @@ func (UnimplementedGroupServiceServer) DescribeGroup(context.Context, *DescribeG
 }
 func (UnimplementedGroupServiceServer) DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteGroup not implemented")
+}
+func (UnimplementedGroupServiceServer) JoinGroup(grpc.BidiStreamingServer[JoinGroupRequest, JoinGroupResponse]) error {
+	return status.Error(codes.Unimplemented, "method JoinGroup not implemented")
+}
+func (UnimplementedGroupServiceServer) GroupHeartbeat(context.Context, *GroupHeartbeatRequest) (*JoinGroupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GroupHeartbeat not implemented")
 }
 func (UnimplementedGroupServiceServer) mustEmbedUnimplementedGroupServiceServer() {}
 func (UnimplementedGroupServiceServer) testEmbeddedByValue()                      {}
@@ -254,6 +303,31 @@ func _GroupService_DeleteGroup_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _GroupService_JoinGroup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(GroupServiceServer).JoinGroup(&grpc.GenericServerStream[JoinGroupRequest, JoinGroupResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type GroupService_JoinGroupServer = grpc.BidiStreamingServer[JoinGroupRequest, JoinGroupResponse]
+
+func _GroupService_GroupHeartbeat_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GroupHeartbeatRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GroupServiceServer).GroupHeartbeat(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GroupService_GroupHeartbeat_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GroupServiceServer).GroupHeartbeat(ctx, req.(*GroupHeartbeatRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // GroupService_ServiceDesc is the grpc.ServiceDesc for GroupService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -281,7 +355,18 @@ var GroupService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "DeleteGroup",
 			Handler:    _GroupService_DeleteGroup_Handler,
 		},
+		{
+			MethodName: "GroupHeartbeat",
+			Handler:    _GroupService_GroupHeartbeat_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "JoinGroup",
+			Handler:       _GroupService_JoinGroup_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "oncelog/v1/group.proto",
 }
