@@ -39,6 +39,7 @@ from cluster.metadata.events import (
     difference,
 )
 from cluster.metadata.lease_tokens import SECRET_BYTES
+from cluster.metadata.permissions import altered
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.snapshot import dump_tables, load_tables
 from cluster.metadata.tables import FIRST_PARTITION_GROUP_ID, Tables
@@ -50,6 +51,7 @@ from cluster.metadata.topics import (
     TopicState,
     invalid,
 )
+from cluster.security.permissions import Rule
 from cluster.v1 import metadata_pb2 as pb
 from storage.errors import CorruptionError
 
@@ -140,6 +142,11 @@ class MetadataState:
     @property
     def features(self) -> Features:
         return Features(lambda: self._tables.finalized)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Who may do what: another object after each change."""
+        return self._tables.rules
 
     def directory_of(self, node_id: int) -> int:
         """The id of the data directory that the node registered; 0 if it did not."""
@@ -272,6 +279,9 @@ class MetadataState:
                 return self._found_settings(command.found_cluster_settings)
             case "set_cluster_setting":
                 return self._set_setting(command.set_cluster_setting.setting)
+            case "alter_permissions":
+                self._tables.rules = altered(self._tables.rules, command.alter_permissions)
+                return pb.MetadataResult()
         raise AssertionError(f"a command without a handler: {which}")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:

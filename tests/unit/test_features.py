@@ -17,6 +17,7 @@ from cluster.features import (
     ENTRIES,
     FEATURES,
     GROUPS,
+    PERMISSIONS,
     THIS_RELEASE,
     Features,
     Finalized,
@@ -72,6 +73,11 @@ LATER_FIELDS: dict[str | int, str] = {
         GroupTerms: assignor processing_timeout_ms revoke_timeout_ms session_timeout_ms
         OwnerChange: expected member partition topic_id
         RemoveMember: group member
+    """,
+    PERMISSIONS: """
+        MetadataCommand: alter_permissions
+        AlterPermissions: add remove
+        PermissionRule: principal kind name prefix operations deny
     """,
 }
 
