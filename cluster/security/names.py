@@ -64,7 +64,12 @@ def _names(der: bytes) -> tuple[list[str], list[str]]:
         )
     except x509.ExtensionNotFound:
         raise NamelessError("has no subject alternative name") from None
-    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+    except (
+        ValueError,
+        x509.DuplicateExtension,
+        x509.InvalidVersion,
+        x509.UnsupportedGeneralNameType,
+    ) as error:
         raise NamelessError(f"cannot be read: {error}") from error
     names = found.value
     return (
