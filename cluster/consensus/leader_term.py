@@ -9,15 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from cluster.consensus.configuration import (
+    Change,
+    ChangeRefusedError,
+    Step,
+    changed,
+    pack_configuration,
+)
 from cluster.consensus.environment import GroupConfig
-from cluster.consensus.message import CheckpointAt, Message, TimeoutNow
+from cluster.consensus.message import Append, CheckpointAt, GroupMessage, TimeoutNow, addressed
 from cluster.consensus.port import Clock
-from cluster.consensus.proposals import Proposals
+from cluster.consensus.proposals import Done, Proposals
 from cluster.consensus.quiescence import Quiescence
 from cluster.consensus.raft import Raft
 from cluster.consensus.replication import Replicator
 
 TRANSFER_TIMEOUT = 2.0  # seconds that proposals wait for a transfer
+PROMOTE_WITHIN_ENTRIES = 1000  # of the log's end: so much a new voter may still lack
 
 
 class LeaderTerm:
@@ -37,11 +45,13 @@ class LeaderTerm:
         self.term, self.ready = raft.core.term, False
         self.proposals = Proposals()
         self.quiescence = Quiescence(raft.core, clock)
-        self.replicator = Replicator(config.group, self.term, raft.journal, config.peers, up)
+        self.replicator = Replicator(config.group, self.term, raft.journal, raft.members, up)
         self._config, self._clock = config, clock
         self._core, self._journal, self._check = raft.core, raft.journal, raft.check
+        self._members, self._change_queued = raft.members, False
         self._transfer: tuple[int, float] | None = None
         self.is_transferring = False
+        self._leaving_until = float("inf")
 
     # -- what the group asks ----------------------------------------------------------
 
@@ -49,10 +59,12 @@ class LeaderTerm:
     def next_due(self) -> float:
         """When the next heartbeat is due, or a transfer is given up."""
         until = float("inf") if self._transfer is None else self._transfer[1]
-        return min(self._core.heartbeat_due, until)
+        return min(self._core.heartbeat_due, until, self._leaving_until)
 
     @property
     def can_quiesce(self) -> bool:
+        if self._members.learners or self._leaving_until < float("inf"):
+            return False
         return self.ready and self.quiescence.may_begin(self.replicator.reachable())
 
     def follower_lag(self) -> dict[int, int]:
@@ -61,29 +73,103 @@ class LeaderTerm:
         return {peer: last - progress.match for peer, progress in self.replicator.peers.items()}
 
     def best_successor(self, up: Collection[int]) -> int:
-        """The follower with the longest matching log among those reachable; 0 if none."""
+        """The voter with the longest matching log among those reachable; 0 if none."""
         peers = self.replicator.peers
-        return max(sorted(up), key=lambda peer: peers[peer].match, default=0)
+        fit = [peer for peer in sorted(up) if self._knows_configuration(peer)]
+        return max(fit, key=lambda peer: peers[peer].match, default=0)
+
+    def _knows_configuration(self, peer: int) -> bool:
+        """Whether it is a voter, and the configuration in force here is in force there.
+
+        Another would have to wait for that before it may stand.
+        """
+        if peer not in self._members.voters:
+            return False
+        return self.replicator.peers[peer].version >= self._members.version
+
+    # -- changes of the configuration -----------------------------------------------------
+
+    def change(self, change: Change, done: Done) -> None:
+        """Proposes the configuration after one step. Raises ChangeRefusedError.
+
+        One at a time, by a leader that knows all that is committed: two changes that are
+        under way together may have majorities without a common replica.
+        """
+        now, journal = self._members.configuration, self._journal
+        if not self.ready:
+            raise ChangeRefusedError("the leader is not ready", now)
+        if self._change_queued or journal.configurations[-1].index > journal.applied_index:
+            raise ChangeRefusedError("another change is under way", now)
+        if change.step is Step.PROMOTE:
+            self._check_learner(change.node)
+        self.proposals.propose(pack_configuration(changed(now, change)), done)
+        self._change_queued = True
+
+    def _check_learner(self, node: int) -> None:
+        """It must be near the end of the log, and hold an entry of this term on its disk."""
+        progress, now = self.replicator.peers.get(node), self._members.configuration
+        if progress is None:
+            return  # `changed` says why not
+        behind = self._journal.last_index - progress.match
+        own_term = (
+            progress.match >= self._journal.base_index
+            and self._journal.term_at(progress.match) == self.term
+        )
+        if not own_term or behind > PROMOTE_WITHIN_ENTRIES or progress.version < now.version:
+            raise ChangeRefusedError(f"node {node} is {behind} entries behind", now)
+
+    def configuration_changed(self) -> None:
+        """Another one is in force: its replicas are sent to, its voters may lead next."""
+        self.replicator.configuration_changed()
+        if self._transfer is not None and self._transfer[0] not in self._members.voters:
+            self._transfer, self.is_transferring = None, False
+
+    def leave(self) -> None:
+        """This replica was removed: it leads until another can, and takes nothing new."""
+        self._leaving_until = self._clock() + TRANSFER_TIMEOUT
+        self.is_transferring = True
+
+    @property
+    def has_left(self) -> bool:
+        """Nobody took over in time: this replica may not lead for longer."""
+        return self._clock() >= self._leaving_until
+
+    def bare_heartbeats(self, up: Collection[int]) -> list[tuple[int, GroupMessage]]:
+        alive = Append(self._config.group, self.term, 0, 0, 0)
+        return [(peer, self._to(peer, alive)) for peer in self._members.peers if peer in up]
+
+    def ask_successor(self, up: Collection[int]) -> list[tuple[int, GroupMessage]]:
+        peer, ask = self.best_successor(up), TimeoutNow(self._config.group, self.term)
+        return [(peer, self._to(peer, ask))] if peer else []
+
+    def _to(self, peer: int, message: GroupMessage) -> GroupMessage:
+        return addressed(message, self._members.instance, self._members.instance_of(peer))
+
+    def is_responsive(self, peer: int) -> bool:
+        if peer not in self._members.voters:
+            return False
+        silent = self._clock() - self._core.last_reply_at(peer)
+        return self.quiescence.begun or silent < self._config.election_timeout
 
     def transfer(self, target: int) -> None:
         """Hands leadership over once `target` has all entries; gives up after a while."""
-        if self._transfer is None:
+        if self._transfer is None and target in self._members.voters:
             self._transfer = (target, self._clock() + TRANSFER_TIMEOUT)
             self.is_transferring = True
 
     # -- one step ---------------------------------------------------------------------
 
-    def advance(self) -> list[tuple[int, Message]]:
+    def advance(self) -> list[tuple[int, GroupMessage]]:
         """Appends what was proposed, and returns what is to be sent now."""
-        out: list[tuple[int, Message]] = []
+        out: list[tuple[int, GroupMessage]] = []
         target = self._transfer_target()
-        if not target:
-            if self.proposals.queued:
-                if self._check.is_due:
-                    out += self._plan_check()
-                self._append_proposals()
-        elif self._core.match_index(target) == self._journal.last_index:
-            out.append((target, TimeoutNow(self._config.group, self.term)))
+        if target:
+            if self._may_take_over(target):
+                out.append((target, TimeoutNow(self._config.group, self.term)))
+        elif self.proposals.queued and not self.is_transferring:
+            if self._check.is_due:
+                out += self._plan_check()
+            self._append_proposals()
         self.replicator.commit_index = min(self._core.commit_index, self._journal.durable_index)
         if self._core.send_due:
             self._core.send_due = False
@@ -95,12 +181,17 @@ class LeaderTerm:
                 out += self.replicator.commit_notices()
         return out
 
-    def _plan_check(self) -> list[tuple[int, Message]]:
+    def _plan_check(self) -> list[tuple[int, GroupMessage]]:
         """All will compare their states at the entry that is appended next."""
         index = self._journal.last_index + 1
         self._check.plan(index)
         message = CheckpointAt(self._config.group, self.term, index)
         return [(peer, message) for peer in self.replicator.reachable()]
+
+    def _may_take_over(self, target: int) -> bool:
+        """It has all entries, and has applied the configuration: it may stand at once."""
+        up_to_date = self._core.match_index(target) == self._journal.last_index
+        return up_to_date and self._knows_configuration(target)
 
     def _append_proposals(self) -> None:
         journal = self._journal
@@ -108,9 +199,15 @@ class LeaderTerm:
             index = journal.last_index + 1
             journal.append(data, index, self.term)
             self.proposals.appended(index, done)
+        if self._change_queued:
+            self._change_queued = False
+            # After a restart the configuration before this one must be in force.
+            journal.save_commit(self._core.commit_index)
 
     def _transfer_target(self) -> int:
         """Who is to lead next; 0: nobody, or it took too long."""
+        if self._leaving_until < float("inf"):
+            return self.best_successor(self.replicator.reachable())
         if self._transfer is None:
             return 0
         target, until = self._transfer

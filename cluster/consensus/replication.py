@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from cluster.consensus.configuration import Members
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply
 
@@ -42,6 +43,7 @@ class Progress:
 
     next: int
     match: int = 0
+    version: int = 0  # of the configuration that is in force there
     state: State = State.PROBE
     probe_sent: bool = False
     # (last index, bytes) of messages that are not acknowledged, oldest first.
@@ -82,20 +84,28 @@ class Replicator:
         group: int,
         term: int,
         journal: Journal,
-        peers: Iterable[int],
+        members: Members,
         up: Iterable[int],
     ) -> None:
         self._group, self._term = group, term
-        self._journal = journal
+        self._journal, self._members = journal, members
         self.commit_index = 0
         self._up = set(up)
         self._notified_commit = 0
         start = journal.last_index  # the no-op of this term, just appended
         assert journal.term_at(start) == term
-        self.peers = {peer: Progress(next=start) for peer in peers}
+        self.peers = {peer: Progress(next=start) for peer in members.peers}
+
+    def configuration_changed(self) -> None:
+        """Whoever is new begins at the end of our log, like all at the begin of a term."""
+        present, start = self.peers, self._journal.last_index
+        self.peers = {
+            peer: present.get(peer) or Progress(next=start) for peer in self._members.peers
+        }
 
     def on_reply(self, peer: int, reply: AppendReply) -> None:
         progress, next_index = self.peers[peer], reply.next_index
+        progress.version = max(progress.version, reply.version)
         if reply.success:
             match = next_index - 1
             if match < progress.match or match == 0:
@@ -123,13 +133,13 @@ class Replicator:
             self._up.add(peer)
         else:
             self._up.discard(peer)
-        progress = self.peers[peer]
-        if progress.state is not State.SNAPSHOT:
+        progress = self.peers.get(peer)
+        if progress is not None and progress.state is not State.SNAPSHOT:
             progress.probe_from(progress.match + 1 if progress.match else progress.next)
 
     def on_snapshot_sent(self, peer: int, index: int, installed: bool) -> None:
-        progress = self.peers[peer]
-        if progress.state is State.SNAPSHOT:
+        progress = self.peers.get(peer)
+        if progress is not None and progress.state is State.SNAPSHOT:
             progress.probe_from(max(index if installed else progress.next, progress.match) + 1)
 
     def needs_snapshot(self) -> list[int]:
@@ -180,7 +190,8 @@ class Replicator:
     def level(self) -> bool:
         """Whether enough followers can be reached, and each of them has all entries."""
         reachable, last = self.reachable(), self._journal.last_index
-        return 2 * (len(reachable) + 1) > len(self.peers) + 1 and all(
+        voters = sum(peer in self._up for peer in self._members.voters)
+        return voters + 1 >= self._members.majority and all(
             self.peers[peer].state is State.REPLICATE and self.peers[peer].match == last
             for peer in reachable
         )

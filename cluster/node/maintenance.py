@@ -103,7 +103,7 @@ class Maintenance:
                 self._driver.touch(gid)
 
         try:
-            snapshot = group.base_snapshot()
+            snapshot = group.base_snapshot(peer)
         except StorageError as error:
             done(False, str(error))
             if gid in self._replicas.by_group:

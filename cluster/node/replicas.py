@@ -216,9 +216,8 @@ class Replicas:
 
     def _add(self, group: Group) -> None:
         """Hands a group to the driver."""
-        for peer in group.config.peers:
-            if peer in self._context.linked:
-                group.set_link(peer, True)
+        for peer in self._context.linked:
+            group.set_link(peer, True)
         self._context.driver.add(group)
 
     def _share_tail_cache(self) -> None:

@@ -16,7 +16,7 @@ class Leader:
     def __init__(self) -> None:
         self.parts = Parts()
         self.parts.fill(1, 1, 1, 1, 2)
-        self.replicator = Replicator(GROUP, 2, self.parts.journal, (2, 3), (2,))
+        self.replicator = Replicator(GROUP, 2, self.parts.journal, self.parts.members, (2,))
         self.replicator.commit_index = 5
 
     def send(self) -> list[Append]:
@@ -173,7 +173,7 @@ def test_snapshot_that_failed_is_asked_for_again(leader: Leader) -> None:
 
 def test_commit_news_goes_out_once_and_only_to_who_keeps_up(leader: Leader) -> None:
     assert leader.replicator.commit_notices() == [], "a probed follower is not told"
-    leader.replicator = Replicator(GROUP, 2, leader.parts.journal, (2, 3), (2,))
+    leader.replicator = Replicator(GROUP, 2, leader.parts.journal, leader.parts.members, (2,))
     leader.replicator.commit_index = 5
     leader.send()
     leader.ack(7)
