@@ -71,6 +71,7 @@ from oncelog.types import (
     TopicConfig,
     TopicInfo,
     TopicPartition,
+    UpgradeInfo,
 )
 from oncelog.wire.stored import StoredBatch
 
@@ -147,6 +148,7 @@ __all__ = [
     "UndeliveredRecordsError",
     "UnknownProducerError",
     "UnknownTopicOrPartitionError",
+    "UpgradeInfo",
     "__version__",
 ]
 

@@ -33,6 +33,7 @@ class LeaderTerm:
 
     ready:  the replica has applied an entry of its own term: knows all that is committed.
     up:     peers that can be reached.
+    transfer_target: the follower that leadership is handed to; 0: none.
     """
 
     def __init__(
@@ -49,21 +50,19 @@ class LeaderTerm:
         self._config, self._clock = config, clock
         self._core, self._journal, self._check = raft.core, raft.journal, raft.check
         self._members, self._change_queued = raft.members, False
-        self._transfer: tuple[int, float] | None = None
-        self.is_transferring = False
-        self._leaving_until = float("inf")
+        self.transfer_target, self._transfer_until = 0, float("inf")
+        self.is_leaving = False
 
     # -- what the group asks ----------------------------------------------------------
 
     @property
     def next_due(self) -> float:
         """When the next heartbeat is due, or a transfer is given up."""
-        until = float("inf") if self._transfer is None else self._transfer[1]
-        return min(self._core.heartbeat_due, until, self._leaving_until)
+        return min(self._core.heartbeat_due, self._transfer_until)
 
     @property
     def can_quiesce(self) -> bool:
-        if self._members.learners or self._leaving_until < float("inf"):
+        if self._members.learners or self.is_leaving:
             return False
         return self.ready and self.quiescence.may_begin(self.replicator.reachable())
 
@@ -121,18 +120,27 @@ class LeaderTerm:
     def configuration_changed(self) -> None:
         """Another one is in force: its replicas are sent to, its voters may lead next."""
         self.replicator.configuration_changed()
-        if self._transfer is not None and self._transfer[0] not in self._members.voters:
-            self._transfer, self.is_transferring = None, False
+        if self.transfer_target and self.transfer_target not in self._members.voters:
+            self._end_transfer()
 
     def leave(self) -> None:
         """This replica was removed: it leads until another can, and takes nothing new."""
-        self._leaving_until = self._clock() + TRANSFER_TIMEOUT
-        self.is_transferring = True
+        self._end_transfer()
+        self.is_leaving, self._transfer_until = True, self._clock() + TRANSFER_TIMEOUT
 
     @property
     def has_left(self) -> bool:
         """Nobody took over in time: this replica may not lead for longer."""
-        return self._clock() >= self._leaving_until
+        return self.is_leaving and self._clock() >= self._transfer_until
+
+    def _end_transfer(self) -> int:
+        self.transfer_target, self._transfer_until = 0, float("inf")
+        return 0
+
+    @property
+    def is_transferring(self) -> bool:
+        """While leadership is handed over proposals wait."""
+        return self.is_leaving or self.transfer_target != 0
 
     def bare_heartbeats(self, up: Collection[int]) -> list[tuple[int, GroupMessage]]:
         alive = Append(self._config.group, self.term, 0, 0, 0)
@@ -153,20 +161,24 @@ class LeaderTerm:
 
     def transfer(self, target: int) -> None:
         """Hands leadership over once `target` has all entries; gives up after a while."""
-        if self._transfer is None and target in self._members.voters:
-            self._transfer = (target, self._clock() + TRANSFER_TIMEOUT)
-            self.is_transferring = True
+        assert target, "node ids begin at 1"
+        if not self.is_transferring and target in self._members.voters:
+            self.transfer_target, self._transfer_until = target, self._clock() + TRANSFER_TIMEOUT
 
     # -- one step ---------------------------------------------------------------------
 
     def advance(self) -> list[tuple[int, GroupMessage]]:
         """Appends what was proposed, and returns what is to be sent now."""
         out: list[tuple[int, GroupMessage]] = []
-        target = self._transfer_target()
+        target = self.transfer_target
+        if self.is_leaving:
+            target = self.best_successor(self.replicator.reachable())
+        elif target and self._clock() >= self._transfer_until:
+            target = self._end_transfer()
         if target:
             if self._may_take_over(target):
                 out.append((target, TimeoutNow(self._config.group, self.term)))
-        elif self.proposals.queued and not self.is_transferring:
+        elif self.proposals.queued and not self.is_leaving:
             if self._check.is_due:
                 out += self._plan_check()
             self._append_proposals()
@@ -204,23 +216,11 @@ class LeaderTerm:
             # After a restart the configuration before this one must be in force.
             journal.save_commit(self._core.commit_index)
 
-    def _transfer_target(self) -> int:
-        """Who is to lead next; 0: nobody, or it took too long."""
-        if self._leaving_until < float("inf"):
-            return self.best_successor(self.replicator.reachable())
-        if self._transfer is None:
-            return 0
-        target, until = self._transfer
-        if self._clock() >= until:
-            self._transfer, self.is_transferring = None, False
-            return 0
-        return target
-
     def _nothing_to_say(self) -> bool:
         last = self._journal.last_index
         return (
             self._journal.applied_index == self._core.commit_index == last
-            and self._transfer is None
+            and not self.transfer_target
             and not self.proposals.queued
             and self.replicator.level()
         )

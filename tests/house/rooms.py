@@ -18,14 +18,30 @@ CLIENT = frozenset(
 ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.v1": frozenset(),
     "cluster.errors": frozenset(),
+    "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog"}),
     "cluster.entries": frozenset({"storage"}),
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
     "cluster.dedup": frozenset(),
-    "cluster.metadata": frozenset({"cluster.entries", "cluster.v1", "oncelog.v1", "storage"}),
+    "cluster.metadata": frozenset(
+        {
+            "cluster.entries",
+            "cluster.errors",
+            "cluster.features",
+            "cluster.v1",
+            "oncelog.v1",
+            "storage",
+        }
+    ),
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
-        {"cluster.config", "cluster.consensus.message", "cluster.errors", "cluster.v1"}
+        {
+            "cluster.config",
+            "cluster.consensus.message",
+            "cluster.errors",
+            "cluster.features",
+            "cluster.v1",
+        }
     ),
     "cluster.partition": frozenset(
         {
@@ -33,6 +49,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.dedup",
             "cluster.entries",
             "cluster.errors",
+            "cluster.features",
             "cluster.metadata",
             "cluster.v1",
             "oncelog.wire",
@@ -46,6 +63,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.dedup",
             "cluster.entries",
             "cluster.errors",
+            "cluster.features",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",
