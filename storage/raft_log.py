@@ -61,7 +61,6 @@ class LogState:
     term: int = 0
     voted_for: int = 0
     commit_index: int = 0
-    instance: int = 0
     configurations: list[tuple[int, bytes]] = field(default_factory=list)
 
 
@@ -91,8 +90,6 @@ class RaftLogStore:
                     state.configurations.append((_U64.unpack_from(key, 9)[0], value))
                 elif kind == _COMMIT:
                     (state.commit_index,) = _U64.unpack(value)
-                elif kind == _INSTANCE:
-                    (state.instance,) = _U64.unpack(value)
                 elif kind == _TERM_START:
                     starts.append((_U64.unpack_from(key, 9)[0], _U64.unpack(value)[0]))
             if state.base_index >= keys.MAX_NUMBER:
@@ -229,6 +226,15 @@ class RaftLogStore:
             batch.delete_range(family, begin, end)
         if tombstone:
             batch.put(Family.STATE, self._prefix + _TOMBSTONE, tombstone)
+
+    def instance(self) -> int:
+        """Of the replica whose log this is."""
+        stored = self._kv.get(Family.STATE, self._prefix + _INSTANCE)
+        return 0 if stored is None else int(_U64.unpack(stored)[0])
+
+    def is_new(self) -> bool:
+        """Whether the replica never did anything: it has no term."""
+        return self._kv.get(Family.STATE, self._prefix + _HARD_STATE) is None
 
     def tombstone(self) -> bytes:
         """What `destroy` left; empty if there is none."""

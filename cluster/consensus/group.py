@@ -398,7 +398,7 @@ class Group:
         placed, members = raft.journal.configuration_at(index), raft.members
         assert placed.index == index
         raft.journal.save_commit(index)
-        if placed.configuration.version <= members.version:
+        if index <= members.placed.index:
             return  # it was in force before a restart
         assert placed.configuration.version == members.version + 1
         raft.configure(placed)

@@ -105,10 +105,25 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition's Raft group and the nodes that hold it; the first is preferred as leader."""
+    """A partition's Raft group and the nodes that hold it; the first is preferred as leader.
+
+    founding: the nodes that the group began with; empty: those that hold it.
+    instances: of the replicas, in their order (`cluster/consensus/configuration.py`); empty: 0.
+    version, index, index_term: of the group's newest configuration that was reported, and of
+    its entry; 0: it has none but the first.
+    """
 
     group_id: int
     replicas: tuple[int, ...]
+    founding: tuple[int, ...] = ()
+    instances: tuple[int, ...] = ()
+    version: int = 0
+    index: int = 0
+    index_term: int = 0
+
+    def instance_of(self, node: int) -> int:
+        """Of the replica that `node` shall hold."""
+        return self.instances[self.replicas.index(node)] if self.instances else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ class Maintenance:
     def look(self) -> None:
         """Compares clocks, begins the transfers that are due, restores preferred leaders."""
         self._clocks.look()
+        if self._replicas.incomplete:
+            self._replicas.reconcile()
         for gid, group in self._driver.groups.items():
             while group.snapshots_due:
                 peer = group.snapshots_due.pop()

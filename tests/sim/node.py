@@ -68,6 +68,8 @@ class Settings:
     retention_ms: int = -1
     sync_time: float = 0.002
     metadata: bool = False  # whether topics come from a metadata group
+    # Where members of groups may be changed: the smallest majority that a group has in the run.
+    smallest_majority: int = 0
 
 
 class Process:
@@ -149,7 +151,9 @@ class Process:
     def _watched(self, node: Node, gid: int) -> Any:
         found = self.state.partition(gid)
         assert found is not None
-        node.cluster.checker.opens(gid, len(found[2].replicas) // 2 + 1)
+        node.cluster.checker.begins(node.id, gid, found[2].instance_of(node.id))
+        smallest = node.cluster.settings.smallest_majority
+        node.cluster.checker.opens(gid, smallest or len(found[2].replicas) // 2 + 1)
         return partial(WatchedPartition, node, gid)
 
     def follow(self) -> None:
@@ -368,6 +372,8 @@ class Node:
     def _look(self) -> None:
         """What a round may have brought."""
         process = self.running
+        for gone in process.leaders.keys() - self.machines.keys():
+            del process.leaders[gone]
         for gid, machine in self.machines.items():
             group = machine.group
             assert group is not None

@@ -1,0 +1,174 @@
+"""Random runs in which members change while everything else goes on: one seed, one run.
+
+    Operator --one step after the other--> the group's leader --> its log
+             <--what came into force-- ; nodes are told of it later, some not at once
+    Faults, Clients: those of `run.py`
+
+The operator stands for the metadata group: it is never wrong, and nodes hear of it late.
+"""
+
+from __future__ import annotations
+
+import random
+
+from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
+from cluster.consensus.group import Group
+from tests.sim.checker import Violation
+from tests.sim.client import Producer
+from tests.sim.faults import Faults
+from tests.sim.membership import Changing
+from tests.sim.node import Settings
+from tests.sim.run import Clients, Result, fingerprint
+from tests.sim.stage import GID
+
+DURATION = 40.0
+REST = 60.0
+
+
+class Operator:
+    """Draws steps until it is closed; then finishes what is begun, and all nodes are told."""
+
+    def __init__(self, stage: Changing, rng: random.Random) -> None:
+        self.stage, self.rng = stage, rng
+        self.closed = False
+        self.steps = 0
+        self._gone: set[int] = set()  # their disks are to be replaced
+
+    def start(self) -> None:
+        self.stage.cluster.scheduler.after(1.0, self._tick)
+
+    def _tick(self) -> None:
+        self.stage.cluster.scheduler.after(0.2 + self.rng.random(), self._tick)
+        leader = self.stage.cluster.leader(GID)
+        if leader is not None and leader.paused_until <= self.stage.cluster.scheduler.now:
+            group = self.stage.group(leader.id)
+            if group.members.version > self.stage.record.version:
+                self.stage.reported(leader.id)
+            self._step(group, leader.id)
+        told = [
+            node.id
+            for node in self.stage.cluster.live()
+            if self.closed or (self.rng.random() < 0.7 and not node.driver.storage_full)
+        ]
+        self.stage.tell(*told)
+        self._replace_disks()
+
+    def _step(self, group: Group, leader: int) -> None:
+        now = group.members.configuration
+        if self.closed and not now.learners:
+            return
+        step, node = self._draw(now)
+        change = Change(step, node, now.version, directory=node)
+        try:
+            group.change(change, lambda outcome: None)
+        except ChangeRefusedError:
+            return
+        self.steps += 1
+        self.stage.cluster.trace("%s of node %d at node %d, after %s", step.value, node, leader,
+                                 now)  # fmt: skip
+        self.stage.node(leader).driver.touch(GID)
+
+    def _draw(self, now: Configuration) -> tuple[Step, int]:
+        rng = self.rng
+        voters = [one.node for one in now.voters]
+        spare = [node for node in self.stage.cluster.node_ids if now.member(node) is None]
+        if now.learners and (self.closed or rng.random() < 0.7):
+            return Step.PROMOTE, now.learners[0].node
+        if spare and rng.random() < 0.5:
+            return Step.ADD, rng.choice(spare)
+        return Step.REMOVE, rng.choice([*voters, *(one.node for one in now.learners)])
+
+    def _replace_disks(self) -> None:
+        """A node that is in no configuration any more may come back on an empty disk."""
+        record, rng = self.stage.record, self.rng
+        for node in self.stage.cluster.live():
+            out = node.id not in record.replicas and not self.stage.holds(node.id)
+            if out and record.version and rng.random() < 0.05:
+                self.stage.wipe(node.id)
+                node.start()
+                self.stage.cluster.trace("node %d has an empty disk", node.id)
+
+
+def settings_of(rng: random.Random) -> Settings:
+    election = 1.0 + rng.random()
+    retention = rng.random() < 0.7
+    return Settings(
+        nodes=5,
+        smallest_majority=1,
+        streams=rng.random() < 0.4,
+        election_timeout=election,
+        heartbeat=election / 3.2,
+        checkpoint_entries=rng.choice((8, 20, 60)),
+        tail_bytes=rng.choice((0, 500, 100_000)),
+        retention_bytes=rng.choice((0, 600, 2000)) if retention else -1,
+        retention_check=1.0 + 2.0 * rng.random() if retention else 0.0,
+        sync_time=rng.choice((0.001, 0.002, 0.01)),
+    )
+
+
+def run_changes(seed: int, *, verbose: bool = False) -> Result:
+    """Runs one seed to its end or to its first violation."""
+    rng = random.Random(seed)
+    result = Result(seed)
+    founding = rng.choice((1, 2, 3, 3, 4, 5))
+    stage = Changing.at_random(founding, settings_of(rng), seed, verbose=verbose)
+    try:
+        operator = Operator(stage, rng)
+        faults = _drive(stage, operator)
+        result.injected = {**faults.injected, "change": operator.steps}
+    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+        cause = error.__cause__ or error
+        result.error = f"{type(cause).__name__}: {cause}"
+    cluster = stage.cluster
+    result.fingerprint = fingerprint(cluster)
+    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
+    result.installs, result.events = cluster.installs, cluster.scheduler.events
+    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
+    result.log = cluster.log
+    return result
+
+
+def _drive(stage: Changing, operator: Operator) -> Faults:
+    cluster = stage.cluster
+    clients = Clients(cluster)
+    faults = Faults(cluster, clients, until=DURATION * 0.65, gap=0.8 + 2.0 * cluster.rng.random())
+    clients.start()
+    faults.start()
+    operator.start()
+    scheduler = cluster.scheduler
+    scheduler.run_until(DURATION * 0.67)
+    cluster.trace("everything heals")
+    cluster.heal()
+    scheduler.run_until(DURATION * 0.72)
+    before = cluster.checker.models[GID].next_offset
+    scheduler.run_until(DURATION)
+    clients.close()
+    operator.closed = True
+    end = DURATION
+    while end < DURATION + REST and not (_at_rest(stage) and not clients.unfinished()):
+        end += 0.5
+        scheduler.run_until(end)
+    if not _at_rest(stage):
+        raise Violation(f"replicas do not converge: {stage.describe()}")
+    unfinished: list[Producer] = clients.unfinished()
+    if unfinished:
+        raise Violation(f"{unfinished[0].window[0]} is never stored; {stage.describe()}")
+    if before == cluster.checker.models[GID].next_offset:
+        raise Violation(f"no progress after healing; {stage.describe()}")
+    for node in stage.members():
+        cluster._check_replica(cluster.nodes[node], GID, cluster.checker.models[GID])
+    return faults
+
+
+def _at_rest(stage: Changing) -> bool:
+    """A leader, no learners, all members equal, and nobody else holds the group."""
+    if not stage.is_settled(()) or len(stage.present(())) != len(stage.members()):
+        return False
+    leader = stage.cluster.leader(GID)
+    assert leader is not None
+    if stage.group(leader.id).members.configuration.learners:
+        return False
+    held = {node.id for node in stage.cluster.live() if stage.holds(node.id)}
+    return held == set(stage.members()) and not any(
+        node.open_calls for node in stage.cluster.nodes.values()
+    )
