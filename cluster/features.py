@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from cluster.entries import (
     BATCH,
+    CONFIGURATION,
     LOG_START,
     METADATA,
     OFFSETS,
@@ -55,7 +56,7 @@ BEFORE_THE_GATE = Versions(1, 1)
 # Cluster versions that this release takes part in.
 CLUSTER_VERSIONS = Versions(1, 2)
 # Feature -> the cluster version that it comes with.
-FEATURES: Mapping[str, int] = {}
+FEATURES: Mapping[str, int] = {"members": 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -67,6 +68,7 @@ ENTRIES: Mapping[int, Since] = {
     RELEASE_PRODUCERS: 1,
     METADATA: 1,
     OFFSETS: 1,
+    CONFIGURATION: "members",
     # Comes before its version: it is what raises it.
     UPGRADE: 1,
 }
@@ -79,6 +81,8 @@ COMMANDS: Mapping[str, Since] = {
     "lease_name": 1,
     "create_lease_secret": 1,
     "finalize_upgrade": 1,
+    "set_replicas": "members",
+    "report_replicas": "members",
 }
 
 

@@ -84,6 +84,7 @@ def _topic_record(topic: TopicState) -> pb.TopicRecord:
                 version=partition.version,
                 index=partition.index,
                 index_term=partition.index_term,
+                target=partition.target,
             )
             for partition in topic.partitions
         ],
@@ -117,6 +118,7 @@ def _partition_of(record: pb.PartitionRecord) -> PartitionState:
         record.version,
         record.index,
         record.index_term,
+        tuple(record.target),
     )
 
 

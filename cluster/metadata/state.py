@@ -26,6 +26,7 @@ from google.protobuf.message import DecodeError
 from cluster.entries import has_unknown_fields
 from cluster.errors import OlderReleaseError
 from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
+from cluster.metadata import replicas
 from cluster.metadata import topics as rules
 from cluster.metadata import upgrade as upgrades
 from cluster.metadata.events import (
@@ -259,6 +260,13 @@ class MetadataState:
                 return self._create_lease_secret(command.create_lease_secret)
             case "finalize_upgrade":
                 return self._finalize_upgrade(command.finalize_upgrade)
+            case "set_replicas":
+                found = self._record(command.set_replicas.group_id)
+                record = replicas.wished(found, command.set_replicas, self._tables.nodes)
+                return self._put_record(found, record)
+            case "report_replicas":
+                found = self._record(command.report_replicas.group_id)
+                return self._put_record(found, replicas.reported(found, command.report_replicas))
         raise AssertionError(f"a command without a handler: {which}")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:
@@ -347,6 +355,21 @@ class MetadataState:
             raise invalid("secret", f"has {len(command.secret)} bytes, must have {SECRET_BYTES}")
         # Another node may have been faster; tokens may be out under its secret.
         self._tables.lease_secret = self._tables.lease_secret or command.secret
+        return pb.MetadataResult()
+
+    def _record(self, group_id: int) -> PartitionState:
+        found = self.partition(group_id)
+        if found is None:
+            raise Rejected(rules.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group {group_id}")
+        return found[2]
+
+    def _put_record(self, before: PartitionState, record: PartitionState) -> pb.MetadataResult:
+        if record != before:
+            name, number = self._tables.groups[record.group_id]
+            topic = self._tables.topics[name]
+            partitions = (*topic.partitions[:number], record, *topic.partitions[number + 1 :])
+            self._tables.put_topic(replace(topic, partitions=partitions))
+            self._events.append(LayoutChanged())
         return pb.MetadataResult()
 
     def _finalize_upgrade(self, command: pb.FinalizeUpgrade) -> pb.MetadataResult:

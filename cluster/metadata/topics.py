@@ -111,6 +111,7 @@ class PartitionState:
     instances: of the replicas, in their order (`cluster/consensus/configuration.py`); empty: 0.
     version, index, index_term: of the group's newest configuration that was reported, and of
     its entry; 0: it has none but the first.
+    target: the nodes that shall hold it; empty: those that do.
     """
 
     group_id: int
@@ -120,6 +121,7 @@ class PartitionState:
     version: int = 0
     index: int = 0
     index_term: int = 0
+    target: tuple[int, ...] = ()
 
     def instance_of(self, node: int) -> int:
         """Of the replica that `node` shall hold."""
@@ -183,6 +185,16 @@ def check_placements(placements: Sequence[Sequence[int]], known: Collection[int]
         for node_id in replicas:
             if node_id not in known:
                 raise _misplaced(number, f"names node {node_id}, which is not in the cluster")
+
+
+def check_replicas(replicas: Sequence[int], known: Collection[int]) -> None:
+    """Raise Rejected unless a partition may be held by these nodes."""
+    check_replica_count(len(replicas))
+    if len(set(replicas)) != len(replicas):
+        raise invalid("replicas", f"names a node twice: {list(replicas)}")
+    for node_id in replicas:
+        if node_id not in known:
+            raise invalid("replicas", f"names node {node_id}, which is not in the cluster")
 
 
 def _misplaced(number: int, text: str) -> Rejected:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from cluster.config import NodeConfig
+from cluster.consensus.commit_proof import take_proof
 from cluster.consensus.configuration import CONFIGURATION
 from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
@@ -170,6 +171,11 @@ class Replicas:
         if wanted is not None:
             topic, index = wanted
             if topic.partitions[index].instance_of(node) <= group.config.instance:
+                if record is not None and record.version > group.members.version:
+                    # Who told it first may be gone, with all that would prove it.
+                    place = (record.index, record.index_term)
+                    take_proof(group.core, group.journal, *place)
+                    self._context.driver.touch(gid)
                 return
         if record is None:
             log.info("partition deleted partition=%s-%d", held.topic, held.index)

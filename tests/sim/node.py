@@ -25,6 +25,7 @@ from cluster.metadata.state import MetadataState
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.metadata_follower import MetadataFollower
+from cluster.node.replica_changes import ReplicaChanges
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
@@ -137,6 +138,9 @@ class Process:
             self.linked_since,
             self.clocks,
             node.transfer,
+        )
+        self.changes = ReplicaChanges(
+            self.driver, facts, lambda node_id: node_id, node.propose_metadata
         )
         self.metadata: WatchedMetadata | None = None
         if settings.metadata:
@@ -485,7 +489,14 @@ class Node:
     def _maintain_leaders(self, incarnation: int) -> None:
         if incarnation == self.incarnation and not self._paused(self._maintain_leaders):
             self.running.maintenance.look()
+            self.running.changes.look()
             self._plan_look()
+
+    def propose_metadata(self, command: Any, done: Callable[[], None]) -> None:
+        """Comes to the metadata's leader, or is lost."""
+        if self.cluster.settings.metadata:
+            self.cluster.command(command, lambda result: None)
+        done()
 
     def _plan_retention(self) -> None:
         period = self.cluster.settings.retention_check
