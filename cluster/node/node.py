@@ -48,6 +48,7 @@ from cluster.node.metrics_sample import sample
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
+from cluster.node.replica_reports import start_replica_changes
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
@@ -265,6 +266,7 @@ class Node:
         )
         retention_period = self.config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
+        start_replica_changes(self._driver, self.metadata, self._proposer, tasks)
         standstill = self.config.election_timeout_ms / 2000
         tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
         tasks.spawn(self._register(identity, server))

@@ -1,24 +1,31 @@
 """Random runs in which members change while everything else goes on: one seed, one run.
 
-    Operator --one step after the other--> the group's leader --> its log
-             <--what came into force-- ; nodes are told of it later, some not at once
-    Faults, Clients: those of `run.py`
-
-The operator stands for the metadata group: it is never wrong, and nodes hear of it late.
+run_changes   any step, at any time: an operator in the place of the metadata group,
+              who is never wrong, and of whom nodes hear late
+run_moves     the real metadata group: wishes drawn at random, leaders go there by themselves
+Faults, Clients: those of `run.py`
 """
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
 from cluster.consensus.group import Group
+from cluster.entries import UPGRADE
+from cluster.features import THIS_RELEASE
+from cluster.metadata.state import MetadataState
+from cluster.metadata.upgrade import command, node_releases, plan
+from cluster.node.replicas import METADATA_GROUP
+from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.client import Producer
+from tests.sim.cluster import Cluster, create_topic
 from tests.sim.faults import Faults
 from tests.sim.membership import Changing
-from tests.sim.node import Settings
-from tests.sim.run import Clients, Result, fingerprint
+from tests.sim.node import Node, Settings
+from tests.sim.run import Clients, Result, describe, fingerprint
 from tests.sim.stage import GID
 
 DURATION = 40.0
@@ -172,3 +179,103 @@ def _at_rest(stage: Changing) -> bool:
     return held == set(stage.members()) and not any(
         node.open_calls for node in stage.cluster.nodes.values()
     )
+
+
+# -- with the metadata group --------------------------------------------------------------
+
+
+class Wishes:
+    """Makes a cluster whose nodes know of changes; then draws where the partition shall be."""
+
+    def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
+        self.cluster, self.clients, self.rng = cluster, clients, rng
+        self.closed, self.wished = False, 0
+
+    def tick(self) -> None:
+        self.cluster.scheduler.after(0.5 + 4.0 * self.rng.random(), self.tick)
+        leader = self.cluster.leader(METADATA_GROUP)
+        if leader is None or self.closed:
+            return
+        state = leader.running.state
+        if not state.features.is_on("members"):
+            self._finalize(leader, state)
+            return
+        found = state.partition(GID)
+        if found is not None:
+            size = self.rng.choice((3, 3, 3, 4, 5))
+            target = self.rng.sample(self.cluster.node_ids, size)
+            wish = mpb.SetReplicas(group_id=GID, replicas=target, expected_version=found[2].version)
+            self.cluster.command(mpb.MetadataCommand(set_replicas=wish), self._done)
+
+    def _done(self, result: bytes) -> None:
+        self.wished += not mpb.MetadataResult.FromString(result).error
+
+    def _finalize(self, leader: Node, state: MetadataState) -> None:
+        if len(state.nodes) < len(self.cluster.node_ids):
+            return
+        known = dict.fromkeys(state.nodes, THIS_RELEASE)
+        upgrade = command(plan(state.finalized, known).target)
+        upgrade.nodes.extend(node_releases(known))
+        entry = mpb.MetadataCommand(finalize_upgrade=upgrade).SerializeToString()
+        group = leader.machines[METADATA_GROUP].group
+        assert group is not None
+        group.propose(bytes((UPGRADE,)) + entry, lambda outcome: None)
+        leader.driver.touch(METADATA_GROUP)
+
+
+def run_moves(seed: int, *, verbose: bool = False) -> Result:
+    """Runs one seed to its end or to its first violation."""
+    rng = random.Random(seed)
+    result = Result(seed)
+    settings = replace(settings_of(rng), metadata=True, smallest_majority=2)
+    cluster = Cluster(settings, seed, verbose=verbose)
+    try:
+        wished, faults = _drive_moves(cluster, rng)
+        result.injected = {**faults.injected, "change": wished}
+    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+        cause = error.__cause__ or error
+        result.error = f"{type(cause).__name__}: {cause}"
+    result.fingerprint = fingerprint(cluster)
+    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
+    result.installs, result.events = cluster.installs, cluster.scheduler.events
+    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
+    result.log = cluster.log
+    return result
+
+
+def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[int, Faults]:
+    clients = Clients(cluster)
+    three = rng.sample(cluster.node_ids, 3)
+    clients.bootstrap[-1] = create_topic(f"t{GID}", [three], cluster.settings)
+    faults = Faults(cluster, clients, until=DURATION * 0.65, gap=0.8 + 2.0 * cluster.rng.random())
+    wishes = Wishes(cluster, clients, rng)
+    cluster.start()
+    clients.start()
+    faults.start()
+    wishes.tick()
+    scheduler = cluster.scheduler
+    scheduler.run_until(DURATION * 0.67)
+    cluster.trace("everything heals")
+    cluster.heal()
+    scheduler.run_until(DURATION)
+    clients.close()
+    wishes.closed = True
+    end = DURATION
+    while end < DURATION + REST and not (_has_moved(cluster) and not clients.unfinished()):
+        end += 0.5
+        scheduler.run_until(end)
+    if not _has_moved(cluster):
+        raise Violation(f"the partition is not where it shall be: {describe(cluster)}")
+    if clients.unfinished():
+        raise Violation(f"{clients.unfinished()[0].window[0]} is never stored")
+    for node in cluster.placement()[GID]:
+        cluster._check_replica(cluster.nodes[node], GID, cluster.checker.models[GID])
+    return wishes.wished, faults
+
+
+def _has_moved(cluster: Cluster) -> bool:
+    """The wish is fulfilled, all replicas are equal, and each node holds what it shall."""
+    if GID not in cluster.placement() or not cluster.at_rest():
+        return False
+    records = [node.running.state.partition(GID) for node in cluster.live()]
+    return all(found is not None and not found[2].target for found in records)

@@ -156,8 +156,9 @@ class Process:
         found = self.state.partition(gid)
         assert found is not None
         node.cluster.checker.begins(node.id, gid, found[2].instance_of(node.id))
-        smallest = node.cluster.settings.smallest_majority
-        node.cluster.checker.opens(gid, smallest or len(found[2].replicas) // 2 + 1)
+        cluster = node.cluster
+        smallest = cluster.settings.smallest_majority if gid in cluster.groups else 0
+        cluster.checker.opens(gid, smallest or len(found[2].replicas) // 2 + 1)
         return partial(WatchedPartition, node, gid)
 
     def follow(self) -> None:
