@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim import (  # noqa: F401 - they register their schedules
+import tests.sim.membership.schedules  # noqa: F401 - it registers its schedules
+from tests.sim import (  # noqa: F401 - they register theirs
     clocks,
     contract,
     damaged,
     found,
     liveness,
-    membership,
 )
 from tests.sim.run import run_seed
 from tests.sim.schedules import SCHEDULES

@@ -139,9 +139,7 @@ class Process:
             self.clocks,
             node.transfer,
         )
-        self.changes = ReplicaChanges(
-            self.driver, facts, lambda node_id: node_id, node.propose_metadata
-        )
+        self.changes = ReplicaChanges(self.driver, facts, int, node.propose_metadata)
         self.metadata: WatchedMetadata | None = None
         if settings.metadata:
             self.metadata = WatchedMetadata(node, self.state)

@@ -22,10 +22,10 @@ from tests.sim import (  # noqa: F401 - some register what is in them
     liveness,
     table_crc32c,
     weak_consensus,
-    weak_membership,
     weak_verdicts,
 )
 from tests.sim.disk import Disk, PowerLoss
+from tests.sim.membership import weak as weak_membership
 from tests.sim.mutations import MUTATIONS, outcome
 from tests.sim.network import majority_ring, one_way, split
 from tests.sim.run import run_seed

@@ -55,7 +55,23 @@ FIELDS_OF_VERSION_1 = """
     TopicConfig: expected_offsets max_batch_bytes retention_bytes retention_ms
 """
 # "Message.field" -> the feature or the version whose writers may set it.
-LATER_FIELDS: dict[str, str | int] = {}
+LATER_FIELDS: dict[str, str | int] = dict.fromkeys(
+    (
+        "MetadataCommand.set_replicas",
+        "SetReplicas.group_id",
+        "SetReplicas.replicas",
+        "SetReplicas.expected_version",
+        "MetadataCommand.report_replicas",
+        "ReportReplicas.group_id",
+        "ReportReplicas.version",
+        "ReportReplicas.index",
+        "ReportReplicas.index_term",
+        "ReportReplicas.voters",
+        "ReportReplicas.learners",
+        "ReportReplicas.instances",
+    ),
+    "members",
+)
 
 
 def fields_of(descriptor: Any, found: set[str]) -> set[str]:

@@ -23,7 +23,7 @@ from tests.sim.checker import Violation
 from tests.sim.client import Producer
 from tests.sim.cluster import Cluster, create_topic
 from tests.sim.faults import Faults
-from tests.sim.membership import Changing
+from tests.sim.membership.stage import Changing
 from tests.sim.node import Node, Settings
 from tests.sim.run import Clients, Result, describe, fingerprint
 from tests.sim.stage import GID
