@@ -31,7 +31,7 @@ from cluster.entries import (
     UPGRADE,
 )
 from cluster.errors import FeatureOffError
-from oncelog import __version__
+from oncelog.version import __version__
 
 
 class Versions(NamedTuple):

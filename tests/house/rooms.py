@@ -18,11 +18,12 @@ CLIENT = frozenset(
 ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.v1": frozenset(),
     "cluster.errors": frozenset(),
-    "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog"}),
+    "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
     "cluster.dedup": frozenset(),
+    "cluster.groups": frozenset(),
     "cluster.metadata": frozenset(
         {
             "cluster.entries",
@@ -96,6 +97,7 @@ _IO = frozenset({"asyncio", "grpc", "os", "socket", "threading", "time"})
 # Clock, randomness, network and disk are passed in.
 NOT_IN: Mapping[str, frozenset[str]] = {
     "cluster.dedup": _IO | {"random"},
+    "cluster.groups": _IO | {"random"},
     "cluster.metadata": _IO | {"random"},
     "cluster.entries": _IO | {"random"},
     # `random.Random` is the type of what is passed in.
