@@ -97,6 +97,17 @@ class Admin:
         """
         return self._run(self._core.finalize_upgrade())
 
+    def reassign_partition(
+        self, topic: str, partition: int, replicas: Iterable[int]
+    ) -> types.TopicInfo:
+        """Have a partition moved to these nodes, the preferred leader first.
+
+        Return when that is decided; `describe_topic` shows when it is done (no `target`). With
+        the nodes that hold it now: what is under way is taken back. Raises
+        InvalidRequestError, NotSupportedError.
+        """
+        return self._run(self._core.reassign_partition(topic, partition, replicas))
+
     def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         """Have another replica lead (0: the most caught-up one); return the leader's id."""
         return self._run(self._core.transfer_leadership(topic, partition, target_node_id))

@@ -124,6 +124,15 @@ class AdminCore:
         )
         return messages.upgrade_info(answer.upgrade)
 
+    async def reassign_partition(
+        self, topic: str, partition: int, replicas: Iterable[int]
+    ) -> types.TopicInfo:
+        request = cluster_pb2.ReassignPartitionRequest(
+            topic=topic, partition=partition, replicas=replicas
+        )
+        answer = await self._call(lambda channel: cluster_stub(channel).ReassignPartition, request)
+        return messages.topic_info(answer.topic)
+
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int) -> int:
         request = cluster_pb2.TransferLeadershipRequest(
             topic=topic, partition=partition, target_node_id=target_node_id

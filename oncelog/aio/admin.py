@@ -73,6 +73,11 @@ class Admin:
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         return await self._run(self._core.finalize_upgrade())
 
+    async def reassign_partition(
+        self, topic: str, partition: int, replicas: Iterable[int]
+    ) -> types.TopicInfo:
+        return await self._run(self._core.reassign_partition(topic, partition, replicas))
+
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         return await self._run(self._core.transfer_leadership(topic, partition, target_node_id))
 
