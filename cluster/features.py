@@ -23,6 +23,7 @@ from typing import NamedTuple
 from cluster.entries import (
     BATCH,
     CONFIGURATION,
+    GROUP_MEMBERS,
     LOG_START,
     METADATA,
     OFFSETS,
@@ -56,7 +57,9 @@ BEFORE_THE_GATE = Versions(1, 1)
 # Cluster versions that this release takes part in.
 CLUSTER_VERSIONS = Versions(1, 2)
 # Feature -> the cluster version that it comes with.
-FEATURES: Mapping[str, int] = {"members": 2}
+GROUPS = "groups"  # consumer groups whose partitions the brokers share out
+REPLICA_CHANGES = "replica_changes"  # partitions move to other nodes
+FEATURES: Mapping[str, int] = {GROUPS: 2, REPLICA_CHANGES: 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -68,7 +71,8 @@ ENTRIES: Mapping[int, Since] = {
     RELEASE_PRODUCERS: 1,
     METADATA: 1,
     OFFSETS: 1,
-    CONFIGURATION: "members",
+    CONFIGURATION: REPLICA_CHANGES,
+    GROUP_MEMBERS: GROUPS,
     # Comes before its version: it is what raises it.
     UPGRADE: 1,
 }
@@ -81,8 +85,8 @@ COMMANDS: Mapping[str, Since] = {
     "lease_name": 1,
     "create_lease_secret": 1,
     "finalize_upgrade": 1,
-    "set_replicas": "members",
-    "report_replicas": "members",
+    "set_replicas": REPLICA_CHANGES,
+    "report_replicas": REPLICA_CHANGES,
 }
 
 

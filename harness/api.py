@@ -20,6 +20,7 @@ from oncelog.v1 import (
     batch_pb2,
     cluster_pb2,
     cluster_pb2_grpc,
+    group_pb2_grpc,
     log_pb2,
     log_pb2_grpc,
     producer_pb2,
@@ -119,6 +120,7 @@ class Api:
         self.log = log_pb2_grpc.LogServiceStub(proving)
         self.producers = producer_pb2_grpc.ProducerServiceStub(proving)
         self.cluster = cluster_pb2_grpc.ClusterServiceStub(self.channel)
+        self.groups = group_pb2_grpc.GroupServiceStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)
 
     def close(self) -> None:

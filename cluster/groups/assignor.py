@@ -12,13 +12,11 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Mapping, Set
 
-from cluster.groups.ownership import TopicPartition
+from cluster.groups.ownership import RANGE, UNIFORM, TopicPartition
 
 Topics = Mapping[int, int]  # topic id -> how many partitions
 Subscriptions = Mapping[str, Set[int]]  # member -> topic ids
 Owners = Mapping[TopicPartition, str]
-
-UNIFORM, RANGE = "uniform", "range"
 
 
 def assign(

@@ -15,16 +15,17 @@ moves no partition.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cluster.groups.assignor import UNIFORM, assign
+from cluster.groups.assignor import assign
 from cluster.groups.ownership import (
     MAX_CHANGES,
     MAX_MEMBERS,
     MAX_OWNED,
     GroupOwnership,
+    GroupSettings,
     OwnerChange,
     TopicPartition,
 )
@@ -36,15 +37,6 @@ SESSION_ENDED, REVOKE_TIMEOUT, PROCESSING_TIMEOUT, INSTANCE_TAKEN, GROUP_FULL = 
     "INSTANCE_TAKEN",
     "GROUP_FULL",
 )
-
-
-class GroupSettings(NamedTuple):
-    """Of one group. Times in seconds."""
-
-    assignor: str = UNIFORM
-    session_timeout: float = 10.0
-    revoke_timeout: float = 60.0
-    processing_timeout: float = 300.0
 
 
 class Hello(NamedTuple):
@@ -108,6 +100,15 @@ class Remove(NamedTuple):
 Proposal = Change | Claim | Remove
 
 
+class MemberView(NamedTuple):
+    """One member as `describe` shows it. idle: seconds since it last came back for records."""
+
+    member: str
+    instance: str
+    revoking: tuple[TopicPartition, ...]
+    idle: float
+
+
 class Ready(NamedTuple):
     """What is to be done now: entries in this order, and then messages to members."""
 
@@ -129,24 +130,26 @@ class _Member:
     released: dict[TopicPartition, int] = field(default_factory=dict)  # ownership given back
     sent: Assignment | None = None  # the last one on this connection
     retiring: bool = False  # it does not get on with its work: all is asked back
+    idle: float = 0.0
 
 
 class GroupCoordinator:
     """One group in one term of the leader.
 
-    facts:  the applied state; read only. Whoever applies entries calls `applied` after.
+    settings: what the group's first member chose; written with each change of owners.
+    facts:  the applied state now; read only. Whoever applies entries calls `applied` after.
     topics: topic id -> how many partitions, of all that exist.
     now:    in each call, seconds of one clock that does not go back.
     """
 
     def __init__(
         self,
-        facts: GroupOwnership,
+        facts: Callable[[], GroupOwnership],
         settings: GroupSettings,
         topics: Mapping[int, int],
         now: float,
     ) -> None:
-        self._facts, self._settings, self._topics = facts, settings, dict(topics)
+        self._read_facts, self.settings, self._topics = facts, settings, dict(topics)
         self._members: dict[str, _Member] = {}
         # Until an entry is applied: their claim of an instance id, or the end of their last life.
         self._joining: dict[str, Hello] = {}
@@ -155,12 +158,24 @@ class GroupCoordinator:
         self._in_flight = False
         self._target: dict[TopicPartition, str] = {}
         self._stale = True  # the target is
-        self.epoch = facts.epoch
-        self._awaited = dict.fromkeys(facts.members(), now + settings.session_timeout)
+        self.epoch = self._facts.epoch
+        self._awaited = dict.fromkeys(self._facts.members(), now + settings.session_timeout)
 
     @property
-    def members(self) -> Collection[str]:
-        return self._members.keys()
+    def _facts(self) -> GroupOwnership:
+        return self._read_facts()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody is a member, and nobody is named by the facts: it may be dropped."""
+        return not (self._members or self._joining or self._awaited or self._facts.has_members)
+
+    def members(self) -> list[MemberView]:
+        """For people who look at the group; by name."""
+        return [
+            MemberView(member, known.hello.instance, tuple(sorted(known.revoking)), known.idle)
+            for member, known in sorted(self._members.items())
+        ]
 
     # -- what members say ---------------------------------------------------------------
 
@@ -202,9 +217,9 @@ class GroupCoordinator:
         """The member lives. `idle`: seconds since it last came back for records it fetched."""
         known = self._live(now, member, connection)
         if known is not None:
-            retiring = idle > self._settings.processing_timeout
+            retiring = idle > self.settings.processing_timeout
             self._stale |= retiring != known.retiring
-            known.retiring = retiring
+            known.retiring, known.idle = retiring, idle
 
     def leave(self, member: str, connection: int) -> None:
         """The member has finished its work and goes; its partitions are free at once."""
@@ -213,6 +228,15 @@ class GroupCoordinator:
             self._drop(member, "")
 
     # -- what else happens --------------------------------------------------------------
+
+    def subscribe(self, member: str, topics: frozenset[int]) -> None:
+        """What a member's names and patterns mean has changed."""
+        known = self._members.get(member)
+        if known is not None and known.hello.topics != topics:
+            known.hello = known.hello._replace(topics=topics)
+            self._stale = True
+        elif member in self._joining:
+            self._joining[member] = self._joining[member]._replace(topics=topics)
 
     def topics_changed(self, topics: Mapping[int, int]) -> None:
         if dict(topics) != self._topics:
@@ -248,7 +272,7 @@ class GroupCoordinator:
         known = self._members.get(member)
         if known is None or known.hello.connection != connection:
             return None
-        known.deadline = now + self._settings.session_timeout
+        known.deadline = now + self.settings.session_timeout
         return known
 
     def _join(self, now: float, hello: Hello) -> None:
@@ -256,7 +280,7 @@ class GroupCoordinator:
         if known is None and len(self._members) >= MAX_MEMBERS:
             self._push(hello, Fenced(GROUP_FULL))
             return
-        deadline = now + self._settings.session_timeout
+        deadline = now + self.settings.session_timeout
         if known is None:
             self._members[hello.member] = _Member(hello, deadline)
             self._stale = True
@@ -371,7 +395,7 @@ class GroupCoordinator:
                 asked.append((known, partition, owner.number))
         if asked:
             self.epoch += 1
-            deadline = now + self._settings.revoke_timeout
+            deadline = now + self.settings.revoke_timeout
             for known, partition, number in asked:
                 known.revoking[partition] = _Revocation(number, self.epoch, deadline)
         return changes
@@ -390,7 +414,7 @@ class GroupCoordinator:
             for partition, owner in self._facts.owners.items()
             if not self._is_coming_back(partition, owner.member)
         }
-        self._target = assign(self._settings.assignor, self._topics, members, busy)
+        self._target = assign(self.settings.assignor, self._topics, members, busy)
 
     def _is_coming_back(self, partition: TopicPartition, member: str) -> bool:
         known = self._members.get(member)

@@ -26,6 +26,18 @@ GROUP_HAS_MEMBERS = "GROUP_HAS_MEMBERS"
 OUT_OF_ORDER = "OUT_OF_ORDER"
 
 
+UNIFORM, RANGE = "uniform", "range"
+
+
+class GroupSettings(NamedTuple):
+    """Of one group: what its first member chose. Times in seconds."""
+
+    assignor: str = UNIFORM
+    session_timeout: float = 10.0
+    revoke_timeout: float = 60.0
+    processing_timeout: float = 300.0
+
+
 class TopicPartition(NamedTuple):
     """A partition of one creation of a topic; a topic that is made anew has another id."""
 
@@ -59,11 +71,12 @@ class OwnerChange(NamedTuple):
 class GroupOwnership:
     """The facts of one group. All changes are entries; `index` is the entry's, above 0.
 
-    epoch: of the newest assignment that any entry carried; it never falls.
+    epoch:    of the newest assignment that any entry carried; it never falls.
+    settings: so that the next leader waits for members as long as this one.
     """
 
     def __init__(self) -> None:
-        self.epoch = 0
+        self.epoch, self.settings = 0, GroupSettings()
         self.owners: dict[TopicPartition, Owner] = {}
         self.instances: dict[str, Instance] = {}
 
@@ -127,18 +140,24 @@ class GroupOwnership:
     def check_commit(
         self, partition: TopicPartition, member: str, ownership: int, number: int
     ) -> str:
-        """Why a commit must not be stored; "" if it may, and then it counts as the newest.
+        """Why a commit must not be stored; "" if it may. Changes nothing.
 
         member:    "" for a commit by hand, which needs a group without members.
         ownership: the number that came with the assignment.
         number:    of the commit, rising within a member's life, so that a late one is noticed.
+                   One that repeats the newest may be stored again: it says the same.
         """
         if not member:
             return GROUP_HAS_MEMBERS if self.has_members else ""
         owner = self.owners.get(partition)
         if owner is None or (owner.member, owner.number) != (member, ownership):
             return FENCED_MEMBER
-        if number <= owner.last_commit:
-            return OUT_OF_ORDER
-        self.owners[partition] = owner._replace(last_commit=number)
-        return ""
+        return OUT_OF_ORDER if number < owner.last_commit else ""
+
+    def is_repeat(self, partition: TopicPartition, number: int) -> bool:
+        """Whether the owner's newest commit has this number."""
+        return self.owners[partition].last_commit == number
+
+    def committed(self, partition: TopicPartition, number: int) -> None:
+        """The owner's commit is stored."""
+        self.owners[partition] = self.owners[partition]._replace(last_commit=number)

@@ -55,6 +55,7 @@ from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.upgrades import Upgrades, finalize_when_due, keep_version
 from cluster.partition.replica import Partition
 from cluster.services.cluster_service import ClusterService
+from cluster.services.group_members import GroupMembers
 from cluster.services.group_service import GroupService
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
@@ -152,12 +153,15 @@ class Node:
             max_age_s=max_block_age_s(config.lease_lifetime_ms),
             clock=clock,
         )
+        self._group_members = GroupMembers(self)
+        stack.callback(self._group_members.close)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
             self._driver,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
             partial(keep_version, lock),
+            self._group_members.metadata_changed,
         )
         self._follower.follow()
 
@@ -280,7 +284,7 @@ class Node:
             self, now_ms=self._agreed_now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
         )
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
-        groups = GroupService(self, now_ms=self._agreed_now_ms)
+        groups = GroupService(self, self._group_members, now_ms=self._agreed_now_ms)
         group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
 
     async def _register(self, identity: Identity, server: Server) -> None:
@@ -368,6 +372,7 @@ class Node:
                 self.metrics.elections += 1
             self._peers.send_all(self._leadership(gid))
         self._leaders.notify()
+        asyncio.get_running_loop().call_soon(self._group_members.role_changed)  # it may propose
 
     async def _install(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
         """Takes a leader's snapshot between two rounds of the driver."""

@@ -22,6 +22,7 @@ from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.entries import (
     BATCH,
+    GROUP_MEMBERS,
     HELD,
     LOG_START,
     OFFSETS,
@@ -83,6 +84,7 @@ class PartitionMachine:
             OPEN_PRODUCER: self._apply_open,
             RELEASE_PRODUCERS: self._apply_release,
             OFFSETS: self._apply_offsets,
+            GROUP_MEMBERS: self._apply_offsets,
         }
 
     def apply(self, index: int, data: bytes, batch: WriteBatch) -> object:
@@ -124,8 +126,8 @@ class PartitionMachine:
 
     def _apply_offsets(
         self, index: int, data: bytes, batch: WriteBatch
-    ) -> list[CommitResult] | bool:
-        return self.group_offsets.apply(data[1:])
+    ) -> list[CommitResult] | bool | str:
+        return self.group_offsets.apply(index, data[1:])
 
     def _advance(self, entry: BatchEntry | OpenProducerEntry | ReleaseEntry) -> None:
         """Log time and the expiry watermark move on to the entry's, never back."""

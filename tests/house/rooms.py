@@ -23,7 +23,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
     "cluster.dedup": frozenset(),
-    "cluster.groups": frozenset(),
+    "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
         {
             "cluster.entries",
@@ -51,6 +51,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.v1",
             "oncelog.wire",
@@ -65,6 +66,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",

@@ -55,23 +55,21 @@ FIELDS_OF_VERSION_1 = """
     TopicConfig: expected_offsets max_batch_bytes retention_bytes retention_ms
 """
 # "Message.field" -> the feature or the version whose writers may set it.
-LATER_FIELDS: dict[str, str | int] = dict.fromkeys(
-    (
-        "MetadataCommand.set_replicas",
-        "SetReplicas.group_id",
-        "SetReplicas.replicas",
-        "SetReplicas.expected_version",
-        "MetadataCommand.report_replicas",
-        "ReportReplicas.group_id",
-        "ReportReplicas.version",
-        "ReportReplicas.index",
-        "ReportReplicas.index_term",
-        "ReportReplicas.voters",
-        "ReportReplicas.learners",
-        "ReportReplicas.instances",
-    ),
-    "members",
-)
+LATER_FIELDS: dict[str, str | int] = {}
+FIELDS_OF_GROUPS = """
+    OffsetsCommand: change_owners claim_instance remove_member
+    CommitGroupOffsets: member number ownerships
+    ChangeOwners: changes epoch group terms
+    ClaimInstance: expected group instance member
+    GroupTerms: assignor processing_timeout_ms revoke_timeout_ms session_timeout_ms
+    OwnerChange: expected member partition topic_id
+    RemoveMember: group member
+"""
+FIELDS_OF_REPLICA_CHANGES = """
+    MetadataCommand: set_replicas report_replicas
+    SetReplicas: group_id replicas expected_version
+    ReportReplicas: group_id version index index_term voters learners instances
+"""
 
 
 def fields_of(descriptor: Any, found: set[str]) -> set[str]:
@@ -87,7 +85,8 @@ def fields_of(descriptor: Any, found: set[str]) -> set[str]:
 
 def listed_fields() -> set[str]:
     found, message = set(LATER_FIELDS), ""
-    for word in FIELDS_OF_VERSION_1.split():
+    later = FIELDS_OF_GROUPS + FIELDS_OF_REPLICA_CHANGES
+    for word in (FIELDS_OF_VERSION_1 + later).split():
         if word.endswith(":"):
             message = word[:-1]
         else:

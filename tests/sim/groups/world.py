@@ -21,13 +21,12 @@ from cluster.groups.coordinator import (
     Claim,
     Fenced,
     GroupCoordinator,
-    GroupSettings,
     Hello,
     InstanceHeld,
     Proposal,
     Remove,
 )
-from cluster.groups.ownership import GroupOwnership, TopicPartition
+from cluster.groups.ownership import GroupOwnership, GroupSettings, TopicPartition
 from oncelog._engine.consume.membership import Membership
 from tests.sim.clock import NEVER, Scheduler
 from tests.sim.groups.checker import Checker
@@ -44,7 +43,7 @@ class Node:
         self.world, self.facts = world, facts
         self.deposed = False
         self.coordinator = GroupCoordinator(
-            facts, world.settings, world.topics, world.scheduler.now
+            lambda: self.facts, world.settings, world.topics, world.scheduler.now
         )
         self._look_at = NEVER
         self.advance()
@@ -130,7 +129,7 @@ class World:
         # What came of those is not committed any more; the deposed one may think otherwise.
         self._in_flight.clear()
         old.deposed = True
-        old.facts = old.coordinator._facts = copy.deepcopy(self.facts)
+        old.facts = copy.deepcopy(self.facts)
         self.node = Node(self, self.facts)
 
     def set_topics(self, topics: dict[int, int]) -> None:
@@ -171,6 +170,10 @@ class World:
         span: tuple[int, int],
     ) -> None:
         if not self.facts.check_commit(partition, member, ownership, number):
+            if partition in self.facts.owners:  # else a planted weakness let it in
+                if self.facts.is_repeat(partition, number):
+                    return
+                self.facts.committed(partition, number)
             self.checker.committed(partition, member, span, self.committed.get(partition, 0))
             self.committed[partition] = span[1]
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
 from cluster.consensus.group import Group
 from cluster.entries import UPGRADE
-from cluster.features import THIS_RELEASE
+from cluster.features import REPLICA_CHANGES, THIS_RELEASE
 from cluster.metadata.state import MetadataState
 from cluster.metadata.upgrade import command, node_releases, plan
 from cluster.node.replicas import METADATA_GROUP
@@ -197,7 +197,7 @@ class Wishes:
         if leader is None or self.closed:
             return
         state = leader.running.state
-        if not state.features.is_on("members"):
+        if not state.features.is_on(REPLICA_CHANGES):
             self._finalize(leader, state)
             return
         found = state.partition(GID)
