@@ -254,12 +254,10 @@ class Node:
         stack.push_async_callback(self._hand_over)
         stack.push_async_callback(server.leave)
         stack.push_async_callback(tasks.stop)
+        config = self.config
+        delay = config.preferred_leader_delay_ms / 1000
         maintenance = Maintenance(
-            MaintenanceSettings(
-                node_id=self.config.node_id,
-                preferred_leader_delay=self.config.preferred_leader_delay_ms / 1000,
-                metadata_entries=METADATA_ENTRIES,
-            ),
+            MaintenanceSettings(config.node_id, delay, METADATA_ENTRIES),
             self._driver,
             self._replicas,
             self.metadata,
@@ -268,10 +266,10 @@ class Node:
             self._clocks,
             SnapshotSender(self._peers.links, tasks).send,
         )
-        retention_period = self.config.retention_check_ms / 1000
+        retention_period = config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
         start_replica_changes(self._driver, self.metadata, self._proposer, tasks)
-        standstill = self.config.election_timeout_ms / 2000
+        standstill = config.election_timeout_ms / 2000
         tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
         tasks.spawn(self._register(identity, server))
         tasks.spawn(finalize_when_due(self.upgrades, self._proposer, self.request_timeout))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from typing import Any
 
@@ -12,8 +11,6 @@ from oncelog import Admin, ExpectedOffsets, PartitionInfo, TopicConfig, TopicInf
 from oncelog.cli.options import INT32, INT64, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
 from oncelog.config import MAX_INT32
-
-LOOK_PERIOD = 0.5  # seconds between looks at how far a partition has moved
 
 
 @click.group()
@@ -149,7 +146,6 @@ def alter(admin: Admin, name: str, as_json: bool, **options: Any) -> None:
 @click.argument("partition", type=INT32)
 @click.argument("nodes", type=INT32, nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--wait", type=INT32, default=0, help="Seconds to wait until it is done.")
 @with_admin
 def reassign(
     admin: Admin,
@@ -157,28 +153,21 @@ def reassign(
     partition: int,
     nodes: tuple[int, ...],
     dry_run: bool,
-    wait: int,
     as_json: bool,
 ) -> None:
     """Move a partition to these nodes, the preferred leader first.
 
-    With the nodes that hold it now, what is under way is taken back.
+    `topic describe` shows how far it is. With the nodes that hold it now, what is under way is
+    taken back.
     """
     before = placed(admin.describe_topic(name), partition)
     if not dry_run:
-        moved = placed(admin.reassign_partition(name, partition, nodes), partition)
-        end = time.monotonic() + wait
-        while moved.target and time.monotonic() < end:
-            time.sleep(LOOK_PERIOD)
-            moved = placed(admin.describe_topic(name), partition)
-        if moved.target and wait:
-            text = f"held by {moved.replicas} after {wait} s: it goes on to {moved.target}"
-            raise click.ClickException(text)
+        admin.reassign_partition(name, partition, nodes)
     if as_json:
         print_json({"from": before.replicas, "to": nodes, "dry_run": dry_run})
         return
     come, go = sorted({*nodes} - {*before.replicas}), sorted({*before.replicas} - {*nodes})
-    verb = "would move" if dry_run else "moved" if wait else "moving"
+    verb = "would move" if dry_run else "moving"
     click.echo(f"{verb} {name}-{partition}: nodes that come {come}, that go {go}")
 
 

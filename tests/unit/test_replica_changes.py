@@ -106,13 +106,13 @@ def test_another_order_is_another_preferred_leader() -> None:
     ],
 )
 def test_wishes_that_are_refused(command: pb.SetReplicas, field: str) -> None:
-    with pytest.raises(Rejected, match=f"^{field}: "):
+    with pytest.raises(Rejected, match=rf"^{field}: "):
         wished(BEFORE, command, NODES)
 
 
 @pytest.mark.parametrize("command", [report(1, ()), pb.ReportReplicas(version=1, voters=[1])])
 def test_reports_that_are_refused(command: pb.ReportReplicas) -> None:
-    with pytest.raises(Rejected, match="^instances: "):
+    with pytest.raises(Rejected, match=r"^instances: "):
         reported(BEFORE, command)
 
 
