@@ -22,6 +22,8 @@ from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)
 
+MAX_LEARNERS = 50  # that this node's leaders fill at a time, of all partitions together
+
 Done = Callable[[], None]
 Propose = Callable[[mpb.MetadataCommand, Done], None]
 
@@ -44,11 +46,15 @@ class ReplicaChanges:
         self._driver, self._metadata = driver, metadata
         self._directory_of, self._propose = directory_of, propose
         self._reporting: set[int] = set()
+        self._learners = 0
         self.waiting: dict[int, str] = {}
 
     def look(self) -> None:
         """Now and then, between two rounds of the driver."""
         self.waiting.clear()
+        self._learners = sum(
+            len(group.members.learners) for group in self._driver.groups.values() if group.is_ready
+        )
         for gid, group in self._driver.groups.items():
             if gid == METADATA_GROUP or not group.is_ready:
                 continue
@@ -65,12 +71,16 @@ class ReplicaChanges:
         if change is None or now.version < record.version:
             return  # this copy of the metadata, or this leader, has not heard of all
         step, node = change
+        if step is Step.ADD and self._learners >= MAX_LEARNERS:
+            self.waiting[gid] = f"{self._learners} other replicas are filled by this node"
+            return
         directory = self._directory_of(node) if step is Step.ADD else 0
         try:
             group.change(Change(step, node, now.version, directory), lambda outcome: None)
         except ChangeRefusedError as error:
             self.waiting[gid] = str(error)
             return
+        self._learners += step is Step.ADD
         log.info("%s of node %d partition=%s, now %s", step.value, node, group.name, now)
         self._driver.touch(gid)
 

@@ -141,6 +141,7 @@ class Replicas:
                     wanted[record.group_id] = (topic, index)
                 if record.version:
                     changed[record.group_id] = record
+        self._drop_tombstones()
         for gid in list(self.by_group):
             self._close_unless_wanted(gid, wanted.get(gid), changed.get(gid))
         for gid in changed.keys() - self._context.driver.tombstones.keys() - self.broken.keys():
@@ -186,6 +187,13 @@ class Replicas:
         )
         log.info("replica removed partition=%s-%d", held.topic, held.index)
         self.delete(gid, tombstone)
+
+    def _drop_tombstones(self) -> None:
+        """Those of topics that were deleted."""
+        driver, metadata = self._context.driver, self._context.metadata
+        for gid in [gid for gid in driver.tombstones if metadata.partition(gid) is None]:
+            del driver.tombstones[gid]
+            self._destroy(gid, None)
 
     def _load_tombstone(self, gid: int) -> None:
         try:
