@@ -69,7 +69,7 @@ class Group:
         self._stores, self._env = (store, checkpoints), env
         self._up: set[int] = set()
         self._raft = open_raft(config, store, checkpoints, machine, env)
-        self._receiver = Receiver(self._raft, self._may_lead)
+        self._receiver = Receiver(self._raft, self._env.clock, self._may_lead)
         if self.members.is_removed:
             self.removed = tombstone_of(self.members, self.core.term)
         self._leading: LeaderTerm | None = None
@@ -301,8 +301,7 @@ class Group:
         elif message.to_instance != self.config.instance:
             return  # for one that was here before, or that comes after this one
         else:
-            receiver, now = self._receiver, self._env.clock()
-            answer = receiver.receive(sender, message, self._leading, now)
+            answer = self._receiver.receive(sender, message, self._leading)
         self._outbox.answer(self._raft, sender, message, answer)
         self._note_role()
 
@@ -491,7 +490,7 @@ class Group:
         except CorruptionError as error:
             self.fail(error)
             return
-        self._receiver = Receiver(self._raft, self._may_lead)
+        self._receiver = Receiver(self._raft, self._env.clock, self._may_lead)
         if self.members.is_removed:
             self._retire()
         self._seen_term = self.core.term

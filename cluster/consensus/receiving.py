@@ -22,24 +22,25 @@ from cluster.consensus.message import (
     Vote,
     VoteReply,
 )
+from cluster.consensus.port import Clock
 from cluster.consensus.raft import Raft
 
 
 class Receiver:
     """The messages of one replica. may_lead: whether it may stand for election now."""
 
-    def __init__(self, raft: Raft, may_lead: Callable[[], bool]) -> None:
-        self._raft, self._may_lead = raft, may_lead
+    def __init__(self, raft: Raft, clock: Clock, may_lead: Callable[[], bool]) -> None:
+        self._raft, self._clock, self._may_lead = raft, clock, may_lead
 
     def receive(
-        self, sender: int, message: GroupMessage, leading: LeaderTerm | None, now: float
+        self, sender: int, message: GroupMessage, leading: LeaderTerm | None
     ) -> GroupMessage | None:
         """leading: this replica's term as leader, if it leads. Returns the answer."""
         raft, core = self._raft, self._raft.core
         match message:
             case Append():
                 if message.term >= core.term:
-                    raft.election.on_leader_contact(now)
+                    raft.election.on_leader_contact(self._clock())
                 return raft.guard.append(sender, message)
             case AppendReply():
                 if raft.guard.append_reply(sender, message) and leading is not None:
@@ -53,7 +54,7 @@ class Receiver:
             case Removed():
                 take_proof(core, raft.journal, message.index, message.index_term)
             case _:
-                return self._receive_of_election(sender, message, now)
+                return self._receive_of_election(sender, message, self._clock())
         return None
 
     def _receive_of_election(
