@@ -56,10 +56,14 @@ class Versions(NamedTuple):
 BEFORE_THE_GATE = Versions(1, 1)
 # Cluster versions that this release takes part in.
 CLUSTER_VERSIONS = Versions(1, 2)
+# The settings that decide replicated facts are the cluster's, in the metadata.
+CLUSTER_SETTINGS = "cluster_settings"
+# Consumer groups whose partitions the nodes share out.
+GROUPS = "groups"
+# Partitions move to other nodes.
+REPLICA_CHANGES = "replica_changes"
 # Feature -> the cluster version that it comes with.
-GROUPS = "groups"  # consumer groups whose partitions the brokers share out
-REPLICA_CHANGES = "replica_changes"  # partitions move to other nodes
-FEATURES: Mapping[str, int] = {GROUPS: 2, REPLICA_CHANGES: 2}
+FEATURES: Mapping[str, int] = {CLUSTER_SETTINGS: 2, GROUPS: 2, REPLICA_CHANGES: 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -85,6 +89,8 @@ COMMANDS: Mapping[str, Since] = {
     "lease_name": 1,
     "create_lease_secret": 1,
     "finalize_upgrade": 1,
+    "found_cluster_settings": CLUSTER_SETTINGS,
+    "set_cluster_setting": CLUSTER_SETTINGS,
     "set_replicas": REPLICA_CHANGES,
     "report_replicas": REPLICA_CHANGES,
 }

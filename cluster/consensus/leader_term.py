@@ -7,7 +7,7 @@ Nothing in here outlives the term, so nothing of an earlier one can be counted i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from cluster.consensus.configuration import (
     Change,
@@ -18,6 +18,7 @@ from cluster.consensus.configuration import (
 )
 from cluster.consensus.environment import GroupConfig
 from cluster.consensus.message import Append, CheckpointAt, GroupMessage, TimeoutNow, addressed
+from cluster.consensus.peer_window import PeerWindow
 from cluster.consensus.port import Clock
 from cluster.consensus.proposals import Done, Proposals
 from cluster.consensus.quiescence import Quiescence
@@ -42,11 +43,14 @@ class LeaderTerm:
         raft: Raft,
         clock: Clock,
         up: Iterable[int],
+        windows: Mapping[int, PeerWindow],
     ) -> None:
         self.term, self.ready = raft.core.term, False
         self.proposals = Proposals()
         self.quiescence = Quiescence(raft.core, clock)
-        self.replicator = Replicator(config.group, self.term, raft.journal, raft.members, up)
+        self.replicator = Replicator(
+            config.group, self.term, raft.journal, raft.members, up, windows
+        )
         self._config, self._clock = config, clock
         self._core, self._journal, self._check = raft.core, raft.journal, raft.check
         self._members, self._change_queued = raft.members, False

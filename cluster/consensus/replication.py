@@ -17,13 +17,14 @@ pieces by the wrong length (docs/adr/0001).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from cluster.consensus.configuration import Members
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply
+from cluster.consensus.peer_window import PeerWindow
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # nothing overtakes a message that is being sent
 MAX_MESSAGE_ENTRIES = 1024
@@ -42,6 +43,7 @@ class Progress:
     """How far one follower is, as this leader knows it."""
 
     next: int
+    window: PeerWindow  # shared with other groups
     match: int = 0
     version: int = 0  # of the configuration that is in force there
     state: State = State.PROBE
@@ -52,11 +54,20 @@ class Progress:
 
     def free_up_to(self, index: int) -> None:
         while self.inflight and self.inflight[0][0] <= index:
-            self.inflight_bytes -= self.inflight.popleft()[1]
+            size = self.inflight.popleft()[1]
+            self.inflight_bytes -= size
+            self.window.bytes -= size
+
+    def sent(self, last: int, size: int) -> None:
+        self.inflight.append((last, size))
+        self.inflight_bytes += size
+        self.window.bytes += size
 
     def clear_inflight(self) -> None:
         self.inflight.clear()
+        self.window.bytes -= self.inflight_bytes
         self.inflight_bytes = 0
+        assert self.window.bytes >= 0
 
     def probe_from(self, index: int) -> None:
         assert index > self.match
@@ -68,7 +79,9 @@ class Progress:
     @property
     def window_open(self) -> bool:
         return (
-            self.inflight_bytes < MAX_INFLIGHT_BYTES and len(self.inflight) < MAX_INFLIGHT_MESSAGES
+            self.inflight_bytes < MAX_INFLIGHT_BYTES
+            and len(self.inflight) < MAX_INFLIGHT_MESSAGES
+            and self.window.is_open(waits_for_some=bool(self.inflight))
         )
 
 
@@ -76,6 +89,7 @@ class Replicator:
     """One leader's view of its followers. Made anew with each term that it leads.
 
     up: peers that can be reached; nothing is made for the others.
+    windows: of all peers; see PeerWindow.
     commit_index: what followers may take as committed; brought up to date before each step.
     """
 
@@ -86,6 +100,7 @@ class Replicator:
         journal: Journal,
         members: Members,
         up: Iterable[int],
+        windows: Mapping[int, PeerWindow],
     ) -> None:
         self._group, self._term = group, term
         self._journal, self._members = journal, members
@@ -94,14 +109,26 @@ class Replicator:
         self._notified_commit = 0
         start = journal.last_index  # the no-op of this term, just appended
         assert journal.term_at(start) == term
-        self.peers = {peer: Progress(next=start) for peer in members.peers}
+        self._windows = windows
+        self.peers = {peer: self._progress(peer, start) for peer in members.peers}
+
+    def _progress(self, peer: int, start: int) -> Progress:
+        return Progress(next=start, window=self._windows[peer])
 
     def configuration_changed(self) -> None:
         """Whoever is new begins at the end of our log, like all at the begin of a term."""
-        present, start = self.peers, self._journal.last_index
+        before, start = self.peers, self._journal.last_index
         self.peers = {
-            peer: present.get(peer) or Progress(next=start) for peer in self._members.peers
+            peer: before[peer] if peer in before else self._progress(peer, start)
+            for peer in self._members.peers
         }
+        for peer in before.keys() - self.peers.keys():
+            before[peer].clear_inflight()
+
+    def close(self) -> None:
+        """The term as a leader is over: what is on its way is nobody's any more."""
+        for progress in self.peers.values():
+            progress.clear_inflight()
 
     def on_reply(self, peer: int, reply: AppendReply) -> None:
         progress, next_index = self.peers[peer], reply.next_index
@@ -214,8 +241,7 @@ class Replicator:
             append = self._append(progress, last)
             size = sum(map(len, append.data))
             progress.next += len(append.data)
-            progress.inflight.append((progress.next - 1, size))
-            progress.inflight_bytes += size
+            progress.sent(progress.next - 1, size)
             out.append((peer, append))
         return out
 

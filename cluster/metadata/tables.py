@@ -23,6 +23,7 @@ class Tables:
     lease_secret: the key of lease tokens; empty: not made yet.
     groups: group id -> (topic, partition number). It follows from `topics`.
     finalized: the cluster version and the features that are on.
+    settings: the cluster's, see settings.py; none: not founded yet.
     """
 
     clock_ms: int = 0
@@ -38,6 +39,7 @@ class Tables:
     names: ProducerNames = field(default_factory=ProducerNames)
     blocks: IssuedBlocks = field(default_factory=IssuedBlocks)
     finalized: Finalized = field(default_factory=Finalized)
+    settings: dict[str, int] = field(default_factory=dict)
 
     def topics_by_name(self) -> list[TopicState]:
         return [self.topics[name] for name in sorted(self.topics)]

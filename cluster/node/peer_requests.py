@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from cluster.budget import Budget
 from cluster.consensus.message import Snapshot, SnapshotError
 from cluster.transport.snapshots import SnapshotParts
 from cluster.v1 import peer_pb2 as pb
@@ -15,6 +16,7 @@ from cluster.v1 import peer_pb2 as pb
 class PeerRequests:
     """Answers requests.
 
+    memory:  counts what has come of snapshots.
     install: takes a snapshot; returns the answer for its sender.
     propose: a metadata command that a peer sent on to this node.
     """
@@ -22,11 +24,12 @@ class PeerRequests:
     def __init__(
         self,
         clock: Callable[[], float],
+        memory: Budget,
         install: Callable[[int, Snapshot], Awaitable[pb.SnapshotResult]],
         propose: Callable[[bytes], Awaitable[pb.ProposeMetadataResponse]],
     ) -> None:
         self._install, self._propose = install, propose
-        self._parts = SnapshotParts(clock)
+        self._parts = SnapshotParts(clock, memory.open("snapshots"))
 
     async def answer(self, peer: int, request: pb.Request) -> pb.Response:
         """Raises ValueError if the request is none of this version."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.configuration import CONFIGURATION
@@ -160,6 +161,10 @@ class Facts:
         return (
             ChangesOn() if self._node.cluster.settings.smallest_majority else self._state.features
         )
+
+    @property
+    def settings(self) -> Mapping[str, int]:
+        return self._state.settings
 
     def topic(self, name: str) -> TopicState | None:
         return self._state.topic(name)

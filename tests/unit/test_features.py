@@ -11,10 +11,13 @@ from cluster.consensus.message import NODE_MESSAGES, Message
 from cluster.errors import FeatureOffError
 from cluster.features import (
     BEFORE_THE_GATE,
+    CLUSTER_SETTINGS,
     CLUSTER_VERSIONS,
     COMMANDS,
     ENTRIES,
     FEATURES,
+    GROUPS,
+    REPLICA_CHANGES,
     THIS_RELEASE,
     Features,
     Finalized,
@@ -54,22 +57,29 @@ FIELDS_OF_VERSION_1 = """
     RegisterNode: address directory_id node_id
     TopicConfig: expected_offsets max_batch_bytes retention_bytes retention_ms
 """
-# "Message.field" -> the feature or the version whose writers may set it.
-LATER_FIELDS: dict[str, str | int] = {}
-FIELDS_OF_GROUPS = """
-    OffsetsCommand: change_owners claim_instance remove_member
-    CommitGroupOffsets: member number ownerships
-    ChangeOwners: changes epoch group terms
-    ClaimInstance: expected group instance member
-    GroupTerms: assignor processing_timeout_ms revoke_timeout_ms session_timeout_ms
-    OwnerChange: expected member partition topic_id
-    RemoveMember: group member
-"""
-FIELDS_OF_REPLICA_CHANGES = """
-    MetadataCommand: set_replicas report_replicas
-    SetReplicas: group_id replicas expected_version
-    ReportReplicas: group_id version index index_term voters learners instances
-"""
+# Feature, or version -> the fields that its writers may set, once it is on.
+LATER_FIELDS: dict[str | int, str] = {
+    CLUSTER_SETTINGS: """
+        MetadataCommand: found_cluster_settings set_cluster_setting
+        FoundClusterSettings: settings
+        SetClusterSetting: setting
+        ClusterSetting: name value
+    """,
+    GROUPS: """
+        OffsetsCommand: change_owners claim_instance remove_member
+        CommitGroupOffsets: member number ownerships
+        ChangeOwners: changes epoch group terms
+        ClaimInstance: expected group instance member
+        GroupTerms: assignor processing_timeout_ms revoke_timeout_ms session_timeout_ms
+        OwnerChange: expected member partition topic_id
+        RemoveMember: group member
+    """,
+    REPLICA_CHANGES: """
+        MetadataCommand: set_replicas report_replicas
+        SetReplicas: group_id replicas expected_version
+        ReportReplicas: group_id version index index_term voters learners instances
+    """,
+}
 
 
 def fields_of(descriptor: Any, found: set[str]) -> set[str]:
@@ -84,9 +94,8 @@ def fields_of(descriptor: Any, found: set[str]) -> set[str]:
 
 
 def listed_fields() -> set[str]:
-    found, message = set(LATER_FIELDS), ""
-    later = FIELDS_OF_GROUPS + FIELDS_OF_REPLICA_CHANGES
-    for word in (FIELDS_OF_VERSION_1 + later).split():
+    found, message = set(), ""
+    for word in " ".join((FIELDS_OF_VERSION_1, *LATER_FIELDS.values())).split():
         if word.endswith(":"):
             message = word[:-1]
         else:
@@ -124,7 +133,7 @@ def test_every_message_between_nodes_is_listed() -> None:
 
 def test_what_is_listed_has_a_version() -> None:
     assert all(version in CLUSTER_VERSIONS for version in FEATURES.values())
-    for since in (*ENTRIES.values(), *COMMANDS.values(), *LATER_FIELDS.values()):
+    for since in (*ENTRIES.values(), *COMMANDS.values(), *LATER_FIELDS):
         assert since in FEATURES if isinstance(since, str) else since in CLUSTER_VERSIONS
     newest = Finalized(CLUSTER_VERSIONS.newest, frozenset(FEATURES))
     assert not THIS_RELEASE.lacks(newest)
