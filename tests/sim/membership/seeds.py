@@ -249,6 +249,9 @@ def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[int, Faults]:
     clients.bootstrap[-1] = create_topic(f"t{GID}", [three], cluster.settings)
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=0.8 + 2.0 * cluster.rng.random())
     wishes = Wishes(cluster, clients, rng)
+    for node in cluster.nodes.values():
+        node.release = THIS_RELEASE
+        cluster.upgraded.add(node.id)
     cluster.start()
     clients.start()
     faults.start()
