@@ -62,8 +62,15 @@ CLUSTER_SETTINGS = "cluster_settings"
 GROUPS = "groups"
 # Partitions move to other nodes.
 REPLICA_CHANGES = "replica_changes"
+# Rules that say who may do what.
+PERMISSIONS = "permissions"
 # Feature -> the cluster version that it comes with.
-FEATURES: Mapping[str, int] = {CLUSTER_SETTINGS: 2, GROUPS: 2, REPLICA_CHANGES: 2}
+FEATURES: Mapping[str, int] = {
+    CLUSTER_SETTINGS: 2,
+    GROUPS: 2,
+    PERMISSIONS: 2,
+    REPLICA_CHANGES: 2,
+}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -93,6 +100,7 @@ COMMANDS: Mapping[str, Since] = {
     "set_cluster_setting": CLUSTER_SETTINGS,
     "set_replicas": REPLICA_CHANGES,
     "report_replicas": REPLICA_CHANGES,
+    "alter_permissions": PERMISSIONS,
 }
 
 

@@ -164,12 +164,13 @@ class Group:
     def has_work(self) -> bool:
         """Whether `advance` would move something on without a message or a timeout."""
         leading, core, journal = self._leading, self._raft.core, self._raft.journal
+        alone = leading is not None and self.members.is_alone
         return not self.is_stopped and (
             # While leadership is handed over proposals wait: for a message or a timeout.
             (leading is not None and leading.proposals.queued and not leading.is_transferring)
             or journal.applied_index < self.commit_index
-            # A lone node's entries are committed by its next tick.
-            or (self.members.is_alone and core.commit_index < journal.durable_index)
+            # A lone leader's entries are committed by its next tick.
+            or (alone and core.commit_index < journal.durable_index)
         )
 
     # -- what others want -----------------------------------------------------------
@@ -356,6 +357,7 @@ class Group:
     def _end_leading(self, reason: str) -> None:
         """Drops all that lives one term, and answers everybody who waits."""
         ended, self._leading = self._leading, None
+        self.snapshots_due.clear()
         if ended is not None:
             ended.replicator.close()
             ended.proposals.abandon(self._abandoned(reason))
@@ -443,8 +445,7 @@ class Group:
         if isinstance(error, StateDivergedError):
             self._raft.checkpoints.drop_from(error.index)
         # The others judge by what this replica said of its state, too.
-        said = [one for one in self.out if isinstance(one[1], StateChecksum)]
-        self._outbox.messages = said
+        self._outbox.messages = [one for one in self.out if isinstance(one[1], StateChecksum)]
         self._end_leading("this replica has stopped")
         self._env.stopped(self.config.group)
         self.machine.on_role(leader=False, ready=False, term=self.core.term)

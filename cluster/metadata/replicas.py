@@ -13,8 +13,25 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from cluster.metadata import topics as rules
-from cluster.metadata.topics import PartitionState, invalid
+from cluster.metadata.tables import Tables
+from cluster.metadata.topics import PartitionState, Rejected, invalid
 from cluster.v1 import metadata_pb2 as pb
+
+
+def change(tables: Tables, command: pb.MetadataCommand) -> bool:
+    """A wish or a report. Returns whether it changed something. Raises Rejected."""
+    wish, report = command.set_replicas, command.report_replicas
+    is_wish = command.HasField("set_replicas")
+    group_id = wish.group_id if is_wish else report.group_id
+    if group_id not in tables.groups:
+        raise Rejected(rules.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group {group_id}")
+    name, number = tables.groups[group_id]
+    topic = tables.topics[name]
+    before = topic.partitions[number]
+    record = wished(before, wish, tables.nodes) if is_wish else reported(before, report)
+    partitions = (*topic.partitions[:number], record, *topic.partitions[number + 1 :])
+    tables.put_topic(replace(topic, partitions=partitions))
+    return record != before
 
 
 def wished(

@@ -40,6 +40,7 @@ from cluster.metadata.events import (
     difference,
 )
 from cluster.metadata.lease_tokens import SECRET_BYTES
+from cluster.metadata.permissions import altered
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.snapshot import dump_tables, load_tables
 from cluster.metadata.tables import FIRST_PARTITION_GROUP_ID, Tables
@@ -51,6 +52,7 @@ from cluster.metadata.topics import (
     TopicState,
     invalid,
 )
+from cluster.security.permissions import Rule
 from cluster.v1 import metadata_pb2 as pb
 from storage.errors import CorruptionError
 
@@ -141,6 +143,11 @@ class MetadataState:
     @property
     def features(self) -> Features:
         return Features(lambda: self._tables.finalized)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Who may do what: another object after each change."""
+        return self._tables.rules
 
     def directory_of(self, node_id: int) -> int:
         """The id of the data directory that the node registered; 0 if it did not."""
@@ -244,7 +251,9 @@ class MetadataState:
         result.applied_index = index
         return result.SerializeToString(deterministic=True)
 
-    def _dispatch(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
+    def _dispatch(  # noqa: C901 - one case for each
+        self, command: pb.MetadataCommand, now_ms: int
+    ) -> pb.MetadataResult:
         """Run one command. Each either raises Rejected, before any change, or succeeds."""
         which = command.WhichOneof("command")
         if which is None:
@@ -275,6 +284,9 @@ class MetadataState:
                 return self._found_settings(command.found_cluster_settings)
             case "set_cluster_setting":
                 return self._set_setting(command.set_cluster_setting.setting)
+            case "alter_permissions":
+                self._tables.rules = altered(self._tables.rules, command.alter_permissions)
+                return pb.MetadataResult()
         raise AssertionError(f"a command without a handler: {which}")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:
@@ -366,19 +378,7 @@ class MetadataState:
         return pb.MetadataResult()
 
     def _change_replicas(self, command: pb.MetadataCommand) -> pb.MetadataResult:
-        wish, report = command.set_replicas, command.report_replicas
-        group_id = wish.group_id or report.group_id
-        found = self.partition(group_id)
-        if found is None:
-            raise Rejected(rules.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group {group_id}")
-        topic, number, before = found
-        if command.HasField("set_replicas"):
-            record = replicas.wished(before, wish, self._tables.nodes)
-        else:
-            record = replicas.reported(before, report)
-        if record != before:
-            partitions = (*topic.partitions[:number], record, *topic.partitions[number + 1 :])
-            self._tables.put_topic(replace(topic, partitions=partitions))
+        if replicas.change(self._tables, command):
             self._events.append(LayoutChanged())
         return pb.MetadataResult()
 

@@ -8,6 +8,7 @@ from cluster.features import Finalized
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.topics import TopicState
+from cluster.security.permissions import Rule
 
 # Ids below are the node's own groups, such as the metadata group itself.
 FIRST_PARTITION_GROUP_ID = 16
@@ -24,6 +25,7 @@ class Tables:
     groups: group id -> (topic, partition number). It follows from `topics`.
     finalized: the cluster version and the features that are on.
     settings: the cluster's, see settings.py; none: not founded yet.
+    rules: who may do what, rising; another tuple after each change.
     """
 
     clock_ms: int = 0
@@ -40,6 +42,7 @@ class Tables:
     blocks: IssuedBlocks = field(default_factory=IssuedBlocks)
     finalized: Finalized = field(default_factory=Finalized)
     settings: dict[str, int] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
 
     def topics_by_name(self) -> list[TopicState]:
         return [self.topics[name] for name in sorted(self.topics)]

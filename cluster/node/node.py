@@ -45,7 +45,7 @@ from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.driver_loop import DriverLoop
+from cluster.node.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.founding import Founding
 from cluster.node.health import NodeHealth, successor
 from cluster.node.leaders import Leaders
@@ -56,6 +56,7 @@ from cluster.node.memory_watch import memory_budget, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample
+from cluster.node.offered import add_services, guards
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
@@ -65,11 +66,8 @@ from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.upgrades import Upgrades, keep_version
 from cluster.partition.replica import Partition
-from cluster.services.cluster_service import ClusterService
+from cluster.security.settings import Security
 from cluster.services.group_members import GroupMembers
-from cluster.services.group_service import GroupService
-from cluster.services.log_service import LogService, add_log_service
-from cluster.services.producer_service import ProducerService
 from cluster.services.turns import Turns
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
@@ -77,9 +75,7 @@ from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
-from oncelog.v1 import cluster_pb2_grpc, group_pb2_grpc, producer_pb2_grpc
 from storage.engine import Engine
-from storage.errors import StorageError
 from storage.identity import DirectoryLock, claim
 from storage.options import EngineOptions
 
@@ -206,6 +202,7 @@ class Node:
 
     @classmethod
     async def _open(cls, config: NodeConfig, stack: contextlib.AsyncExitStack) -> Node:
+        security = Security.of(config)
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
         lock.check_cluster_version(*CLUSTER_VERSIONS)
@@ -216,6 +213,7 @@ class Node:
             incarnation=int.from_bytes(os.urandom(8)),
             directory_id=lock.directory_id,
             membership=Membership(lock.members, lock.founding, lock.note_founding),
+            insecure=config.insecure,
             versions=PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
         )
         # The ports come before anything in the data directory is touched.
@@ -226,27 +224,34 @@ class Node:
             lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
             LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
+            security.peers,
         )
         stack.callback(listener.stop)
         if config.peer_listen:
             listener.bind(config.peer_listen)
         metrics = Metrics()
         if config.metrics_listen:
-            stack.callback(metrics.start_http(config.metrics_listen))
+            stack.callback(metrics.start_http(config.metrics_listen, security.page))
         memory = memory_budget(config, metrics)
-        server = Server(config, memory)
+        permissions, guarding = guards(security, lambda: node.metadata.rules)
+        if security.audit is not None:
+            stack.callback(security.audit.close)
+        server = Server(config, memory, security.clients, guarding)
         server.bind()
         stack.push_async_callback(server.close)
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
         node = cls(config, engine, metrics, memory, stack, lock)
-        stack.callback(node._save)
+        stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
-        await node._run(identity, listener, server)
+        add_services(node, server.grpc, node._agreed_now_ms, permissions, node._group_members)
+        await node._run(identity, listener, server, security)
         return node
 
-    async def _run(self, identity: Identity, listener: PeerListener, server: Server) -> None:
+    async def _run(
+        self, identity: Identity, listener: PeerListener, server: Server, security: Security
+    ) -> None:
         stack, tasks = self._stack, Tasks()
         self.metrics.source = lambda: sample(
             self._replicas.by_group.values(), self._peers.linked_since
@@ -254,14 +259,14 @@ class Node:
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
         stack.push_async_callback(self._peers.close)
-        self._peers.connect(identity)
+        self._peers.connect(identity, security.peers)
         stack.push_async_callback(self._producer_ids.close)
         stack.push_async_callback(self._driver_loop.stop)
         self._driver_loop.start(self._driver)
         stack.callback(listener.stop)
         if self.config.peer_listen:
             await listener.start()
-        self._add_services(server)
+        stack.callback(self._group_members.close)
         stack.push_async_callback(server.stop, STOP_TIMEOUT)
         await server.start()
         stack.push_async_callback(self._hand_over)
@@ -288,18 +293,6 @@ class Node:
         tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(identity, server))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
-
-    def _add_services(self, server: Server) -> None:
-        offered = server.grpc
-        add_log_service(LogService(self), offered)
-        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(self), offered)
-        producers = ProducerService(
-            self, now_ms=self._agreed_now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
-        )
-        producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
-        self._stack.callback(self._group_members.close)
-        groups = GroupService(self, self._group_members, now_ms=self._agreed_now_ms)
-        group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
 
     async def _register(self, identity: Identity, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""
@@ -334,18 +327,6 @@ class Node:
             HANDOVER_TIMEOUT,
         ):
             log.warning("leadership was not handed over in time")
-
-    def _save(self) -> None:
-        """Closes the groups and saves the last checkpoints."""
-        try:
-            for group in self._driver.groups.values():
-                group.close("this node is shutting down")
-                if group.failed is None:
-                    group.checkpoint()
-            self._engine.write(self._driver.batch)
-            self._engine.sync()
-        except StorageError as error:
-            log.error("the last checkpoints were not saved: %s", error)
 
     def _on_sync(self, seconds: float) -> None:
         self._health.observe(seconds)
@@ -460,6 +441,11 @@ class Node:
         if node_id == self.config.node_id:
             return self._clocks.disagrees
         return node_id in self._clocks.wrong
+
+    def insecure(self, node_id: int) -> bool:
+        if node_id == self.config.node_id:
+            return self.config.insecure
+        return self._peers.insecure(node_id)
 
     def _agreed_now_ms(self) -> int:
         now_ms = self._clocks.now_ms()

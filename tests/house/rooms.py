@@ -20,9 +20,14 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.errors": frozenset(),
     "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
+    "cluster.addresses": frozenset(),
     "cluster.budget": frozenset(),
-    "cluster.config": frozenset({"cluster.errors"}),
-    "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
+    "cluster.config": frozenset({"cluster.addresses", "cluster.errors", "cluster.exposure"}),
+    "cluster.exposure": frozenset({"cluster.addresses", "cluster.errors"}),
+    "cluster.metrics": frozenset(
+        {"cluster.addresses", "cluster.errors", "cluster.security", "oncelog.v1", "storage"}
+    ),
+    "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
     "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
@@ -30,6 +35,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.security.permissions",
             "cluster.v1",
             "oncelog.v1",
             "storage",
@@ -38,11 +44,13 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
         {
+            "cluster.addresses",
             "cluster.budget",
             "cluster.config",
             "cluster.consensus.message",
             "cluster.errors",
             "cluster.features",
+            "cluster.security",
             "cluster.v1",
         }
     ),
@@ -73,13 +81,16 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",
+            "cluster.security",
             "cluster.v1",
             "oncelog",
             "storage.errors",
         }
     ),
     "cluster.node": frozenset({"cluster", "oncelog.v1", "storage"}),
-    "cluster.__main__": frozenset({"cluster", "storage.errors"}),
+    "cluster.__main__": frozenset(
+        {"cluster", "oncelog._engine.net", "oncelog.config", "storage.errors"}
+    ),
     "oncelog._engine.net": CLIENT,
     "oncelog._engine.arguments": CLIENT,
     "oncelog._engine.produce": CLIENT | {"oncelog._engine.net"},

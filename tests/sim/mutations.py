@@ -19,6 +19,8 @@ from tests.sim import (  # noqa: F401 - they register theirs
     damaged,
     found,
     liveness,
+    uneven,
+    years,
 )
 from tests.sim.run import run_seed
 from tests.sim.schedules import SCHEDULES

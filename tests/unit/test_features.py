@@ -17,6 +17,7 @@ from cluster.features import (
     ENTRIES,
     FEATURES,
     GROUPS,
+    PERMISSIONS,
     REPLICA_CHANGES,
     THIS_RELEASE,
     Features,
@@ -78,6 +79,11 @@ LATER_FIELDS: dict[str | int, str] = {
         MetadataCommand: set_replicas report_replicas
         SetReplicas: group_id replicas expected_version
         ReportReplicas: group_id version index index_term voters learners instances
+    """,
+    PERMISSIONS: """
+        MetadataCommand: alter_permissions
+        AlterPermissions: add remove
+        PermissionRule: principal kind name prefix operations deny
     """,
 }
 

@@ -271,8 +271,8 @@ def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[int, Faults]:
         raise Violation(f"the partition is not where it shall be: {describe(cluster)}")
     if clients.unfinished():
         raise Violation(f"{clients.unfinished()[0].window[0]} is never stored")
-    for node in cluster.placement()[GID]:
-        cluster._check_replica(cluster.nodes[node], GID, cluster.checker.models[GID])
+    for holder in cluster.placement()[GID]:
+        cluster._check_replica(cluster.nodes[holder], GID, cluster.checker.models[GID])
     return wishes.wished, faults
 
 

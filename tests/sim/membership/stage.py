@@ -158,7 +158,7 @@ class Changing(Stage):
         node = self.node(node_id)
         if node.alive:
             node.crash("disk lost")
-        node.disk = Disk()
+        node.volume.disk = Disk()
         checker = self.cluster.checker
         checker.disks[node_id] = node.disk
         checker.promised.pop((node_id, GID), None)
