@@ -81,6 +81,13 @@ class Settings:
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
 
 
+def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Driver:
+    """With an oracle beside each replica; but that knows no changes of members."""
+    if node.cluster.settings.smallest_majority:
+        return Driver(node.disk, clock, node.send, node.wake, replay)
+    return ShadowedDriver(node, clock, replay)
+
+
 class Process:
     """What a node holds in memory: it begins with a start and ends with a crash."""
 
@@ -101,13 +108,7 @@ class Process:
         self.watch = SyncWatch(
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
         )
-        # The oracle knows no changes of members.
-        changes = settings.smallest_majority
-        self.driver: Driver = (
-            Driver(node.disk, self.clock, node.send, node.wake, replay)
-            if changes
-            else ShadowedDriver(node, self.clock, replay)
-        )
+        self.driver = _driver(node, self.clock, replay)
         lease_ms = settings.lease_ms or LEASE_MS
         expiry_ms = settings.name_expiry_ms or lease_ms
         self.state = MetadataState(
