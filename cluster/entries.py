@@ -1,6 +1,7 @@
 """The bytes of a partition's Raft entries: what is stored once and read for ever.
 
     0x01   no-op                          (pysyncobj's own, and our confirmations)
+    0x08   who is in the group: its voters and learners (`cluster/consensus/configuration.py`)
     0x10   a batch: fixed header, then the payload exactly as the client sent it
     0x11   a new log start (retention)
     0x12   a producer opened under an epoch
@@ -24,6 +25,7 @@ from google.protobuf.message import Message
 
 from storage.errors import CorruptionError
 
+CONFIGURATION = 0x08
 BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
 METADATA = 0x20
 # A kind of its own: releases from before the gate stop there, where they would have gone on

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from cluster.entries import (
     BATCH,
+    CONFIGURATION,
     GROUP_MEMBERS,
     LOG_START,
     METADATA,
@@ -59,10 +60,17 @@ CLUSTER_VERSIONS = Versions(1, 2)
 CLUSTER_SETTINGS = "cluster_settings"
 # Consumer groups whose partitions the nodes share out.
 GROUPS = "groups"
-# Feature -> the cluster version that it comes with.
+# Partitions move to other nodes.
+REPLICA_CHANGES = "replica_changes"
 # Rules that say who may do what.
 PERMISSIONS = "permissions"
-FEATURES: Mapping[str, int] = {CLUSTER_SETTINGS: 2, GROUPS: 2, PERMISSIONS: 2}
+# Feature -> the cluster version that it comes with.
+FEATURES: Mapping[str, int] = {
+    CLUSTER_SETTINGS: 2,
+    GROUPS: 2,
+    PERMISSIONS: 2,
+    REPLICA_CHANGES: 2,
+}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -74,6 +82,7 @@ ENTRIES: Mapping[int, Since] = {
     RELEASE_PRODUCERS: 1,
     METADATA: 1,
     OFFSETS: 1,
+    CONFIGURATION: REPLICA_CHANGES,
     GROUP_MEMBERS: GROUPS,
     # Comes before its version: it is what raises it.
     UPGRADE: 1,
@@ -89,6 +98,8 @@ COMMANDS: Mapping[str, Since] = {
     "finalize_upgrade": 1,
     "found_cluster_settings": CLUSTER_SETTINGS,
     "set_cluster_setting": CLUSTER_SETTINGS,
+    "set_replicas": REPLICA_CHANGES,
+    "report_replicas": REPLICA_CHANGES,
     "alter_permissions": PERMISSIONS,
 }
 

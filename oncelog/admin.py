@@ -97,6 +97,17 @@ class Admin:
         """
         return self._run(self._core.finalize_upgrade())
 
+    def reassign_partition(
+        self, topic: str, partition: int, replicas: Iterable[int]
+    ) -> types.TopicInfo:
+        """Have a partition moved to these nodes, the preferred leader first.
+
+        Return when that is decided; `describe_topic` shows when it is done (no `target`). With
+        the nodes that hold it now: what is under way is taken back. Raises
+        InvalidRequestError, NotSupportedError.
+        """
+        return self._run(self._core.reassign_partition(topic, partition, replicas))
+
     def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
         """Set what all nodes go by; return all such settings. Raises InvalidRequestError."""
         return self._run(self._core.set_cluster_setting(name, value))

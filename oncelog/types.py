@@ -137,6 +137,7 @@ class PartitionInfo:
     log_start_offset: int = -1  # -1: the node that answered has no replica
     high_watermark: int = -1
     group_id: int = 0
+    target: tuple[int, ...] = ()  # the nodes that it is being moved to; none: it is not moved
 
 
 class ExpectedOffsets(StrEnum):

@@ -9,6 +9,10 @@ that table have the base's term.
     STATE    group | 1              -> term, voted for
              group | 2              -> base index, base term
              group | 3 | first      -> term of the entries from `first` on
+             group | 4 | index      -> the configuration in the entry at `index`
+             group | 5              -> an index up to which all is committed
+             group | 6              -> the replica's instance; none: 0
+             group | 7              -> of a replica that was removed: how; outlives `destroy`
 """
 
 from __future__ import annotations
@@ -24,6 +28,10 @@ from storage.kv import Family, KeyValue, WriteBatch
 _HARD_STATE = b"\x01"
 _BASE = b"\x02"
 _TERM_START = b"\x03"
+_CONFIGURATION = b"\x04"
+_COMMIT = b"\x05"
+_INSTANCE = b"\x06"
+_TOMBSTONE = b"\x07"
 _PAIR = struct.Struct(">QQ")
 _U64 = struct.Struct(">Q")
 
@@ -42,6 +50,8 @@ class LogState:
         (base_index, base_term), so that a bisection finds the term of every
         index from the base on.
     term, voted_for: hard state; voted_for 0 means no vote in that term.
+    commit_index: all up to there is known to be committed; 0: nothing is.
+    configurations: (index, what was stored), rising.
     """
 
     base_index: int = 1
@@ -50,6 +60,8 @@ class LogState:
     term_starts: list[tuple[int, int]] = field(default_factory=list)
     term: int = 0
     voted_for: int = 0
+    commit_index: int = 0
+    configurations: list[tuple[int, bytes]] = field(default_factory=list)
 
 
 class RaftLogStore:
@@ -74,6 +86,10 @@ class RaftLogStore:
                     state.term, state.voted_for = _PAIR.unpack(value)
                 elif kind == _BASE:
                     state.base_index, state.base_term = _PAIR.unpack(value)
+                elif kind == _CONFIGURATION:
+                    state.configurations.append((_U64.unpack_from(key, 9)[0], value))
+                elif kind == _COMMIT:
+                    (state.commit_index,) = _U64.unpack(value)
                 elif kind == _TERM_START:
                     starts.append((_U64.unpack_from(key, 9)[0], _U64.unpack(value)[0]))
             if state.base_index >= keys.MAX_NUMBER:
@@ -159,6 +175,22 @@ class RaftLogStore:
     def put_hard_state(self, batch: WriteBatch, term: int, voted_for: int) -> None:
         batch.put(Family.STATE, self._prefix + _HARD_STATE, _PAIR.pack(term, voted_for))
 
+    def put_commit(self, batch: WriteBatch, index: int) -> None:
+        """All up to `index` is committed once `batch` is durable."""
+        batch.put(Family.STATE, self._prefix + _COMMIT, _U64.pack(index))
+
+    def put_instance(self, batch: WriteBatch, instance: int) -> None:
+        batch.put(Family.STATE, self._prefix + _INSTANCE, _U64.pack(instance))
+
+    def put_configuration(self, batch: WriteBatch, index: int, stored: bytes) -> None:
+        """The entry at `index` is a configuration."""
+        batch.put(Family.STATE, self._configuration_key(index), stored)
+
+    def drop_configurations(self, batch: WriteBatch, first: int, stop: int) -> None:
+        """Those of the entries first..stop-1."""
+        begin, end = self._configuration_key(first), self._configuration_key(stop)
+        batch.delete_range(Family.STATE, begin, end)
+
     def truncate_from(self, batch: WriteBatch, index: int, last_index: int) -> None:
         """Drops the entries index..last_index and the term starts from `index` on."""
         assert index > 0
@@ -187,11 +219,26 @@ class RaftLogStore:
         batch.delete_range(Family.STATE, self._start_key(0), self._start_key(keys.MAX_NUMBER + 1))
         self._put_base(batch, base_index, base_term)
 
-    def destroy(self, batch: WriteBatch) -> None:
-        """Drops everything of this group in all families."""
+    def destroy(self, batch: WriteBatch, tombstone: bytes = b"") -> None:
+        """Drops everything of this group in all families, but for the tombstone that it gets."""
         begin, end = keys.group_range(self._group)
         for family in Family:
             batch.delete_range(family, begin, end)
+        if tombstone:
+            batch.put(Family.STATE, self._prefix + _TOMBSTONE, tombstone)
+
+    def instance(self) -> int:
+        """Of the replica whose log this is."""
+        stored = self._kv.get(Family.STATE, self._prefix + _INSTANCE)
+        return 0 if stored is None else int(_U64.unpack(stored)[0])
+
+    def is_new(self) -> bool:
+        """Whether the replica never did anything: it has no term."""
+        return self._kv.get(Family.STATE, self._prefix + _HARD_STATE) is None
+
+    def tombstone(self) -> bytes:
+        """What `destroy` left; empty if there is none."""
+        return self._kv.get(Family.STATE, self._prefix + _TOMBSTONE) or b""
 
     def _delete_entries(self, batch: WriteBatch, first: int, last: int) -> None:
         if last - first < _POINT_DELETES:
@@ -206,6 +253,9 @@ class RaftLogStore:
 
     def _put_base(self, batch: WriteBatch, index: int, term: int) -> None:
         batch.put(Family.STATE, self._prefix + _BASE, _PAIR.pack(index, term))
+
+    def _configuration_key(self, index: int) -> bytes:
+        return self._prefix + _CONFIGURATION + _U64.pack(index)
 
     def _start_key(self, first_index: int) -> bytes:
         return self._prefix + _TERM_START + _U64.pack(first_index)

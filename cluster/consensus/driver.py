@@ -30,16 +30,17 @@ from cluster.consensus.message import (
     DURABLE,
     ClockProbe,
     ClockReply,
+    GroupMessage,
     Heartbeat,
     HeartbeatReply,
     Leadership,
     Message,
     Snapshot,
-    TimeoutNow,
 )
 from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
+from cluster.consensus.tombstone import Tombstone
 from storage.errors import StorageFullError
 from storage.kv import KeyValue, WriteBatch
 
@@ -75,7 +76,9 @@ class Driver:
         self._held: dict[int, list[Message]] = {}
         self._due: list[tuple[float, int]] = []
         self._heartbeats = Heartbeats(clock, self.groups, self.touch)
-        self._heartbeat_replies: list[tuple[int, Message]] = []
+        self._replies: list[tuple[int, Message]] = []  # that no group sends
+        # What is left of replicas that were removed; they answer for them.
+        self.tombstones: dict[int, Tombstone] = {}
         self.storage_full = False
 
     # -- what the node calls ------------------------------------------------------
@@ -111,8 +114,10 @@ class Driver:
 
     def set_link(self, peer: int, up: bool) -> None:
         for gid, group in self.groups.items():
-            if peer in group.config.peers:
-                group.set_link(peer, up)
+            # A leader may be in a configuration that is not known here yet.
+            concerned = peer in group.members.peers or peer == group.leader_id
+            group.set_link(peer, up)
+            if concerned:
                 self._schedule(group, group.next_due())
                 if up or group.is_quiescent:
                     self._with_work.add(gid)
@@ -189,10 +194,9 @@ class Driver:
 
     def give_leadership_away(self) -> None:
         """Asks a follower of each group that is led here to stand for election, once."""
-        for gid, group in self.groups.items():
-            successor = group.best_successor()
-            if successor:
-                self._send(successor, [TimeoutNow(gid, group.term)])
+        for group in self.groups.values():
+            for successor, ask in group.give_leadership_away():
+                self._send(successor, [ask])
 
     def install(self, sender: int, snapshot: Snapshot) -> bool:
         """Puts a leader's snapshot in the place of a group's log, between two rounds; durable.
@@ -245,7 +249,7 @@ class Driver:
         for sender, message in inbound:
             if isinstance(message, Heartbeat):
                 reply = self._heartbeats.on_heartbeat(sender, message)
-                self._heartbeat_replies.append((sender, reply))
+                self._replies.append((sender, reply))
                 continue
             if isinstance(message, HeartbeatReply):
                 self._heartbeats.on_reply(sender, message)
@@ -253,12 +257,19 @@ class Driver:
             assert not isinstance(message, (Leadership, ClockProbe, ClockReply)), "for the node"
             gid = message.group
             group = self.groups.get(gid)
+            if gid in self.tombstones:
+                self._answer_for_removed(sender, message)
             if group is not None:
                 if gid in self._heartbeats.quiescent:
                     self._heartbeats.unquiesce(gid)  # what comes may depose it
                 group.receive(sender, message)
                 touched[gid] = group
         return touched
+
+    def _answer_for_removed(self, sender: int, message: GroupMessage) -> None:
+        answer = self.tombstones[message.group].answer(message)
+        if answer is not None:
+            self._replies.append((sender, answer))
 
     def _take_due(self, touched: dict[int, Group], now: float) -> None:
         """Adds the groups whose timeout has come."""
@@ -275,8 +286,8 @@ class Driver:
                 self._schedule(group, due)
 
     def _coalesced(self) -> list[tuple[int, Message]]:
-        """Heartbeats of the quiescent groups, and answers to those of others."""
-        out, self._heartbeat_replies = self._heartbeat_replies, []
+        """Heartbeats of the quiescent groups, answers to those of others, and of tombstones."""
+        out, self._replies = self._replies, []
         if self._clock() >= self._heartbeats.due:
             out += self._heartbeats.send()
         return out

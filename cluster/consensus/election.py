@@ -15,8 +15,9 @@ When a leader dies all its followers know it at once, so votes are often split.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
 
+from cluster.consensus.commit_proof import commit_proof, take_proof
+from cluster.consensus.configuration import Members
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import PreVote, PreVoteReply
 from cluster.consensus.port import Core
@@ -37,14 +38,13 @@ class Election:
         group: int,
         core: Core,
         journal: Journal,
-        peers: Collection[int],
+        members: Members,
         *,
         timeout: float,
         rng: random.Random,
     ) -> None:
         self._group, self._core, self._journal = group, core, journal
-        self._peers = frozenset(peers)
-        self._majority = (len(self._peers) + 1) // 2 + 1
+        self._members = members
         self._timeout, self._rng = timeout, rng
         self._asked_term = 0
         self._granted: set[int] = set()
@@ -71,6 +71,10 @@ class Election:
         self._eager_until = now + self._timeout
         soon = now + self._rng.uniform(*LEADER_LOST_WAIT)
         self._core.election_deadline = min(self._core.election_deadline, soon)
+
+    def configuration_changed(self) -> None:
+        """Who was asked is not who counts now: what they answer is not counted."""
+        self._asked_term = 0
 
     def campaign(self, now: float) -> None:
         """At once, and soon again: the others may not be open yet."""
@@ -100,30 +104,41 @@ class Election:
     def on_deadline(self, now: float) -> list[PreVote]:
         """Begins a poll, or lets a lone node's core go on by itself."""
         assert not self._core.is_leader
-        if not self._peers:
+        if self._members.is_alone:
             return []
         self._core.election_deadline = now + self._wait(now)
         self._asked_term = self._core.term + 1
         self._granted = set()
         return [
             PreVote(
-                self._group, self._asked_term, self._journal.last_index, self._journal.last_term
+                self._group,
+                self._asked_term,
+                self._journal.last_index,
+                self._journal.last_term,
+                *commit_proof(self._core, self._journal),
             )
         ]
 
-    def on_pre_vote(self, now: float, sender: int, message: PreVote) -> PreVoteReply | None:
-        if sender not in self._peers:
-            return None
-        ours = (self._journal.last_term, self._journal.last_index)
-        fit = (message.last_term, message.last_index) >= ours
-        if fit and message.term > self._core.term and not self.has_live_leader(now):
-            return PreVoteReply(self._group, message.term, True)
-        return PreVoteReply(self._group, self._core.term, False)
+    def on_pre_vote(self, now: float, sender: int, message: PreVote) -> PreVoteReply:
+        """Answers whoever asks: it may be in a configuration that is not known here yet."""
+        core, journal = self._core, self._journal
+        take_proof(core, journal, message.commit, message.commit_term)
+        proof = commit_proof(core, journal)
+        if not self._members.is_member(sender, message.from_instance):
+            # If it was removed, it may hold the entry and not know that it is committed.
+            placed = self._members.placed
+            proof = placed.index, placed.term
+        ours = (journal.last_term, journal.last_index)
+        fit = (message.last_term, message.last_index) >= ours and self._members.may_vote
+        if fit and message.term > core.term and not self.has_live_leader(now):
+            return PreVoteReply(self._group, message.term, True, *proof)
+        return PreVoteReply(self._group, core.term, False, *proof)
 
     def on_pre_vote_reply(self, sender: int, message: PreVoteReply) -> bool:
         """Returns whether a majority would vote for us: then the election begins."""
         core = self._core
-        if sender not in self._peers or core.is_leader:
+        take_proof(core, self._journal, message.commit, message.commit_term)
+        if core.is_leader:
             return False
         if not message.granted:
             if message.term > core.term:
@@ -131,8 +146,10 @@ class Election:
             return False
         if message.term != self._asked_term or self._asked_term != core.term + 1:
             return False
+        if not self._members.counts(sender, message.from_instance):
+            return False
         self._granted.add(sender)
-        if len(self._granted) + 1 < self._majority:
+        if len(self._granted) + 1 < self._members.majority:
             return False
         self._asked_term = 0
         return True

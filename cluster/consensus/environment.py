@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from cluster.consensus.configuration import Configuration, Member, Placed
 from cluster.consensus.peer_window import PeerWindow
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
@@ -29,11 +30,16 @@ class StateMachine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """election_timeout, heartbeat: seconds. checkpoint_*: how much log to replay at most."""
+    """election_timeout, heartbeat: seconds. checkpoint_*: how much log to replay at most.
+
+    peers: the nodes of the other replicas that the group began with. instance: of this
+    replica (`configuration.py`); not 0: it is none of those.
+    """
 
     group: int
     node_id: int
     peers: tuple[int, ...]
+    instance: int = 0
     election_timeout: float = 1.0
     heartbeat: float = 0.1
     checkpoint_bytes: int = 64 * 1024 * 1024
@@ -43,6 +49,12 @@ class GroupConfig:
     # a group whose followers' state is waited for, such as the metadata's.
     notify_commits: bool = False
 
+    @property
+    def founding(self) -> Placed:
+        """The configuration that the group began with."""
+        nodes = self.peers if self.instance else (self.node_id, *self.peers)
+        return Placed(0, 0, Configuration(0, tuple(map(Member, nodes))))
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
@@ -51,6 +63,7 @@ class Environment:
     leader_changed: called when the group knows of another leader or term than before.
     stopped(group): called once if the replica fails.
     may_lead:       whether the node may stand for election; one with a wrong clock may not.
+    may_change:     whether all nodes know the entries by which members are changed.
     """
 
     clock: Clock
@@ -62,3 +75,4 @@ class Environment:
     leader_changed: Callable[[], None]
     stopped: Callable[[int], None]
     may_lead: Callable[[], bool]
+    may_change: Callable[[], bool] = lambda: False

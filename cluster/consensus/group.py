@@ -22,29 +22,20 @@ from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Any
 
+from cluster.consensus.configuration import CONFIGURATION, Change, ChangeRefusedError, Members
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.journal import Journal
 from cluster.consensus.leader_term import LeaderTerm
-from cluster.consensus.message import (
-    Append,
-    AppendReply,
-    CheckpointAt,
-    Message,
-    PreVote,
-    PreVoteReply,
-    Snapshot,
-    StateChecksum,
-    TimeoutNow,
-    Vote,
-    VoteReply,
-    checksum_of,
-)
+from cluster.consensus.message import GroupMessage, Message, Snapshot, StateChecksum
+from cluster.consensus.outbox import Outbox
 from cluster.consensus.port import LEADER, NO_OP, Core
 from cluster.consensus.proposals import Abandoned, Done
 from cluster.consensus.raft import open_raft
+from cluster.consensus.receiving import Receiver
 from cluster.consensus.replication import Progress
-from cluster.consensus.snapshots import check_snapshot
+from cluster.consensus.snapshots import base_snapshot, check_snapshot, replace_by
 from cluster.consensus.state_check import StateDivergedError
+from cluster.consensus.tombstone import Tombstone, tombstone_of
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
 from storage.raft_log import RaftLogStore
@@ -71,12 +62,16 @@ class Group:
     ) -> None:
         self.config, self.machine = config, machine
         self.failed: BaseException | None = None
-        self.out: list[tuple[int, Message]] = []
+        self._outbox = Outbox()
         self.snapshots_due: list[int] = []
         self.scheduled_at = float("inf")  # the driver's: when it will look at us
+        self.removed: Tombstone | None = None
         self._stores, self._env = (store, checkpoints), env
         self._up: set[int] = set()
         self._raft = open_raft(config, store, checkpoints, machine, env)
+        self._receiver = Receiver(self._raft, self._env.clock, self._may_lead)
+        if self.members.is_removed:
+            self.removed = tombstone_of(self.members, self.core.term)
         self._leading: LeaderTerm | None = None
         self._seen_term = self.core.term
         self._known_leader: tuple[object, int] = (None, 0)  # and its term
@@ -84,8 +79,10 @@ class Group:
     # -- what others ask ----------------------------------------------------------
 
     # Read in each round: a property over an attrgetter takes no call in Python.
+    members: Members = _alias("_raft.members")
     journal: Journal = _alias("_raft.journal")
     core: Core = _alias("_raft.core")
+    out: list[tuple[int, Message]] = _alias("_outbox.messages")
 
     @property
     def is_leader(self) -> bool:
@@ -122,7 +119,7 @@ class Group:
     @property
     def is_transferring(self) -> bool:
         """Leads, and is about to hand that over."""
-        return self._leading is not None and self._leading.transfer_target != 0
+        return self._leading is not None and self._leading.is_transferring
 
     def follower_lag(self) -> dict[int, int]:
         """Entries that each follower has not acknowledged; empty if not leading."""
@@ -135,58 +132,62 @@ class Group:
         """
         return 0 if self._leading is None else self._leading.best_successor(self._up - set(wrong))
 
-    def bare_heartbeats(self) -> list[tuple[int, Append]]:
+    def bare_heartbeats(self) -> list[tuple[int, GroupMessage]]:
         """That this leader lives, and no more; of a quiescent group its node says that."""
         if self._leading is None or self.is_quiescent:
             return []
-        alive = Append(self.config.group, self.term, 0, 0, 0)
-        return [(peer, alive) for peer in self.config.peers if peer in self._up]
+        return self._leading.bare_heartbeats(self._up)
+
+    def give_leadership_away(self) -> list[tuple[int, GroupMessage]]:
+        """What asks a follower to stand for election, if this replica leads."""
+        return [] if self._leading is None else self._leading.ask_successor(self._up)
 
     def is_responsive(self, peer: int) -> bool:
-        """Whether the follower replied within an election timeout, as all of a quiescent group."""
-        now, timeout = self._env.clock(), self.config.election_timeout
-        return self.is_quiescent or now - self.core.last_reply_at(peer) < timeout
+        """Leads, and the voter replied within an election timeout, as all of a quiescent group."""
+        return self._leading is not None and self._leading.is_responsive(peer)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Takes part no more: it failed, or was removed."""
+        return self.failed is not None or self.removed is not None
 
     def next_due(self) -> float:
         """When `tick` must be called at the latest, by this node's clock."""
-        if self.failed is not None or self.is_quiescent:
+        if self.is_stopped or self.is_quiescent:
             return float("inf")
         core, leading = self._raft.core, self._leading
         if leading is None:
             return core.election_deadline
-        return leading.next_due if leading.transfer_target else core.heartbeat_due
+        return leading.next_due if leading.is_transferring else core.heartbeat_due
 
     @property
     def has_work(self) -> bool:
         """Whether `advance` would move something on without a message or a timeout."""
         leading, core, journal = self._leading, self._raft.core, self._raft.journal
-        return self.failed is None and (
+        alone = leading is not None and self.members.is_alone
+        return not self.is_stopped and (
             # While leadership is handed over proposals wait: for a message or a timeout.
-            (leading is not None and leading.proposals.queued and not leading.transfer_target)
+            (leading is not None and leading.proposals.queued and not leading.is_transferring)
             or journal.applied_index < self.commit_index
             # A lone leader's entries are committed by its next tick.
-            or (
-                leading is not None
-                and not self.config.peers
-                and core.commit_index < journal.durable_index
-            )
+            or (alone and core.commit_index < journal.durable_index)
         )
 
     # -- what others want -----------------------------------------------------------
 
     def propose(self, data: bytes, done: Done) -> None:
         """Appends an entry in the next advance. `done` is called once, always."""
-        if self._leading is None:
-            done(self._abandoned("not the leader"))
-        else:
+        if self._leading is not None:
             self._leading.proposals.propose(data, done)
+        else:
+            done(self._abandoned("not the leader"))
 
     def confirm(self, done: Done) -> None:
         """Calls `done` with Applied once an entry of this term committed after now."""
-        if self._leading is None:
-            done(self._abandoned("not the leader"))
-        else:
+        if self._leading is not None:
             self._leading.proposals.confirm(done)
+        else:
+            done(self._abandoned("not the leader"))
 
     def campaign(self) -> None:
         """Calls an election at once, and soon again: the others may not be open yet."""
@@ -195,9 +196,18 @@ class Group:
 
     def transfer(self, target: int) -> None:
         """Hands leadership over once `target` has all entries; gives up after a while."""
-        assert target in self.config.peers
         if self._leading is not None:
             self._leading.transfer(target)
+
+    def change(self, change: Change, done: Done) -> None:
+        """Proposes one step of a change of the members; `done` gets the Configuration.
+
+        Raises ChangeRefusedError, and nothing is changed.
+        """
+        if self._leading is None or not self._env.may_change():
+            why = "not the leader" if self._env.may_change() else "not all nodes know of changes"
+            raise ChangeRefusedError(why, self.members.configuration)
+        self._leading.change(change, done)
 
     def compact(self, limit: int) -> None:
         """Drops the log's head up to the newest checkpoint at or below `limit`."""
@@ -239,7 +249,7 @@ class Group:
 
     def on_coalesced_heartbeat(self, now: float, sender: int, term: int, commit: int) -> bool:
         """Its row in a node's message. False: the sender must speak to this group itself."""
-        if self.failed is not None or not self.core.follows(sender, term, commit):
+        if self.is_stopped or not self.core.follows(sender, term, commit):
             return False
         self._raft.election.on_coalesced_heartbeat(now)
         return True
@@ -257,7 +267,7 @@ class Group:
         elif not up and peer == self.core.leader_id and self.failed is None:
             self._raft.election.leader_lost(self._env.clock())
 
-    def receive(self, sender: int, message: Message) -> None:
+    def receive(self, sender: int, message: GroupMessage) -> None:
         """Takes one message; `advance` must follow."""
         if self.failed is not None:
             return
@@ -269,7 +279,7 @@ class Group:
     def advance(self) -> None:
         """Moves this replica on as far as it goes without waiting for disk or network."""
         assert not self.is_quiescent, "the driver unquiesces a group before it moves on"
-        if self.failed is not None:
+        if self.is_stopped:
             return
         try:
             self._campaign_if_due()
@@ -286,47 +296,15 @@ class Group:
 
     # -- parts ------------------------------------------------------------------------
 
-    def _receive(self, sender: int, message: Message) -> None:
-        core, guard, check = self._raft.core, self._raft.guard, self._raft.check
-        match message:
-            case Append():
-                if message.term >= core.term:
-                    self._raft.election.on_leader_contact(self._env.clock())
-                self.out.append((sender, guard.append(sender, message)))
-            case AppendReply():
-                if guard.append_reply(sender, message) and self._leading is not None:
-                    self._leading.replicator.on_reply(sender, message)
-            case CheckpointAt():
-                if message.term == core.term and sender == core.leader_id:
-                    check.plan(message.index)
-            case StateChecksum():
-                if sender in self.config.peers:
-                    check.note(sender, message.index, message.checksum)
-            case _:
-                self._receive_of_election(sender, message)
+    def _receive(self, sender: int, message: GroupMessage) -> None:
+        if self.removed is not None:
+            answer: GroupMessage | None = self.removed.answer(message)
+        elif message.to_instance != self.config.instance:
+            return  # for one that was here before, or that comes after this one
+        else:
+            answer = self._receiver.receive(sender, message, self._leading)
+        self._outbox.answer(self._raft, sender, message, answer)
         self._note_role()
-
-    def _receive_of_election(self, sender: int, message: Message) -> None:
-        now, core = self._env.clock(), self._raft.core
-        guard, election = self._raft.guard, self._raft.election
-        match message:
-            case Vote():
-                guard.vote(sender, message)
-            case VoteReply():
-                guard.vote_reply(sender, message)
-            case PreVote():
-                reply = election.on_pre_vote(now, sender, message)
-                if reply is not None:
-                    self.out.append((sender, reply))
-            case PreVoteReply():
-                if election.on_pre_vote_reply(sender, message) and self._may_lead():
-                    election.begin(now)
-            case TimeoutNow():
-                asked = message.term == core.term and sender == core.leader_id
-                if asked and self._may_lead():
-                    election.begin(now)
-            case _:
-                raise AssertionError(f"not a message for a group: {message!r}")
 
     def _campaign_if_due(self) -> None:
         now, core = self._env.clock(), self._raft.core
@@ -336,16 +314,20 @@ class Group:
             self._raft.election.postpone(now)
             return
         polls = self._raft.election.on_deadline(now)
-        self.out += [(peer, poll) for poll in polls for peer in self.config.peers]
+        self._send([(peer, poll) for poll in polls for peer in self.members.voters])
+
+    def _send(self, messages: list[tuple[int, GroupMessage]]) -> None:
+        self._outbox.send(self._raft, messages)
 
     def _may_lead(self) -> bool:
-        return self._env.may_lead()
+        raft = self._raft
+        return raft.members.is_voter and raft.is_configured and self._env.may_lead()
 
     def _note_role(self) -> None:
         """Collects what the core sent and notices that it began or ceased to lead."""
         core = self._raft.core
         if core.sent:
-            self._take_sent()
+            self._outbox.take_sent(self._raft)
         known = (core.leader, core.term)
         if self._known_leader != known:
             self._known_leader = known
@@ -354,11 +336,12 @@ class Group:
         if term == self._seen_term and leads == led:
             return
         self._seen_term = term
-        # What was to be acknowledged in an older term may be replaced before it is synced.
-        self.out = [one for one in self.out if not _is_ack_before(term, one[1])]
+        self._outbox.withdraw_before(term)
         if led:
             log.info("steps down partition=%s term=%d", self.name, term)
             self._end_leading("no longer the leader")
+            if self.members.is_removed:
+                self._retire()
         if leads:
             self._leading = LeaderTerm(
                 self.config, self._raft, self._env.clock, self._up, self._env.windows
@@ -366,10 +349,6 @@ class Group:
             log.info("leads partition=%s term=%d index=%d", self.name, term, self.applied_index)
         if led or leads:
             self.machine.on_role(leader=leads, ready=False, term=term)
-
-    def _take_sent(self) -> None:
-        for peer, raw in self._raft.core.take_sent():
-            self.out.append((peer, self._raft.guard.outbound(raw)))
 
     @property
     def name(self) -> str:
@@ -397,12 +376,16 @@ class Group:
             index = journal.applied_index + 1
             data, term = journal.entry(index), journal.term_at(index)
             result: object = None
-            if data != NO_OP:
+            if data[0] == CONFIGURATION:
+                self._apply_configuration(index)
+                result = self.members.configuration
+            elif data != NO_OP:
                 result = self.machine.apply(index, term, data, self._env.batch())
             journal.applied_index = index
             self._raft.checkpoints.applied(len(data))
             if index == self._raft.check.at:
-                self._check_state(index)
+                said = self._raft.check.report(self.term)
+                self._send([(peer, said) for peer in self.members.peers if said is not None])
             leading = self._leading
             if leading is None:
                 continue
@@ -413,17 +396,43 @@ class Group:
         if self._raft.checkpoints.due:
             self._raft.checkpoints.save()
 
-    def _check_state(self, index: int) -> None:
-        """Saves the state that all replicas compare, and says its checksum."""
-        checksum, config = self._raft.check.save(), self.config
-        if checksum is not None:
-            said = StateChecksum(config.group, self.term, index, checksum)
-            self.out += [(peer, said) for peer in config.peers]
-            self._raft.check.note(config.node_id, index, checksum)
+    def _apply_configuration(self, index: int) -> None:
+        """From here on others count. In place: log, term, votes and links stay (ADR 0029)."""
+        raft = self._raft
+        placed, members = raft.journal.configuration_at(index), raft.members
+        assert placed.index == index
+        raft.journal.save_commit(index)
+        if index <= members.placed.index:
+            return  # it was in force before a restart
+        assert placed.configuration.version == members.version + 1
+        raft.configure(placed)
+        log.info("configuration partition=%s index=%d %s", self.name, index, placed.configuration)
+        if self._leading is not None:
+            self._leading.configuration_changed()
+        if not members.is_removed:
+            return
+        if self._leading is not None:
+            self._leading.leave()
+        else:
+            self._retire()
+
+    def _retire(self) -> None:
+        """This replica was removed: from now on it answers what its tombstone says."""
+        members, core = self.members, self._raft.core
+        self.removed = tombstone_of(members, core.term)
+        core.follow()
+        self._env.leader_changed()
+        log.info("removed partition=%s index=%d", self.name, members.placed.index)
+        notice = self.removed.removed(self.config.group)
+        self._send([(peer, notice) for peer in members.voters])  # who waits need not ask
 
     def _lead(self) -> None:
+        if self._leading is not None and self._leading.has_left:
+            self._end_leading("this replica was removed")
+            self.machine.on_role(leader=False, ready=False, term=self.term)
+            self._retire()
         if self._leading is not None:
-            self.out += self._leading.advance()
+            self._send(self._leading.advance())
             self.snapshots_due += self._leading.replicator.needs_snapshot()
 
     def fail(self, error: BaseException) -> None:
@@ -436,23 +445,22 @@ class Group:
         if isinstance(error, StateDivergedError):
             self._raft.checkpoints.drop_from(error.index)
         # The others judge by what this replica said of its state, too.
-        self.out = [one for one in self.out if isinstance(one[1], StateChecksum)]
+        self._outbox.messages = [one for one in self.out if isinstance(one[1], StateChecksum)]
         self._end_leading("this replica has stopped")
         self._env.stopped(self.config.group)
         self.machine.on_role(leader=False, ready=False, term=self.core.term)
 
     # -- snapshots ----------------------------------------------------------------------
 
-    def base_snapshot(self) -> Snapshot:
-        """The state exactly at the log's base, for a follower that is behind it.
+    def base_snapshot(self, peer: int) -> Snapshot:
+        """The state exactly at the log's base, for `peer`, which is behind it.
 
         Raises storage.CorruptionError, or StorageError while it is not written yet.
         """
-        gid, (index, term, state) = self.config.group, self._raft.checkpoints.base()
-        return Snapshot(gid, self.term, index, term, state, checksum_of(gid, index, term, state))
+        return base_snapshot(self.config.group, self._raft, peer)
 
     def snapshot_sent(self, peer: int, index: int, installed: bool) -> None:
-        if self._leading is not None and peer in self.config.peers:
+        if self._leading is not None:
             self._leading.replicator.on_snapshot_sent(peer, index, installed)
 
     def install(self, sender: int, snapshot: Snapshot) -> bool:
@@ -461,22 +469,17 @@ class Group:
         A log that holds its last entry keeps all it has: it may have acknowledged more.
         Raises SnapshotError, and nothing is changed, if it is not sound.
         """
-        if self.failed is not None or snapshot.term < self.core.term:
+        if self.is_stopped or snapshot.term < self.core.term:
             return False
-        journal, index, term = self.journal, snapshot.index, snapshot.index_term
-        held = index <= journal.applied_index or (
-            index <= journal.last_index and journal.term_at(index) == term
-        )
-        check_snapshot(self.config, self.machine, sender, snapshot, load=not held)
+        held = check_snapshot(self.config, self.machine, self._raft, snapshot)
         if snapshot.term > self.core.term:
             self.core.see_term(snapshot.term, sender)
         self._note_role()
-        if held:
-            return True
-        self._raft.checkpoints.replace(index, term, snapshot.state)
-        self.machine.discard(self._env.batch())
-        journal.reset(index, term)
-        log.info("snapshot installed partition=%s term=%d index=%d", self.name, term, index)
+        if not held:
+            replace_by(self._raft, snapshot, self.config.founding)
+            self.machine.discard(self._env.batch())
+            log.info("snapshot installed partition=%s term=%d index=%d", self.name,
+                     snapshot.index_term, snapshot.index)  # fmt: skip
         return True
 
     def reopen(self) -> None:
@@ -491,8 +494,7 @@ class Group:
         except CorruptionError as error:
             self.fail(error)
             return
+        self._receiver = Receiver(self._raft, self._env.clock, self._may_lead)
+        if self.members.is_removed:
+            self._retire()
         self._seen_term = self.core.term
-
-
-def _is_ack_before(term: int, message: Message) -> bool:
-    return isinstance(message, AppendReply) and message.term < term

@@ -14,13 +14,17 @@ closes:
     commit raised without a match     -> capped at the index this message proves
     stale messages get no answer      -> they get our term, so a deposed leader
                                          learns that it is one
+
+Whoever is linked may send appends and ask for a vote: it may be in a configuration that
+this replica has not heard of. Only what is counted is counted of voters alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
+from cluster.consensus.commit_proof import commit_proof, take_proof
+from cluster.consensus.configuration import Members
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply, Vote, VoteReply
 from cluster.consensus.port import LEADER, Core
@@ -33,11 +37,11 @@ class InvariantBroken(AssertionError):
 class Guard:
     """The filter of one replica, for messages in both directions."""
 
-    def __init__(self, group: int, core: Core, journal: Journal, peers: Collection[int]) -> None:
+    def __init__(self, group: int, core: Core, journal: Journal, members: Members) -> None:
         self._group = group
         self._core = core
         self._journal = journal
-        self._peers = frozenset(peers)
+        self._members = members
         self._voters: set[int] = set()
         self._voters_term = 0
 
@@ -46,7 +50,7 @@ class Guard:
     def append(self, sender: int, message: Append) -> AppendReply:
         """Takes a leader's entries or heartbeat; returns the reply to hold until the sync."""
         core, journal = self._core, self._journal
-        if sender not in self._peers or message.term < core.term:
+        if message.term < core.term:
             return self._refuse(message, journal.last_index + 1)
         if message.term == core.term and core.state == LEADER:
             raise InvariantBroken(f"two leaders in term {message.term}: {sender} and this node")
@@ -90,12 +94,15 @@ class Guard:
             },
         )
         assert journal.last_index == last
+        if journal.configurations[-1].index > prev:
+            # After a restart the configuration before this one must be in force.
+            journal.save_commit(core.commit_index)
         return self._accept(last + 1)
 
     def append_reply(self, sender: int, message: AppendReply) -> bool:
-        """Returns whether the reply is of this term, and the core took it."""
+        """Returns whether the reply is of this term and of a member of the group."""
         core = self._core
-        if sender not in self._peers:
+        if not self._members.is_member(sender, message.from_instance):
             return False
         if message.term > core.term:
             core.see_term(message.term, sender)
@@ -104,11 +111,13 @@ class Guard:
             return False
         if message.success and message.next_index > self._journal.last_index + 1:
             raise InvariantBroken(f"node {sender} acknowledges entries that were never sent")
-        core.acknowledge(sender, message.next_index, message.success)
+        if sender in self._members.voters:
+            core.acknowledge(sender, message.next_index, message.success)
         return True
 
     def vote(self, sender: int, message: Vote) -> None:
-        if sender not in self._peers:
+        take_proof(self._core, self._journal, message.commit, message.commit_term)
+        if not self._members.may_vote:
             return
         self._core.deliver(
             sender,
@@ -122,7 +131,9 @@ class Guard:
 
     def vote_reply(self, sender: int, message: VoteReply) -> None:
         core = self._core
-        if sender not in self._peers or message.term != core.term or not core.is_candidate:
+        if not self._members.counts(sender, message.from_instance):
+            return
+        if message.term != core.term or not core.is_candidate:
             return
         if self._voters_term != core.term:
             self._voters_term, self._voters = core.term, set()
@@ -138,7 +149,8 @@ class Guard:
         kind = message["type"]
         if kind == "request_vote":
             last, last_term = message["last_log_index"], message["last_log_term"]
-            return Vote(self._group, message["term"], last, last_term)
+            proof = commit_proof(self._core, self._journal)
+            return Vote(self._group, message["term"], last, last_term, *proof)
         assert kind == "response_vote", f"the core may not send {kind}"
         return VoteReply(self._group, message["term"])
 
@@ -180,7 +192,9 @@ class Guard:
         )
 
     def _accept(self, next_index: int) -> AppendReply:
-        return AppendReply(self._group, self._core.term, next_index, True)
+        version = self._members.version
+        return AppendReply(self._group, self._core.term, next_index, True, 0, version)
 
     def _refuse(self, message: Append, next_index: int) -> AppendReply:
-        return AppendReply(self._group, self._core.term, next_index, False, message.prev_index)
+        rejected, version = message.prev_index, self._members.version
+        return AppendReply(self._group, self._core.term, next_index, False, rejected, version)

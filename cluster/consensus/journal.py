@@ -18,7 +18,9 @@ wherever the entry is received or read.
 
 The commit index is volatile, as in the Raft paper: after a restart it begins
 at the checkpoint that the state was restored from, and the leader's word moves
-it on.
+it on. Only with a configuration it is written, into the batch that has the entry:
+a replica with configuration n + 1 in its log must know after a restart, too, that
+n is in force (docs/adr/0038). It is where the journal begins then.
 """
 
 from __future__ import annotations
@@ -29,6 +31,15 @@ from typing import Any
 
 from crc32c import crc32c
 
+from cluster.consensus.configuration import (
+    CONFIGURATION,
+    NOBODY,
+    Configuration,
+    Placed,
+    pack_placed,
+    unpack_configuration,
+    unpack_placed,
+)
 from storage.kv import WriteBatch
 from storage.raft_log import RaftLogStore
 
@@ -39,7 +50,7 @@ class Journal:
     """The log of one group. Implements `port.CoreJournal`.
 
     batch:  returns the write batch that the driver will write next.
-    commit_index: where a restarted core begins.
+    founding: the configuration that the group began with.
     tail_bytes: returns the memory that this log may use for entries that are
         already durable and applied.
     """
@@ -50,6 +61,7 @@ class Journal:
         batch: Callable[[], WriteBatch],
         *,
         tail_bytes: Callable[[], int],
+        founding: Configuration = NOBODY,
     ) -> None:
         self._store = store
         self._batch = batch
@@ -68,6 +80,11 @@ class Journal:
         self.dirty = False
         self._pending_index = self.last_index
         assert self.base_index <= self.last_index
+        self._committed = min(state.commit_index, self.last_index)
+        # Rising; the first is in force at the base, those above the applied index are not yet.
+        self.configurations = [Placed(0, 0, founding)]
+        self.configurations += [unpack_placed(stored) for _, stored in state.configurations]
+        self._forget_configurations()
 
     # -- terms --------------------------------------------------------------
 
@@ -90,6 +107,24 @@ class Journal:
             return index
         return max(self._starts[bisect_right(self._starts, index) - 1], self.base_index + 1)
 
+    # -- configurations -------------------------------------------------------
+
+    def configuration_at(self, index: int) -> Placed:
+        """The one that is in force once the entry at `index` is applied."""
+        assert index >= self.base_index
+        return next(one for one in reversed(self.configurations) if one.index <= index)
+
+    def save_commit(self, index: int) -> None:
+        """`index` is committed; known after a restart if the open batch is durable by then."""
+        self._committed = max(self._committed, min(index, self.last_index))
+        self._store.put_commit(self._batch(), self._committed)
+        self.dirty = True
+
+    def _forget_configurations(self) -> None:
+        """Only the newest up to the base is kept of those."""
+        while len(self.configurations) > 1 and self.configurations[1].index <= self.base_index:
+            del self.configurations[0]
+
     # -- writing --------------------------------------------------------------
 
     def append(self, data: bytes, index: int, term: int, checksum: int | None = None) -> None:
@@ -108,6 +143,10 @@ class Journal:
         self._tail_size += len(data)
         self.last_index = index
         self.dirty = True
+        if data[0] == CONFIGURATION:
+            placed = Placed(index, term, unpack_configuration(data))
+            self.configurations.append(placed)
+            self._store.put_configuration(batch, index, pack_placed(placed))
 
     def truncate_from(self, index: int) -> None:
         """Drops the entries from `index` on: they conflict with the leader's."""
@@ -121,6 +160,10 @@ class Journal:
             self._terms.pop()
         for gone in range(max(index, self._first_in_memory), self.last_index + 1):
             self._forget(gone)
+        if self.configurations[-1].index >= index:
+            self._store.drop_configurations(self._batch(), index, self.last_index + 1)
+            while self.configurations[-1].index >= index:
+                self.configurations.pop()
         self.last_index = index - 1
         self.durable_index = min(self.durable_index, self.last_index)
         self._pending_index = min(self._pending_index, self.last_index)
@@ -147,10 +190,18 @@ class Journal:
         self.base_index, self.base_term = index, term
         for gone in range(self._first_in_memory, index + 1):
             self._forget(gone)
+        if len(self.configurations) > 1:
+            self._forget_configurations()
+            self._store.drop_configurations(self._batch(), 0, self.configurations[0].index)
 
-    def reset(self, index: int, term: int) -> None:
-        """Begins anew above an installed snapshot."""
+    def reset(self, index: int, term: int, placed: Placed) -> None:
+        """Begins anew above an installed snapshot, with the configuration in force there."""
         self._store.reset(self._batch(), index, term)
+        if placed.index or self.configurations[-1].index:
+            self._store.drop_configurations(self._batch(), 0, self.last_index + 1)
+            self.configurations = [placed]
+            if placed.index:
+                self._store.put_configuration(self._batch(), placed.index, pack_placed(placed))
         self.base_index, self.base_term, self.last_index = index, term, index
         self._starts.clear()
         self._terms.clear()
@@ -258,7 +309,7 @@ class Journal:
         """Volatile: see the module's text."""
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802
-        return self.applied_index
+        return max(self.applied_index, self._committed)
 
     def onOneSecondTimer(self) -> None:  # noqa: N802
         """The core's hook for saving the commit index; there is nothing to save."""

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from cluster.consensus.configuration import (
+    Change,
+    ChangeRefusedError,
+    Step,
+    changed,
+    pack_configuration,
+)
 from cluster.consensus.environment import GroupConfig
-from cluster.consensus.message import CheckpointAt, Message, TimeoutNow
+from cluster.consensus.message import Append, CheckpointAt, GroupMessage, TimeoutNow, addressed
 from cluster.consensus.peer_window import PeerWindow
 from cluster.consensus.port import Clock
-from cluster.consensus.proposals import Proposals
+from cluster.consensus.proposals import Done, Proposals
 from cluster.consensus.quiescence import Quiescence
 from cluster.consensus.raft import Raft
 from cluster.consensus.replication import Replicator
 
 TRANSFER_TIMEOUT = 2.0  # seconds that proposals wait for a transfer
+PROMOTE_WITHIN_ENTRIES = 1000  # of the log's end: so much a new voter may still lack
 
 
 class LeaderTerm:
@@ -41,11 +49,13 @@ class LeaderTerm:
         self.proposals = Proposals()
         self.quiescence = Quiescence(raft.core, clock)
         self.replicator = Replicator(
-            config.group, self.term, raft.journal, config.peers, up, windows
+            config.group, self.term, raft.journal, raft.members, up, windows
         )
         self._config, self._clock = config, clock
         self._core, self._journal, self._check = raft.core, raft.journal, raft.check
+        self._members, self._change_queued = raft.members, False
         self.transfer_target, self._transfer_until = 0, float("inf")
+        self.is_leaving = False
 
     # -- what the group asks ----------------------------------------------------------
 
@@ -56,6 +66,8 @@ class LeaderTerm:
 
     @property
     def can_quiesce(self) -> bool:
+        if self._members.learners or self.is_leaving:
+            return False
         return self.ready and self.quiescence.may_begin(self.replicator.reachable())
 
     def follower_lag(self) -> dict[int, int]:
@@ -64,31 +76,116 @@ class LeaderTerm:
         return {peer: last - progress.match for peer, progress in self.replicator.peers.items()}
 
     def best_successor(self, up: Collection[int]) -> int:
-        """The follower with the longest matching log among those reachable; 0 if none."""
+        """The voter with the longest matching log among those reachable; 0 if none."""
         peers = self.replicator.peers
-        return max(sorted(up), key=lambda peer: peers[peer].match, default=0)
+        fit = [peer for peer in sorted(up) if self._knows_configuration(peer)]
+        return max(fit, key=lambda peer: peers[peer].match, default=0)
+
+    def _knows_configuration(self, peer: int) -> bool:
+        """Whether it is a voter, and the configuration in force here is in force there.
+
+        Another would have to wait for that before it may stand.
+        """
+        if peer not in self._members.voters:
+            return False
+        return self.replicator.peers[peer].version >= self._members.version
+
+    # -- changes of the configuration -----------------------------------------------------
+
+    def change(self, change: Change, done: Done) -> None:
+        """Proposes the configuration after one step. Raises ChangeRefusedError.
+
+        One at a time, by a leader that knows all that is committed: two changes that are
+        under way together may have majorities without a common replica.
+        """
+        now, journal = self._members.configuration, self._journal
+        if not self.ready:
+            raise ChangeRefusedError("the leader is not ready", now)
+        if self._change_queued or journal.configurations[-1].index > journal.applied_index:
+            raise ChangeRefusedError("another change is under way", now)
+        if change.step is Step.PROMOTE:
+            self._check_learner(change.node)
+        self.proposals.propose(pack_configuration(changed(now, change)), done)
+        self._change_queued = True
+
+    def _check_learner(self, node: int) -> None:
+        """It must be near the end of the log, and hold an entry of this term on its disk."""
+        progress, now = self.replicator.peers.get(node), self._members.configuration
+        if progress is None:
+            return  # `changed` says why not
+        behind = self._journal.last_index - progress.match
+        own_term = (
+            progress.match >= self._journal.base_index
+            and self._journal.term_at(progress.match) == self.term
+        )
+        if not own_term or behind > PROMOTE_WITHIN_ENTRIES or progress.version < now.version:
+            raise ChangeRefusedError(f"node {node} is {behind} entries behind", now)
+
+    def configuration_changed(self) -> None:
+        """Another one is in force: its replicas are sent to, its voters may lead next."""
+        self.replicator.configuration_changed()
+        if self.transfer_target and self.transfer_target not in self._members.voters:
+            self._end_transfer()
+
+    def leave(self) -> None:
+        """This replica was removed: it leads until another can, and takes nothing new."""
+        self._end_transfer()
+        self.is_leaving, self._transfer_until = True, self._clock() + TRANSFER_TIMEOUT
+
+    @property
+    def has_left(self) -> bool:
+        """Nobody took over in time: this replica may not lead for longer."""
+        return self.is_leaving and self._clock() >= self._transfer_until
+
+    def _end_transfer(self) -> int:
+        self.transfer_target, self._transfer_until = 0, float("inf")
+        return 0
+
+    @property
+    def is_transferring(self) -> bool:
+        """While leadership is handed over proposals wait."""
+        return self.is_leaving or self.transfer_target != 0
+
+    def bare_heartbeats(self, up: Collection[int]) -> list[tuple[int, GroupMessage]]:
+        alive = Append(self._config.group, self.term, 0, 0, 0)
+        return [(peer, self._to(peer, alive)) for peer in self._members.peers if peer in up]
+
+    def ask_successor(self, up: Collection[int]) -> list[tuple[int, GroupMessage]]:
+        peer, ask = self.best_successor(up), TimeoutNow(self._config.group, self.term)
+        return [(peer, self._to(peer, ask))] if peer else []
+
+    def _to(self, peer: int, message: GroupMessage) -> GroupMessage:
+        return addressed(message, self._members.instance, self._members.instance_of(peer))
+
+    def is_responsive(self, peer: int) -> bool:
+        if peer not in self._members.voters:
+            return False
+        silent = self._clock() - self._core.last_reply_at(peer)
+        return self.quiescence.begun or silent < self._config.election_timeout
 
     def transfer(self, target: int) -> None:
         """Hands leadership over once `target` has all entries; gives up after a while."""
         assert target, "node ids begin at 1"
-        if not self.transfer_target:
+        if not self.is_transferring and target in self._members.voters:
             self.transfer_target, self._transfer_until = target, self._clock() + TRANSFER_TIMEOUT
 
     # -- one step ---------------------------------------------------------------------
 
-    def advance(self) -> list[tuple[int, Message]]:
+    def advance(self) -> list[tuple[int, GroupMessage]]:
         """Appends what was proposed, and returns what is to be sent now."""
-        out: list[tuple[int, Message]] = []
-        if self.transfer_target and self._clock() >= self._transfer_until:
-            self.transfer_target, self._transfer_until = 0, float("inf")
+        out: list[tuple[int, GroupMessage]] = []
         target = self.transfer_target
-        if not target:
-            if self.proposals.queued:
-                if self._check.is_due:
-                    out += self._plan_check()
-                self._append_proposals()
-        elif self._core.match_index(target) == self._journal.last_index:
-            out.append((target, TimeoutNow(self._config.group, self.term)))
+        if self.is_leaving:
+            target = self.best_successor(self.replicator.reachable())
+        elif target and self._clock() >= self._transfer_until:
+            target = self._end_transfer()
+        if target:
+            if self._may_take_over(target):
+                out.append((target, TimeoutNow(self._config.group, self.term)))
+        elif self.proposals.queued and not self.is_leaving:
+            if self._check.is_due:
+                out += self._plan_check()
+            self._append_proposals()
         self.replicator.commit_index = min(self._core.commit_index, self._journal.durable_index)
         if self._core.send_due:
             self._core.send_due = False
@@ -100,12 +197,17 @@ class LeaderTerm:
                 out += self.replicator.commit_notices()
         return out
 
-    def _plan_check(self) -> list[tuple[int, Message]]:
+    def _plan_check(self) -> list[tuple[int, GroupMessage]]:
         """All will compare their states at the entry that is appended next."""
         index = self._journal.last_index + 1
         self._check.plan(index)
         message = CheckpointAt(self._config.group, self.term, index)
         return [(peer, message) for peer in self.replicator.reachable()]
+
+    def _may_take_over(self, target: int) -> bool:
+        """It has all entries, and has applied the configuration: it may stand at once."""
+        up_to_date = self._core.match_index(target) == self._journal.last_index
+        return up_to_date and self._knows_configuration(target)
 
     def _append_proposals(self) -> None:
         journal = self._journal
@@ -113,6 +215,10 @@ class LeaderTerm:
             index = journal.last_index + 1
             journal.append(data, index, self.term)
             self.proposals.appended(index, done)
+        if self._change_queued:
+            self._change_queued = False
+            # After a restart the configuration before this one must be in force.
+            journal.save_commit(self._core.commit_index)
 
     def _nothing_to_say(self) -> bool:
         last = self._journal.last_index

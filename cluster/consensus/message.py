@@ -6,12 +6,15 @@ bytes and back, the simulator passes them as they are. A message is
 immutable; `term` is always the sender's term when it was made.
 
 Entries travel as parallel tuples (terms, data, checksums) that start at `prev_index + 1`.
+
+Most say which replica of the sender's node speaks to which of the receiver's, by their
+instances (`configuration.py`): 0 for those that a group began with.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import crc32c
@@ -32,6 +35,8 @@ class Append(NamedTuple):
     terms: tuple[int, ...] = ()
     data: tuple[bytes, ...] = ()
     checksums: tuple[int, ...] = ()
+    from_instance: int = 0
+    to_instance: int = 0
 
     @property
     def last_index(self) -> int:
@@ -44,6 +49,7 @@ class AppendReply(NamedTuple):
     success: everything below `next_index` equals the leader's log of this term
     and is on this follower's stable storage. Otherwise `next_index` is where
     the leader should try next, and `rejected` the prev_index that did not fit.
+    version: of the configuration that is in force there.
     """
 
     group: int
@@ -51,16 +57,23 @@ class AppendReply(NamedTuple):
     next_index: int
     success: bool
     rejected: int = 0
+    version: int = 0
+    from_instance: int = 0
+    to_instance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Candidate to all: vote for me in `term`."""
+    """Candidate to all: vote for me in `term`. commit, commit_term: see `commit_proof.py`."""
 
     group: int
     term: int
     last_index: int
     last_term: int
+    commit: int = 0
+    commit_term: int = 0
+    from_instance: int = 0
+    to_instance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,8 @@ class VoteReply:
 
     group: int
     term: int
+    from_instance: int = 0
+    to_instance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +94,10 @@ class PreVote:
     term: int
     last_index: int
     last_term: int
+    commit: int = 0
+    commit_term: int = 0
+    from_instance: int = 0
+    to_instance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,10 @@ class PreVoteReply:
     group: int
     term: int
     granted: bool
+    commit: int = 0
+    commit_term: int = 0
+    from_instance: int = 0
+    to_instance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +119,25 @@ class TimeoutNow:
 
     group: int
     term: int
+    from_instance: int = 0
+    to_instance: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """From a replica that was removed, to whoever speaks to it or may wait for it.
+
+    index, index_term: the entry that removed it, so proven to be committed. version: of the
+    configuration in it.
+    """
+
+    group: int
+    term: int
+    index: int
+    index_term: int
+    version: int
+    from_instance: int = 0
+    to_instance: int = 0
 
 
 class SnapshotError(Exception):
@@ -109,6 +151,8 @@ class CheckpointAt:
     group: int
     term: int
     index: int
+    from_instance: int = 0
+    to_instance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +163,16 @@ class StateChecksum:
     term: int
     index: int
     checksum: int
+    from_instance: int = 0
+    to_instance: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A leader's state exactly at `index`, in pieces on the wire: it goes by a call of its own."""
+    """A leader's state exactly at `index`, in pieces on the wire: it goes by a call of its own.
+
+    configuration: the one in force there, as it is stored; empty: the one of the beginning.
+    """
 
     group: int
     term: int
@@ -131,19 +180,26 @@ class Snapshot:
     index_term: int
     state: bytes
     checksum: int  # see checksum_of; made by the leader, with the state at hand
+    configuration: bytes = b""
+    to_instance: int = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether it is what the leader made: this state, of this group, at this index."""
-        return self.checksum == checksum_of(self.group, self.index, self.index_term, self.state)
+        return self.checksum == checksum_of(
+            self.group, self.index, self.index_term, self.state, self.configuration
+        )
 
 
 _PLACE = struct.Struct("<QQQ")
 
 
-def checksum_of(group: int, index: int, index_term: int, state: bytes) -> int:
+def checksum_of(
+    group: int, index: int, index_term: int, state: bytes, configuration: bytes = b""
+) -> int:
     """Of a snapshot: of whose state it is, too."""
-    return crc32c.crc32c(state, crc32c.crc32c(_PLACE.pack(group, index, index_term)))
+    head = _PLACE.pack(group, index, index_term) + configuration
+    return crc32c.crc32c(state, crc32c.crc32c(head))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +250,21 @@ class ClockReply:
 
 GroupMessage = (
     Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
-    | CheckpointAt | StateChecksum
+    | CheckpointAt | StateChecksum | Removed
 )  # fmt: skip
 NodeMessage = Leadership | ClockProbe | ClockReply  # for the node, not for a group
 Message = GroupMessage | NodeMessage | Heartbeat | HeartbeatReply
 NODE_MESSAGES = frozenset((Leadership, ClockProbe, ClockReply))
+
+
+def addressed(message: GroupMessage, from_instance: int, to_instance: int) -> GroupMessage:
+    """The message with who speaks to whom."""
+    if not from_instance and not to_instance:
+        return message
+    if isinstance(message, Append | AppendReply):
+        return message._replace(from_instance=from_instance, to_instance=to_instance)
+    return replace(message, from_instance=from_instance, to_instance=to_instance)
+
 
 # These promise something about the sender's stable storage, so they wait for
 # its fsync. The others only speak of what the receiver must check itself.

@@ -40,6 +40,9 @@ BORROWED = (
     "raftElectionDeadline",
     "newAppendEntriesTime",
     "lastResponseTime",
+    "raftNextIndex",
+    "otherNodes",
+    "connectedNodes",
     "sendAppendEntries",
     "applyLogEntries",
     "tryLogCompaction",
@@ -143,8 +146,10 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
     ) -> None:
         self._clock, self._rng = clock, rng
         self._outbox = _Outbox()
-        self._nodes = {peer: Node(peer) for peer in peer_ids}
-        assert self_id not in self._nodes
+        # Of all that were ever heard of: who is not a voter may be followed and voted for, too.
+        self._nodes: dict[int, Node] = {}
+        self._self_id = self_id
+        voters = [self._node(peer) for peer in peer_ids]
         self._enter()
         conf = SyncObjConf(
             autoTick=False,
@@ -157,12 +162,19 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
             commandsWaitLeader=False,
             appendEntriesUseBatch=True,
         )
-        super().__init__(Node(self_id), list(self._nodes.values()), conf, transport=self._outbox)
+        super().__init__(Node(self_id), voters, conf, transport=self._outbox)
         self._SyncObj__raftLastApplied = applied
         # A link that is down shows as silence, which Raft handles by itself.
-        for node in self._nodes.values():
+        for node in voters:
             self._SyncObj__onNodeConnected(node)
         self.send_due = False
+
+    def _node(self, node_id: int) -> Node:
+        node = self._nodes.get(node_id)
+        if node is None:
+            assert node_id != self._self_id
+            node = self._nodes[node_id] = Node(node_id)
+        return node
 
     # -- entering the core ------------------------------------------------
 
@@ -176,7 +188,34 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
 
     def deliver(self, sender: int, message: dict[str, Any]) -> None:
         self._enter()
-        self._SyncObj__onMessageReceived(self._nodes[sender], message)
+        self._SyncObj__onMessageReceived(self._node(sender), message)
+
+    def set_voters(self, peer_ids: Iterable[int]) -> None:
+        """The other replicas that count from now on, in place (docs/adr/0029).
+
+        A candidate follows again: its votes were counted in another set.
+        """
+        wanted = {self._node(peer) for peer in peer_ids}
+        present: set[Node] = getattr(self, "_SyncObj__otherNodes")  # noqa: B009 - a borrowed name
+        for node in present - wanted:
+            self._SyncObj__connectedNodes.discard(node)
+            self._SyncObj__raftNextIndex.pop(node, None)
+            self._SyncObj__raftMatchIndex.pop(node, None)
+            self._SyncObj__lastResponseTime.pop(node, None)
+        for node in wanted - present:
+            self._SyncObj__connectedNodes.add(node)
+            self._SyncObj__raftNextIndex[node] = 0
+            self._SyncObj__raftMatchIndex[node] = 0
+            self._SyncObj__lastResponseTime[node] = self._clock()
+        self._SyncObj__otherNodes = wanted
+        if self.is_candidate:
+            self.follow()
+
+    def follow(self) -> None:
+        """Leads or stands no more, in the same term, and knows of no leader."""
+        self.state = FOLLOWER
+        if self.leader_id == self._self_id:
+            self.leader = None
 
     sent: Any = property(attrgetter("_outbox.sent"))
     """What the core sent and nobody took yet."""
@@ -223,21 +262,21 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
     def follows(self, leader: int, term: int, commit: int) -> bool:
         """Whether it follows this leader in this term and knows of this commit index."""
         return (
-            self._SyncObj__raftLeader is self._nodes.get(leader)
+            self._SyncObj__raftLeader is self._node(leader)
             and self._SyncObj__raftCurrentTerm == term
             and self._SyncObj__raftCommitIndex >= commit
         )
 
     def match_index(self, peer: int) -> int:
-        return int(self._SyncObj__raftMatchIndex.get(self._nodes[peer], 0))
+        return int(self._SyncObj__raftMatchIndex.get(self._node(peer), 0))
 
     def last_reply_at(self, peer: int) -> float:
-        """When the peer last answered this leader."""
-        return float(self._SyncObj__lastResponseTime[self._nodes[peer]])
+        """When the voter last answered this leader."""
+        return float(self._SyncObj__lastResponseTime[self._node(peer)])
 
     def note_reply(self, peer: int, at: float) -> None:
         """The peer answered by another way than a message to this group."""
-        times, node = self._SyncObj__lastResponseTime, self._nodes[peer]
+        times, node = self._SyncObj__lastResponseTime, self._node(peer)
         times[node] = max(times[node], at)
 
     # -- what the core may no longer do by itself -------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cluster.consensus.checkpoints import Checkpoints
+from cluster.consensus.configuration import Members, Placed
 from cluster.consensus.election import Election
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.guard import Guard
@@ -26,12 +27,25 @@ from storage.raft_log import RaftLogStore
 class Raft:
     """The parts that live as long as the stored log that they were built from."""
 
+    members: Members
     journal: Journal
     checkpoints: Checkpoints
     core: Core
     guard: Guard
     election: Election
     check: StateCheck
+
+    def configure(self, placed: Placed) -> None:
+        """From now on others count: in place, so that log, term and leader stay (ADR 0029)."""
+        self.members.take(placed)
+        self.core.set_voters(self.members.voters)
+        self.election.configuration_changed()
+
+    @property
+    def is_configured(self) -> bool:
+        """False: a configuration is committed that is not in force here yet."""
+        applied, commit = self.journal.applied_index, self.core.commit_index
+        return not any(applied < one.index <= commit for one in self.journal.configurations)
 
 
 def open_raft(
@@ -42,7 +56,8 @@ def open_raft(
     env: Environment,
 ) -> Raft:
     """Restores `machine` from the newest checkpoint. Raises storage.StorageError."""
-    journal = Journal(store, env.batch, tail_bytes=env.tail_bytes)
+    founding = config.founding.configuration
+    journal = Journal(store, env.batch, tail_bytes=env.tail_bytes, founding=founding)
     checkpoints = Checkpoints(
         checkpoint_store,
         journal,
@@ -60,10 +75,12 @@ def open_raft(
         raise CorruptionError(text, group=config.group, index=applied)
     journal.applied_index = applied
     machine.restore(newest[1] if newest else None, applied)
+    placed = journal.configuration_at(journal.getRaftCommitIndex())
+    members = Members(config.node_id, config.instance, placed)
     timeout = config.election_timeout
     core = Core(
         config.node_id,
-        config.peers,
+        members.voters,
         journal,
         applied=applied,
         clock=env.clock,
@@ -72,10 +89,11 @@ def open_raft(
         heartbeat=config.heartbeat,
     )
     return Raft(
+        members,
         journal,
         checkpoints,
         core,
-        Guard(config.group, core, journal, config.peers),
-        Election(config.group, core, journal, config.peers, timeout=timeout, rng=env.rng),
-        StateCheck(config, journal, checkpoints),
+        Guard(config.group, core, journal, members),
+        Election(config.group, core, journal, members, timeout=timeout, rng=env.rng),
+        StateCheck(config, journal, checkpoints, members),
     )

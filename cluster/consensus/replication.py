@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from cluster.consensus.configuration import Members
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply
 from cluster.consensus.peer_window import PeerWindow
@@ -44,6 +45,7 @@ class Progress:
     next: int
     window: PeerWindow  # shared with other groups
     match: int = 0
+    version: int = 0  # of the configuration that is in force there
     state: State = State.PROBE
     probe_sent: bool = False
     # (last index, bytes) of messages that are not acknowledged, oldest first.
@@ -96,18 +98,32 @@ class Replicator:
         group: int,
         term: int,
         journal: Journal,
-        peers: Iterable[int],
+        members: Members,
         up: Iterable[int],
         windows: Mapping[int, PeerWindow],
     ) -> None:
         self._group, self._term = group, term
-        self._journal = journal
+        self._journal, self._members = journal, members
         self.commit_index = 0
         self._up = set(up)
         self._notified_commit = 0
         start = journal.last_index  # the no-op of this term, just appended
         assert journal.term_at(start) == term
-        self.peers = {peer: Progress(next=start, window=windows[peer]) for peer in peers}
+        self._windows = windows
+        self.peers = {peer: self._progress(peer, start) for peer in members.peers}
+
+    def _progress(self, peer: int, start: int) -> Progress:
+        return Progress(next=start, window=self._windows[peer])
+
+    def configuration_changed(self) -> None:
+        """Whoever is new begins at the end of our log, like all at the begin of a term."""
+        before, start = self.peers, self._journal.last_index
+        self.peers = {
+            peer: before[peer] if peer in before else self._progress(peer, start)
+            for peer in self._members.peers
+        }
+        for peer in before.keys() - self.peers.keys():
+            before[peer].clear_inflight()
 
     def close(self) -> None:
         """The term as a leader is over: what is on its way is nobody's any more."""
@@ -116,6 +132,7 @@ class Replicator:
 
     def on_reply(self, peer: int, reply: AppendReply) -> None:
         progress, next_index = self.peers[peer], reply.next_index
+        progress.version = max(progress.version, reply.version)
         if reply.success:
             match = next_index - 1
             if match < progress.match or match == 0:
@@ -143,13 +160,13 @@ class Replicator:
             self._up.add(peer)
         else:
             self._up.discard(peer)
-        progress = self.peers[peer]
-        if progress.state is not State.SNAPSHOT:
+        progress = self.peers.get(peer)
+        if progress is not None and progress.state is not State.SNAPSHOT:
             progress.probe_from(progress.match + 1 if progress.match else progress.next)
 
     def on_snapshot_sent(self, peer: int, index: int, installed: bool) -> None:
-        progress = self.peers[peer]
-        if progress.state is State.SNAPSHOT:
+        progress = self.peers.get(peer)
+        if progress is not None and progress.state is State.SNAPSHOT:
             progress.probe_from(max(index if installed else progress.next, progress.match) + 1)
 
     def needs_snapshot(self) -> list[int]:
@@ -200,7 +217,8 @@ class Replicator:
     def level(self) -> bool:
         """Whether enough followers can be reached, and each of them has all entries."""
         reachable, last = self.reachable(), self._journal.last_index
-        return 2 * (len(reachable) + 1) > len(self.peers) + 1 and all(
+        voters = sum(peer in self._up for peer in self._members.voters)
+        return voters + 1 >= self._members.majority and all(
             self.peers[peer].state is State.REPLICATE and self.peers[peer].match == last
             for peer in reachable
         )

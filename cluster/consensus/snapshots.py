@@ -1,31 +1,65 @@
-"""May a leader's snapshot take the place of all that a replica has?
+"""A leader's snapshot: made, checked by who gets it, put in the place of all that it has.
 
-Group.install --> check_snapshot --> journal, checkpoints and state are replaced
+base_snapshot --> check_snapshot --> replace_by: journal and checkpoints
                          '--SnapshotError--> the sender; nothing has changed
 """
 
 from __future__ import annotations
 
+from cluster.consensus.configuration import Placed, pack_placed, unpack_placed
 from cluster.consensus.environment import GroupConfig, StateMachine
-from cluster.consensus.message import Snapshot, SnapshotError
+from cluster.consensus.message import Snapshot, SnapshotError, checksum_of
+from cluster.consensus.raft import Raft
+from storage.errors import CorruptionError
 from storage.keys import MAX_NUMBER
 
 
+def base_snapshot(group: int, raft: Raft, peer: int) -> Snapshot:
+    """Raises storage.CorruptionError, or StorageError while it is not written yet."""
+    index, term, state = raft.checkpoints.base()
+    placed = raft.journal.configuration_at(index)
+    configuration = pack_placed(placed) if placed.index else b""
+    checksum = checksum_of(group, index, term, state, configuration)
+    theirs = raft.members.instance_of(peer)
+    return Snapshot(group, raft.core.term, index, term, state, checksum, configuration, theirs)
+
+
+def replace_by(raft: Raft, snapshot: Snapshot, founding: Placed) -> None:
+    """Log and checkpoints go; founding: what is in force if the snapshot names nothing."""
+    placed = unpack_placed(snapshot.configuration) if snapshot.configuration else founding
+    # What is in force here was committed, so the leader's state comes after it.
+    assert placed.configuration.version >= raft.members.version
+    raft.checkpoints.replace(snapshot.index, snapshot.index_term, snapshot.state)
+    raft.journal.reset(snapshot.index, snapshot.index_term, placed)
+
+
 def check_snapshot(
-    config: GroupConfig, machine: StateMachine, sender: int, snapshot: Snapshot, *, load: bool
-) -> None:
-    """Raises SnapshotError unless it is sound. load: its state is to be loaded, too."""
+    config: GroupConfig, machine: StateMachine, raft: Raft, snapshot: Snapshot
+) -> bool:
+    """Whether its last entry is held already. Raises SnapshotError unless it is sound."""
+    journal = raft.journal
+    held = snapshot.index <= journal.applied_index or (
+        snapshot.index <= journal.last_index
+        and journal.term_at(snapshot.index) == snapshot.index_term
+    )
     name = config.name or f"group-{config.group}"
-    if sender not in config.peers:
-        raise SnapshotError(f"node {sender} has no replica of {name}")
+    if snapshot.to_instance != config.instance:
+        text = f"it is for instance {snapshot.to_instance}, this one is {config.instance}"
+        raise SnapshotError(f"snapshot of {name}: {text}")
     if not 0 < snapshot.index_term <= snapshot.term or not 0 < snapshot.index <= MAX_NUMBER:
         raise SnapshotError(f"snapshot of {name}: its index or terms cannot be")
     if not snapshot.is_whole:
         raise SnapshotError(f"snapshot of {name}: its checksum differs")
-    if not load:
-        return
+    if snapshot.configuration:
+        try:
+            unpack_placed(snapshot.configuration)
+        except CorruptionError as error:
+            raise SnapshotError(f"snapshot of {name}: {error}") from error
+    if held:
+        return True
     try:
         machine.check(snapshot.state)
     except Exception as error:
         # Of whatever kind: the state that is here has not been touched.
         raise SnapshotError(f"snapshot of {name} cannot be loaded: {error}") from error
+    return False

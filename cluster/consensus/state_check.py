@@ -15,8 +15,10 @@ import logging
 from collections import Counter
 
 from cluster.consensus.checkpoints import Checkpoints
+from cluster.consensus.configuration import Members
 from cluster.consensus.environment import GroupConfig
 from cluster.consensus.journal import Journal
+from cluster.consensus.message import StateChecksum
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +37,11 @@ class StateDivergedError(Exception):
 class StateCheck:
     """One replica's part. at: the index where it saves and says its checksum next; 0: none."""
 
-    def __init__(self, config: GroupConfig, journal: Journal, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self, config: GroupConfig, journal: Journal, checkpoints: Checkpoints, members: Members
+    ) -> None:
         self._config, self._journal, self._checkpoints = config, journal, checkpoints
+        self._members = members
         self.at = 0
         self._since = (journal.applied_index, checkpoints.applied_bytes)
         self._reports: dict[int, dict[int, int]] = {}  # index -> node -> checksum
@@ -47,7 +52,7 @@ class StateCheck:
     def is_due(self) -> bool:
         """Whether the leader should name an index."""
         config, (index, size) = self._config, self._since
-        return bool(config.peers) and (
+        return not self._members.is_alone and (
             self._checkpoints.applied_bytes - size >= _SOONER * config.checkpoint_bytes
             or self._journal.applied_index - index >= _SOONER * config.checkpoint_entries
         )
@@ -65,6 +70,14 @@ class StateCheck:
         self.at = 0
         return self._checkpoints.save()
 
+    def report(self, term: int) -> StateChecksum | None:
+        """Saves the state at the applied index, and counts it: what to say to the others."""
+        index, checksum = self.at, self.save()
+        if checksum is None:
+            return None
+        self.note(self._config.node_id, index, checksum)
+        return StateChecksum(self._config.group, term, index, checksum)
+
     def note(self, node: int, index: int, checksum: int) -> None:
         """`node` has this state. Raises StateDivergedError if this replica is wrong, or may be."""
         reports = self._reports.setdefault(index, {})
@@ -74,7 +87,7 @@ class StateCheck:
         own = reports.get(self._config.node_id)
         if own is None or len(set(reports.values())) == 1:
             return
-        replicas = len(self._config.peers) + 1
+        replicas = len({*self._members.voters, self._config.node_id})
         (most, count), *_ = Counter(reports.values()).most_common(1)
         if 2 * count > replicas:
             if own != most:

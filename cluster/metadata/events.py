@@ -45,7 +45,8 @@ def difference(before: Tables, after: Tables) -> list[Event]:
         events.append(SettingsChanged())
     if before.finalized != after.finalized:
         events.append(UpgradeFinalized())
-    if before.nodes != after.nodes or old.keys() != new.keys():
+    placed = any(old[known].partitions != new[known].partitions for known in old.keys() & new)
+    if before.nodes != after.nodes or old.keys() != new.keys() or placed:
         events.append(LayoutChanged())
     events += [
         TopicAltered(topic)

@@ -85,7 +85,16 @@ def _topic_record(topic: TopicState) -> pb.TopicRecord:
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            pb.PartitionRecord(group_id=partition.group_id, replicas=partition.replicas)
+            pb.PartitionRecord(
+                group_id=partition.group_id,
+                replicas=partition.replicas,
+                founding=partition.founding,
+                instances=partition.instances,
+                version=partition.version,
+                index=partition.index,
+                index_term=partition.index_term,
+                target=partition.target,
+            )
             for partition in topic.partitions
         ],
         config=topic.settings.to_proto(),
@@ -95,7 +104,7 @@ def _topic_record(topic: TopicState) -> pb.TopicRecord:
 
 def _topic_of(record: pb.TopicRecord) -> TopicState:
     config = record.config
-    partitions = tuple(PartitionState(p.group_id, tuple(p.replicas)) for p in record.partitions)
+    partitions = tuple(map(_partition_of, record.partitions))
     if not record.name or not partitions or not all(p.replicas for p in partitions):
         raise ValueError(f"topic {record.name!r} is not complete")
     settings = TopicSettings(
@@ -105,6 +114,21 @@ def _topic_of(record: pb.TopicRecord) -> TopicState:
         config.expected_offsets,
     )
     return TopicState(record.name, record.topic_id, partitions, settings, record.created_ms)
+
+
+def _partition_of(record: pb.PartitionRecord) -> PartitionState:
+    if record.instances and len(record.instances) != len(record.replicas):
+        raise ValueError(f"group {record.group_id}: not each replica has an instance")
+    return PartitionState(
+        record.group_id,
+        tuple(record.replicas),
+        tuple(record.founding),
+        tuple(record.instances),
+        record.version,
+        record.index,
+        record.index_term,
+        tuple(record.target),
+    )
 
 
 def _name_record(name: NameState) -> pb.NameRecord:

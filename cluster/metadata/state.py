@@ -26,6 +26,7 @@ from google.protobuf.message import DecodeError
 from cluster.entries import has_unknown_fields
 from cluster.errors import OlderReleaseError
 from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
+from cluster.metadata import replicas
 from cluster.metadata import settings as cluster_settings
 from cluster.metadata import topics as rules
 from cluster.metadata import upgrade as upgrades
@@ -250,7 +251,9 @@ class MetadataState:
         result.applied_index = index
         return result.SerializeToString(deterministic=True)
 
-    def _dispatch(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
+    def _dispatch(  # noqa: C901 - one case for each
+        self, command: pb.MetadataCommand, now_ms: int
+    ) -> pb.MetadataResult:
         """Run one command. Each either raises Rejected, before any change, or succeeds."""
         which = command.WhichOneof("command")
         if which is None:
@@ -275,6 +278,8 @@ class MetadataState:
                 return self._create_lease_secret(command.create_lease_secret)
             case "finalize_upgrade":
                 return self._finalize_upgrade(command.finalize_upgrade)
+            case "set_replicas" | "report_replicas":
+                return self._change_replicas(command)
             case "found_cluster_settings":
                 return self._found_settings(command.found_cluster_settings)
             case "set_cluster_setting":
@@ -370,6 +375,11 @@ class MetadataState:
             raise invalid("secret", f"has {len(command.secret)} bytes, must have {SECRET_BYTES}")
         # Another node may have been faster; tokens may be out under its secret.
         self._tables.lease_secret = self._tables.lease_secret or command.secret
+        return pb.MetadataResult()
+
+    def _change_replicas(self, command: pb.MetadataCommand) -> pb.MetadataResult:
+        if replicas.change(self._tables, command):
+            self._events.append(LayoutChanged())
         return pb.MetadataResult()
 
     def _finalize_upgrade(self, command: pb.FinalizeUpgrade) -> pb.MetadataResult:

@@ -105,10 +105,27 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition's Raft group and the nodes that hold it; the first is preferred as leader."""
+    """A partition's Raft group and the nodes that hold it; the first is preferred as leader.
+
+    founding: the nodes that the group began with; empty: those that hold it.
+    instances: of the replicas, in their order (`cluster/consensus/configuration.py`); empty: 0.
+    version, index, index_term: of the group's newest configuration that was reported, and of
+    its entry; 0: it has none but the first.
+    target: the nodes that shall hold it; empty: those that do.
+    """
 
     group_id: int
     replicas: tuple[int, ...]
+    founding: tuple[int, ...] = ()
+    instances: tuple[int, ...] = ()
+    version: int = 0
+    index: int = 0
+    index_term: int = 0
+    target: tuple[int, ...] = ()
+
+    def instance_of(self, node: int) -> int:
+        """Of the replica that `node` shall hold."""
+        return self.instances[self.replicas.index(node)] if self.instances else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +185,16 @@ def check_placements(placements: Sequence[Sequence[int]], known: Collection[int]
         for node_id in replicas:
             if node_id not in known:
                 raise _misplaced(number, f"names node {node_id}, which is not in the cluster")
+
+
+def check_replicas(replicas: Sequence[int], known: Collection[int]) -> None:
+    """Raise Rejected unless a partition may be held by these nodes."""
+    check_replica_count(len(replicas))
+    if len(set(replicas)) != len(replicas):
+        raise invalid("replicas", f"names a node twice: {list(replicas)}")
+    for node_id in replicas:
+        if node_id not in known:
+            raise invalid("replicas", f"names node {node_id}, which is not in the cluster")
 
 
 def _misplaced(number: int, text: str) -> Rejected:

@@ -72,6 +72,8 @@ class Maintenance:
     def look(self) -> None:
         """Compares clocks, begins the transfers that are due, restores preferred leaders."""
         self._clocks.look()
+        if self._replicas.incomplete:
+            self._replicas.reconcile()
         for gid, group in self._driver.groups.items():
             while group.snapshots_due:
                 peer = group.snapshots_due.pop()
@@ -104,7 +106,7 @@ class Maintenance:
                 self._driver.touch(gid)
 
         try:
-            snapshot = group.base_snapshot()
+            snapshot = group.base_snapshot(peer)
         except StorageError as error:
             done(False, str(error))
             if gid in self._replicas.by_group:

@@ -70,12 +70,12 @@ def start_maintenance(
     reclaim: Callable[[], None],
 ) -> None:
     """Begins the periodic work. reclaim: frees trimmed space; blocks, called in a thread."""
-    tasks.spawn(_every(LOOK_PERIOD, maintenance.look))
-    tasks.spawn(_every(retention_period, maintenance.retain))
+    tasks.spawn(every(LOOK_PERIOD, maintenance.look))
+    tasks.spawn(every(retention_period, maintenance.retain))
     tasks.spawn(_reclaim(reclaim))
 
 
-async def _every(period: float, work: Callable[[], None]) -> None:
+async def every(period: float, work: Callable[[], None]) -> None:
     while True:
         await asyncio.sleep(period)
         try:

@@ -35,7 +35,8 @@ RETRY_WAIT = 0.05  # seconds; a leader is being elected
 # Commands that may be repeated when their outcome is unknown.
 REPEATABLE = (
     "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret",
-    "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", None,
+    "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas",
+    "report_replicas", None,
 )  # fmt: skip
 
 

@@ -60,6 +60,7 @@ from cluster.node.offered import add_services, guards
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
+from cluster.node.replica_reports import start_replica_changes
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
@@ -271,12 +272,10 @@ class Node:
         stack.push_async_callback(self._hand_over)
         stack.push_async_callback(server.leave)
         stack.push_async_callback(tasks.stop)
+        config = self.config
+        delay = config.preferred_leader_delay_ms / 1000
         maintenance = Maintenance(
-            MaintenanceSettings(
-                node_id=self.config.node_id,
-                preferred_leader_delay=self.config.preferred_leader_delay_ms / 1000,
-                metadata_entries=METADATA_ENTRIES,
-            ),
+            MaintenanceSettings(config.node_id, delay, METADATA_ENTRIES),
             self._driver,
             self._replicas,
             self.metadata,
@@ -285,8 +284,9 @@ class Node:
             self._clocks,
             SnapshotSender(self._peers.links, tasks).send,
         )
-        retention_period = self.config.retention_check_ms / 1000
+        retention_period = config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
+        start_replica_changes(self._driver, self.metadata, self._proposer, tasks)
         standstill = self.config.election_timeout_ms / 2000
         tasks.spawn(watch_memory(self.memory, self.config, server.port).run())
         on_delay = self._health.watching(self.metrics.loop_delay.observe)

@@ -16,9 +16,12 @@ from functools import partial
 from typing import Protocol
 
 from cluster.config import NodeConfig
+from cluster.consensus.commit_proof import take_proof
+from cluster.consensus.configuration import CONFIGURATION
 from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.group import Group
+from cluster.consensus.tombstone import Tombstone, unpack_tombstone
 from cluster.features import Features
 from cluster.metadata.settings import MAX_BATCH_BYTES
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
@@ -27,7 +30,7 @@ from cluster.partition.replica import Partition, Policy
 from cluster.partition.types import Names, NodeView
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
-from storage.kv import KeyValue
+from storage.kv import KeyValue, WriteBatch
 from storage.offset_index import OffsetIndex
 from storage.raft_log import RaftLogStore
 
@@ -123,26 +126,35 @@ class Replicas:
         self._tail_bytes = settings.tail_cache_bytes
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.broken: dict[int, Exception] = {}
+        # What a replica left must be written away before the next is opened.
+        self.incomplete = False
+        self._destroyed_in: dict[int, WriteBatch] = {}
 
     # -- what the metadata wants ----------------------------------------------------
 
     def reconcile(self) -> None:
         """Opens and closes replicas so that they are what the metadata says."""
         node = self._settings.node_id
-        wanted = {
-            record.group_id: (topic, index)
-            for topic in self._context.metadata.topics()
-            for index, record in enumerate(topic.partitions)
-            if node in record.replicas
-        }
-        for gid in [gid for gid in self.by_group if gid not in wanted]:
-            gone = self.by_group[gid]
-            log.info("partition deleted partition=%s-%d", gone.topic, gone.index)
-            self.delete(gid)
+        self.incomplete = False
+        wanted: dict[int, tuple[TopicState, int]] = {}
+        changed: dict[int, PartitionState] = {}  # those that may have had a replica here
+        for topic in self._context.metadata.topics():
+            for index, record in enumerate(topic.partitions):
+                if node in record.replicas:
+                    wanted[record.group_id] = (topic, index)
+                if record.version:
+                    changed[record.group_id] = record
+        self._drop_tombstones()
+        for gid in list(self.by_group):
+            self._close_unless_wanted(gid, wanted.get(gid), changed.get(gid))
+        for gid in changed.keys() - self._context.driver.tombstones.keys() - self.broken.keys():
+            self._load_tombstone(gid)
         for gid, (topic, index) in wanted.items():
             if gid in self.by_group or gid in self.broken:
                 continue
             try:
+                if not self._may_open(topic.partitions[index]):
+                    continue
                 group = self.open(topic, index)
             except StorageError as error:
                 # What is stored of it is damaged. The other replicas go on.
@@ -153,6 +165,76 @@ class Replicas:
             is_new = group.term == 0
             if is_new and topic.partitions[index].replicas[0] == node:
                 group.campaign()
+
+    def _close_unless_wanted(
+        self, gid: int, wanted: tuple[TopicState, int] | None, record: PartitionState | None
+    ) -> None:
+        """Closes a replica whose topic was deleted, or that was removed from its group."""
+        held = self.by_group[gid]
+        group, node = held.group, self._settings.node_id
+        if wanted is not None:
+            topic, index = wanted
+            if topic.partitions[index].instance_of(node) <= group.config.instance:
+                if record is not None and record.version > group.members.version:
+                    # Who told it first may be gone, with all that would prove it.
+                    place = (record.index, record.index_term)
+                    take_proof(group.core, group.journal, *place)
+                    self._context.driver.touch(gid)
+                return
+        if record is None:
+            log.info("partition deleted partition=%s-%d", held.topic, held.index)
+            self.delete(gid)
+            return
+        tombstone = group.removed or Tombstone(
+            group.config.instance, record.version, record.index, record.index_term, group.term
+        )
+        log.info("replica removed partition=%s-%d", held.topic, held.index)
+        self.delete(gid, tombstone)
+
+    def _drop_tombstones(self) -> None:
+        """Those of topics that were deleted."""
+        driver, metadata = self._context.driver, self._context.metadata
+        for gid in [gid for gid in driver.tombstones if metadata.partition(gid) is None]:
+            del driver.tombstones[gid]
+            self._destroy(gid, None)
+
+    def _load_tombstone(self, gid: int) -> None:
+        try:
+            stored = RaftLogStore(self._context.kv, gid).tombstone()
+            if stored:
+                self._context.driver.tombstones[gid] = unpack_tombstone(stored)
+        except StorageError as error:
+            log.critical("tombstone not read group=%d: %s", gid, error)
+            self.broken[gid] = error
+
+    def _may_open(self, record: PartitionState) -> bool:
+        """Not what was removed here, nor before what an older one left is gone."""
+        gid, wanted = record.group_id, record.instance_of(self._settings.node_id)
+        driver, store = self._context.driver, RaftLogStore(self._context.kv, record.group_id)
+        if self._destroyed_in.get(gid) is driver.batch:
+            self.incomplete = True
+            return False
+        self._destroyed_in.pop(gid, None)
+        tombstone, stored = driver.tombstones.get(gid), store.instance()
+        if stored > wanted or (tombstone is not None and wanted <= tombstone.instance):
+            return False  # this copy of the metadata is behind
+        if stored < wanted and not store.is_new():
+            place = (record.version, record.index, record.index_term)
+            self._destroy(gid, Tombstone(stored, *place, 0))
+            self.incomplete = True
+            return False
+        if stored < wanted:
+            store.put_instance(driver.batch, wanted)
+        return True
+
+    def _destroy(self, gid: int, tombstone: Tombstone | None) -> None:
+        """Drops all that a replica stored. It is there until the open batch is written."""
+        driver, left = self._context.driver, b""
+        if tombstone is not None:
+            driver.tombstones[gid], left = tombstone, tombstone.pack()
+        RaftLogStore(self._context.kv, gid).destroy(driver.batch, left)
+        self._destroyed_in[gid] = driver.batch
+        driver.touch(gid)  # to be written soon
 
     def apply_settings(self) -> None:
         """Topics were altered, or the lease lifetime has changed."""
@@ -178,7 +260,13 @@ class Replicas:
                 clock_agreed=partial(getattr, context.clocks, "agreed"),
                 features=context.metadata.features,
             ),
-            lambda machine: self._group(gid, record.replicas, machine, f"{topic.name}-{index}"),
+            lambda machine: self._group(
+                gid,
+                record.founding or record.replicas,
+                machine,
+                f"{topic.name}-{index}",
+                record.instance_of(self._settings.node_id),
+            ),
             on_role=lambda: context.on_role(gid),
             capacity=self._settings.last_seen_capacity,
         )
@@ -188,16 +276,15 @@ class Replicas:
         self.by_name[topic.name, index] = partition
         return partition.group
 
-    def delete(self, gid: int) -> None:
-        """Closes a deleted topic's replica and drops all that it stored."""
+    def delete(self, gid: int, tombstone: Tombstone | None = None) -> None:
+        """Closes a replica and drops all that it stored; tombstone: it was removed."""
         partition = self.by_group.pop(gid)
         self._share_tail_cache()
         del self.by_name[partition.topic, partition.index]
-        driver = self._context.driver
-        group = driver.remove(gid)
-        group.close("the topic was deleted")
+        group = self._context.driver.remove(gid)
+        group.close("the replica is gone")
         partition.close()
-        RaftLogStore(self._context.kv, gid).destroy(driver.batch)
+        self._destroy(gid, tombstone)
 
     def open_metadata(self, members: Collection[int], machine: StateMachine) -> Group:
         """Opens the metadata group."""
@@ -207,14 +294,22 @@ class Replicas:
 
     # -- parts ------------------------------------------------------------------------
 
-    def _group(self, gid: int, members: Collection[int], machine: StateMachine, name: str) -> Group:
-        """Opens a group's stores."""
+    def _group(
+        self,
+        gid: int,
+        members: Collection[int],
+        machine: StateMachine,
+        name: str,
+        instance: int = 0,
+    ) -> Group:
+        """Opens a group's stores. members: those that it began with."""
         settings, context = self._settings, self._context
         return Group(
             GroupConfig(
                 group=gid,
                 node_id=settings.node_id,
-                peers=tuple(node for node in members if node != settings.node_id),
+                peers=tuple(node for node in members if instance or node != settings.node_id),
+                instance=instance,
                 election_timeout=settings.election_timeout,
                 heartbeat=settings.heartbeat,
                 checkpoint_bytes=settings.checkpoint_bytes,
@@ -235,14 +330,14 @@ class Replicas:
                 leader_changed=context.leader_changed,
                 stopped=context.driver.on_stopped,
                 may_lead=partial(getattr, context.clocks, "agreed"),
+                may_change=lambda: context.metadata.features.may_write(CONFIGURATION),
             ),
         )
 
     def _add(self, group: Group) -> None:
         """Hands a group to the driver."""
-        for peer in group.config.peers:
-            if peer in self._context.linked:
-                group.set_link(peer, True)
+        for peer in self._context.linked:
+            group.set_link(peer, True)
         self._context.driver.add(group)
 
     def _share_tail_cache(self) -> None:

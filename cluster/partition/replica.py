@@ -204,7 +204,7 @@ class Partition:
         A lone replica goes on: what is not damaged can be had nowhere else.
         """
         group = self.group
-        if not self.closed and isinstance(error, CorruptionError) and group.config.peers:
+        if not self.closed and isinstance(error, CorruptionError) and group.members.voters:
             group.fail(error)
 
     # -- settings, listeners, end -------------------------------------------------------

@@ -8,7 +8,6 @@ talking to the same node sees what it did.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from cluster.errors import NotReadyError
@@ -16,10 +15,12 @@ from cluster.metadata import upgrade
 from cluster.metadata.placement import place
 from cluster.metadata.settings import MAX_BATCH_BYTES, changed
 from cluster.metadata.topics import (
+    PartitionState,
     TopicSettings,
     TopicState,
     check_partition_count,
     check_replica_count,
+    check_replicas,
     check_topic_name,
     is_internal,
 )
@@ -135,18 +136,27 @@ class ClusterService(rpc.ClusterServiceServicer):
         )
 
     @public_errors
+    async def ReassignPartition(
+        self, request: pb.ReassignPartitionRequest, context: Any
+    ) -> pb.ReassignPartitionResponse:
+        topic, partition = self._partition(request.topic, request.partition)
+        check_replicas(request.replicas, self.node.metadata.nodes)
+        command = meta.MetadataCommand(
+            set_replicas=meta.SetReplicas(
+                group_id=partition.group_id,
+                replicas=request.replicas,
+                expected_version=partition.version,
+            )
+        )
+        result = await self.node.propose_metadata(command, timeout_s(0, self.node))
+        accepted(result, topic=topic.name)
+        return pb.ReassignPartitionResponse(topic=self._topic_info(self._topic(topic.name)))
+
+    @public_errors
     async def TransferLeadership(
         self, request: pb.TransferLeadershipRequest, context: Any
     ) -> pb.TransferLeadershipResponse:
-        topic = self._topic(request.topic)
-        if not 0 <= request.partition < len(topic.partitions):
-            raise errors.UnknownTopicOrPartitionError(
-                f"topic {topic.name!r} has partitions 0..{len(topic.partitions) - 1}, "
-                f"not {request.partition}",
-                topic=topic.name,
-                partition=request.partition,
-            )
-        partition = topic.partitions[request.partition]
+        topic, partition = self._partition(request.topic, request.partition)
         target = request.target_node_id
         if target and target not in partition.replicas:
             held_by = ", ".join(map(str, partition.replicas))
@@ -274,21 +284,30 @@ class ClusterService(rpc.ClusterServiceServicer):
             hindered_by=plan.hindered,
         )
 
+    def _partition(self, name: str, number: int) -> tuple[TopicState, PartitionState]:
+        topic = self._topic(name)
+        if not 0 <= number < len(topic.partitions):
+            raise errors.UnknownTopicOrPartitionError(
+                f"topic {topic.name!r} has partitions 0..{len(topic.partitions) - 1}, not {number}",
+                topic=topic.name,
+                partition=number,
+            )
+        return topic, topic.partitions[number]
+
     def _topic_info(self, topic: TopicState) -> pb.TopicInfo:
         return pb.TopicInfo(
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=[
-                self._partition_info(number, partition.group_id, partition.replicas)
+                self._partition_info(number, partition)
                 for number, partition in enumerate(topic.partitions)
             ],
             config=topic.config,
             created_ms=topic.created_ms,
         )
 
-    def _partition_info(
-        self, number: int, group_id: int, replicas: Sequence[int]
-    ) -> pb.PartitionInfo:
+    def _partition_info(self, number: int, partition: PartitionState) -> pb.PartitionInfo:
+        group_id = partition.group_id
         leader, term = self.node.leader_of(group_id)
         replica = self.node.partition(group_id)
         return pb.PartitionInfo(
@@ -296,7 +315,8 @@ class ClusterService(rpc.ClusterServiceServicer):
             group_id=group_id,
             leader_id=leader,
             term=term,
-            replicas=replicas,
+            replicas=partition.replicas,
+            target=partition.target,
             log_start_offset=-1 if replica is None else replica.log_start_offset,
             high_watermark=-1 if replica is None else replica.high_watermark,
         )

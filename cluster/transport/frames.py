@@ -29,6 +29,7 @@ from cluster.consensus.message import (
     Message,
     PreVote,
     PreVoteReply,
+    Removed,
     StateChecksum,
     TimeoutNow,
     Vote,
@@ -40,6 +41,7 @@ _PREFIX = struct.Struct("<II")
 _SNAPSHOT = struct.Struct("<QQQQ")
 HEARTBEAT_ROW_BYTES = 12
 OVERHEAD_BYTES = 64  # of a message beside its entries, about
+NOT_OF_GROUPS = (Heartbeat, HeartbeatReply, Leadership, ClockProbe, ClockReply)
 
 
 class FrameError(ValueError):
@@ -74,7 +76,7 @@ def _prefixed(head: bytes) -> bytes:
 
 def encode_frame(messages: list[Message]) -> list[bytes]:
     """The pieces of the frame, in order; entries as they are, not copied."""
-    head = pb.Frame(messages=[_head_of(message) for message in messages]).SerializeToString()
+    head = pb.Frame(messages=[_addressed_head(message) for message in messages]).SerializeToString()
     pieces = [_prefixed(head)]
     for message in messages:
         if isinstance(message, Append):
@@ -127,7 +129,15 @@ def _is_intact(data: bytes, checksum: int) -> bool:
 def _append(raw: pb.Message, data: tuple[bytes, ...]) -> Append:
     terms = tuple([entry.term for entry in raw.entries])
     sums = tuple([entry.crc32c for entry in raw.entries])
-    return Append(raw.group, raw.term, raw.index, raw.log_term, raw.commit, terms, data, sums)
+    who = (raw.from_instance, raw.to_instance)
+    return Append(raw.group, raw.term, raw.index, raw.log_term, raw.commit, terms, data, sums, *who)
+
+
+def _addressed_head(message: Message) -> pb.Message:
+    head = _head_of(message)
+    if not isinstance(message, NOT_OF_GROUPS) and (message.from_instance or message.to_instance):
+        head.from_instance, head.to_instance = message.from_instance, message.to_instance
+    return head
 
 
 def _head_of(message: Message) -> pb.Message:
@@ -143,7 +153,7 @@ def _head_of(message: Message) -> pb.Message:
                 commit=commit,
                 entries=[pb.Entry(term=t, size=len(d), crc32c=c) for t, d, c in entries],
             )
-        case AppendReply(group, term, next_index, success, rejected):
+        case AppendReply(group, term, next_index, success, rejected, version):
             return pb.Message(
                 group=group,
                 type=pb.MESSAGE_TYPE_APPEND_REPLY,
@@ -151,18 +161,10 @@ def _head_of(message: Message) -> pb.Message:
                 index=next_index,
                 success=success,
                 rejected=rejected,
+                version=version,
             )
-        case Vote(group, term, last, last_term):
-            kind = pb.MESSAGE_TYPE_VOTE
-            return pb.Message(group=group, type=kind, term=term, index=last, log_term=last_term)
-        case VoteReply(group, term):
-            return pb.Message(group=group, type=pb.MESSAGE_TYPE_VOTE_REPLY, term=term)
-        case PreVote(group, term, last, last_term):
-            kind = pb.MESSAGE_TYPE_PRE_VOTE
-            return pb.Message(group=group, type=kind, term=term, index=last, log_term=last_term)
-        case PreVoteReply(group, term, granted):
-            kind = pb.MESSAGE_TYPE_PRE_VOTE_REPLY
-            return pb.Message(group=group, type=kind, term=term, success=granted)
+        case Vote() | VoteReply() | PreVote() | PreVoteReply() | Removed():
+            return _head_of_election(message)
         case TimeoutNow(group, term):
             return pb.Message(group=group, type=pb.MESSAGE_TYPE_TIMEOUT_NOW, term=term)
         case CheckpointAt(group, term, index):
@@ -183,6 +185,27 @@ def _head_of(message: Message) -> pb.Message:
             return _clock_head(message)
 
 
+def _head_of_election(
+    message: Vote | VoteReply | PreVote | PreVoteReply | Removed,
+) -> pb.Message:
+    head = pb.Message(group=message.group, term=message.term)
+    match message:
+        case Vote() | PreVote():
+            is_vote = isinstance(message, Vote)
+            head.type = pb.MESSAGE_TYPE_VOTE if is_vote else pb.MESSAGE_TYPE_PRE_VOTE
+            head.index, head.log_term = message.last_index, message.last_term
+        case VoteReply():
+            head.type = pb.MESSAGE_TYPE_VOTE_REPLY
+        case PreVoteReply():
+            head.type, head.success = pb.MESSAGE_TYPE_PRE_VOTE_REPLY, message.granted
+        case Removed():
+            head.type, head.version = pb.MESSAGE_TYPE_REMOVED, message.version
+            head.index, head.log_term = message.index, message.index_term
+    if isinstance(message, Vote | PreVote | PreVoteReply):
+        head.commit, head.commit_term = message.commit, message.commit_term
+    return head
+
+
 def _clock_head(message: ClockProbe | ClockReply) -> pb.Message:
     if isinstance(message, ClockProbe):
         return pb.Message(type=pb.MESSAGE_TYPE_CLOCK_PROBE, sent_us=message.sent_us)
@@ -196,23 +219,34 @@ def _clock_head(message: ClockProbe | ClockReply) -> pb.Message:
 
 
 def _decode(raw: pb.Message) -> Message:
+    place, who = (raw.group, raw.term), (raw.from_instance, raw.to_instance)
+    proof = (raw.commit, raw.commit_term)
     match raw.type:
         case pb.MESSAGE_TYPE_APPEND_REPLY:
-            return AppendReply(raw.group, raw.term, raw.index, raw.success, raw.rejected)
+            return AppendReply(*place, raw.index, raw.success, raw.rejected, raw.version, *who)
         case pb.MESSAGE_TYPE_VOTE:
-            return Vote(raw.group, raw.term, raw.index, raw.log_term)
+            return Vote(*place, raw.index, raw.log_term, *proof, *who)
         case pb.MESSAGE_TYPE_VOTE_REPLY:
-            return VoteReply(raw.group, raw.term)
+            return VoteReply(*place, *who)
         case pb.MESSAGE_TYPE_PRE_VOTE:
-            return PreVote(raw.group, raw.term, raw.index, raw.log_term)
+            return PreVote(*place, raw.index, raw.log_term, *proof, *who)
         case pb.MESSAGE_TYPE_PRE_VOTE_REPLY:
-            return PreVoteReply(raw.group, raw.term, raw.success)
+            return PreVoteReply(*place, raw.success, *proof, *who)
         case pb.MESSAGE_TYPE_TIMEOUT_NOW:
-            return TimeoutNow(raw.group, raw.term)
+            return TimeoutNow(*place, *who)
         case pb.MESSAGE_TYPE_CHECKPOINT_AT:
-            return CheckpointAt(raw.group, raw.term, raw.index)
+            return CheckpointAt(*place, raw.index, *who)
         case pb.MESSAGE_TYPE_STATE_CHECKSUM:
-            return StateChecksum(raw.group, raw.term, raw.index, raw.checksum)
+            return StateChecksum(*place, raw.index, raw.checksum, *who)
+        case pb.MESSAGE_TYPE_REMOVED:
+            return Removed(*place, raw.index, raw.log_term, raw.version, *who)
+        case _:
+            return _decode_of_node(raw)
+
+
+def _decode_of_node(raw: pb.Message) -> Message:
+    """What is not said by one replica to another."""
+    match raw.type:
         case pb.MESSAGE_TYPE_LEADER:
             return Leadership(raw.group, raw.term, raw.leader)
         case pb.MESSAGE_TYPE_BEAT:

@@ -39,6 +39,8 @@ async def send_snapshot(link: PeerLink, snapshot: Snapshot) -> pb.SnapshotResult
             checksum=snapshot.checksum,
             offset=offset,
             data=state[offset : offset + PART_BYTES],
+            configuration=snapshot.configuration,
+            to_instance=snapshot.to_instance,
         )
         try:
             async with asyncio.timeout(PART_TIMEOUT):
@@ -53,7 +55,7 @@ async def send_snapshot(link: PeerLink, snapshot: Snapshot) -> pb.SnapshotResult
 
 @dataclass(slots=True)
 class _Arriving:
-    place: tuple[int, int, int, int, int]  # what all of its parts say
+    place: tuple[int, int, int, int, int, bytes, int]  # what all of its parts say
     data: bytearray
     at: float  # when the last part came
 
@@ -78,7 +80,15 @@ class SnapshotParts:
     def _take(self, peer: int, part: pb.SnapshotPart) -> Snapshot | None:
         key = (peer, part.group)
         arriving = self._arriving.pop(key, None)
-        place = (part.term, part.index, part.index_term, part.size, part.checksum)
+        place = (
+            part.term,
+            part.index,
+            part.index_term,
+            part.size,
+            part.checksum,
+            part.configuration,
+            part.to_instance,
+        )
         if part.offset == 0:
             self._make_room(part.size)
             arriving = _Arriving(place, bytearray(), 0.0)
@@ -92,7 +102,16 @@ class SnapshotParts:
             self._arriving[key] = arriving
             return None
         state = bytes(arriving.data)
-        return Snapshot(part.group, part.term, part.index, part.index_term, state, part.checksum)
+        return Snapshot(
+            part.group,
+            part.term,
+            part.index,
+            part.index_term,
+            state,
+            part.checksum,
+            part.configuration,
+            part.to_instance,
+        )
 
     def forget(self, peer: int) -> None:
         """The peer's connection broke: it will begin again."""

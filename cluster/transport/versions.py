@@ -24,6 +24,7 @@ from cluster.consensus.message import (
     Message,
     PreVote,
     PreVoteReply,
+    Removed,
     StateChecksum,
     TimeoutNow,
     Vote,
@@ -32,7 +33,8 @@ from cluster.consensus.message import (
 from cluster.features import Finalized, Release, Versions
 from cluster.v1 import peer_pb2 as pb
 
-# 3: before the gate. 4: a leader takes FinalizeUpgrade and knows what entry it belongs in.
+# 3: before the gate. 4: a leader takes FinalizeUpgrade and knows what entry it belongs in;
+# replicas that were removed say so.
 PROTOCOL = Versions(3, 4)
 UPGRADES = 4
 # The protocol version that a message, or a request, came with. Who adds one adds it here.
@@ -49,6 +51,7 @@ MESSAGES: Mapping[type[Message], int] = {
     HeartbeatReply: 3,
     CheckpointAt: 3,
     StateChecksum: 3,
+    Removed: 4,
     ClockProbe: 3,
     ClockReply: 3,
 }

@@ -24,6 +24,7 @@ class MessageType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MESSAGE_TYPE_STATE_CHECKSUM: _ClassVar[MessageType]
     MESSAGE_TYPE_CLOCK_PROBE: _ClassVar[MessageType]
     MESSAGE_TYPE_CLOCK_REPLY: _ClassVar[MessageType]
+    MESSAGE_TYPE_REMOVED: _ClassVar[MessageType]
 MESSAGE_TYPE_UNSPECIFIED: MessageType
 MESSAGE_TYPE_APPEND: MessageType
 MESSAGE_TYPE_APPEND_REPLY: MessageType
@@ -39,6 +40,7 @@ MESSAGE_TYPE_CHECKPOINT_AT: MessageType
 MESSAGE_TYPE_STATE_CHECKSUM: MessageType
 MESSAGE_TYPE_CLOCK_PROBE: MessageType
 MESSAGE_TYPE_CLOCK_REPLY: MessageType
+MESSAGE_TYPE_REMOVED: MessageType
 
 class Hello(_message.Message):
     __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding", "newest_protocol_version", "oldest_cluster_version", "newest_cluster_version", "features", "release", "insecure")
@@ -95,7 +97,7 @@ class Entry(_message.Message):
     def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum", "sent_us", "wall_ms", "disagrees", "sick")
+    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum", "sent_us", "wall_ms", "disagrees", "sick", "commit_term", "version", "from_instance", "to_instance")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +116,10 @@ class Message(_message.Message):
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     DISAGREES_FIELD_NUMBER: _ClassVar[int]
     SICK_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_TERM_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FROM_INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    TO_INSTANCE_FIELD_NUMBER: _ClassVar[int]
     group: int
     type: MessageType
     term: int
@@ -132,7 +138,11 @@ class Message(_message.Message):
     wall_ms: int
     disagrees: bool
     sick: bool
-    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ...) -> None: ...
+    commit_term: int
+    version: int
+    from_instance: int
+    to_instance: int
+    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ..., commit_term: _Optional[int] = ..., version: _Optional[int] = ..., from_instance: _Optional[int] = ..., to_instance: _Optional[int] = ...) -> None: ...
 
 class Request(_message.Message):
     __slots__ = ("id", "propose_metadata", "snapshot_part")
@@ -157,7 +167,7 @@ class Response(_message.Message):
     def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class SnapshotPart(_message.Message):
-    __slots__ = ("group", "term", "index", "index_term", "size", "checksum", "offset", "data")
+    __slots__ = ("group", "term", "index", "index_term", "size", "checksum", "offset", "data", "configuration", "to_instance")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +176,8 @@ class SnapshotPart(_message.Message):
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    TO_INSTANCE_FIELD_NUMBER: _ClassVar[int]
     group: int
     term: int
     index: int
@@ -174,7 +186,9 @@ class SnapshotPart(_message.Message):
     checksum: int
     offset: int
     data: bytes
-    def __init__(self, group: _Optional[int] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., size: _Optional[int] = ..., checksum: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    configuration: bytes
+    to_instance: int
+    def __init__(self, group: _Optional[int] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., size: _Optional[int] = ..., checksum: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., configuration: _Optional[bytes] = ..., to_instance: _Optional[int] = ...) -> None: ...
 
 class SnapshotResult(_message.Message):
     __slots__ = ("installed", "refused", "term")

@@ -130,6 +130,15 @@ class AdminCore:
         )
         return messages.upgrade_info(answer.upgrade)
 
+    async def reassign_partition(
+        self, topic: str, partition: int, replicas: Iterable[int]
+    ) -> types.TopicInfo:
+        request = cluster_pb2.ReassignPartitionRequest(
+            topic=topic, partition=partition, replicas=replicas
+        )
+        answer = await self._call(lambda channel: cluster_stub(channel).ReassignPartition, request)
+        return messages.topic_info(answer.topic)
+
     async def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
         setting = cluster_pb2.ClusterSetting(name=name, value=value)
         answer = await self._call(

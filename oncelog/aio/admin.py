@@ -73,6 +73,11 @@ class Admin:
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         return await self._run(self._core.finalize_upgrade())
 
+    async def reassign_partition(
+        self, topic: str, partition: int, replicas: Iterable[int]
+    ) -> types.TopicInfo:
+        return await self._run(self._core.reassign_partition(topic, partition, replicas))
+
     async def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
         return await self._run(self._core.set_cluster_setting(name, value))
 

@@ -1,4 +1,4 @@
-"""`oncelog topic create|list|describe|alter|delete`."""
+"""`oncelog topic create|list|describe|alter|reassign|delete`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from oncelog import Admin, ExpectedOffsets, TopicConfig, TopicInfo
+from oncelog import Admin, ExpectedOffsets, PartitionInfo, TopicConfig, TopicInfo
 from oncelog.cli.options import INT32, INT64, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
 from oncelog.config import MAX_INT32
@@ -108,7 +108,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
         ]
     )
     click.echo()
-    columns = ("partition", "leader", "term", "replicas", "start", "high watermark")
+    columns = ("partition", "leader", "term", "replicas", "moves to", "start", "high watermark")
     print_table(
         columns,
         [
@@ -117,6 +117,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
                 p.leader_id or None,
                 p.term,
                 p.replicas,
+                p.target or None,
                 known(p.log_start_offset),
                 known(p.high_watermark),
             )
@@ -138,6 +139,42 @@ def alter(admin: Admin, name: str, as_json: bool, **options: Any) -> None:
         print_json(as_dict(info))
     else:
         click.echo(f"altered topic {name}")
+
+
+@topic.command()
+@click.argument("name")
+@click.argument("partition", type=INT32)
+@click.argument("nodes", type=INT32, nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@with_admin
+def reassign(
+    admin: Admin,
+    name: str,
+    partition: int,
+    nodes: tuple[int, ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Move a partition to these nodes, the preferred leader first.
+
+    `topic describe` shows how far it is. With the nodes that hold it now, what is under way is
+    taken back.
+    """
+    before = placed(admin.describe_topic(name), partition)
+    if not dry_run:
+        admin.reassign_partition(name, partition, nodes)
+    if as_json:
+        print_json({"from": before.replicas, "to": nodes, "dry_run": dry_run})
+        return
+    come, go = sorted({*nodes} - {*before.replicas}), sorted({*before.replicas} - {*nodes})
+    verb = "would move" if dry_run else "moving"
+    click.echo(f"{verb} {name}-{partition}: nodes that come {come}, that go {go}")
+
+
+def placed(info: TopicInfo, partition: int) -> PartitionInfo:
+    if not 0 <= partition < info.partition_count:
+        raise click.UsageError(f"{info.name} has partitions 0..{info.partition_count - 1}")
+    return info.partitions[partition]
 
 
 @topic.command()

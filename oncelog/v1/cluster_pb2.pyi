@@ -193,7 +193,7 @@ class AlterTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
-    __slots__ = ("partition", "group_id", "leader_id", "term", "replicas", "log_start_offset", "high_watermark")
+    __slots__ = ("partition", "group_id", "leader_id", "term", "replicas", "log_start_offset", "high_watermark", "target")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -201,6 +201,7 @@ class PartitionInfo(_message.Message):
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
     partition: int
     group_id: int
     leader_id: int
@@ -208,7 +209,8 @@ class PartitionInfo(_message.Message):
     replicas: _containers.RepeatedScalarFieldContainer[int]
     log_start_offset: int
     high_watermark: int
-    def __init__(self, partition: _Optional[int] = ..., group_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., term: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
+    target: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., group_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., term: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "config", "created_ms")
@@ -237,6 +239,22 @@ class DescribeTopicsResponse(_message.Message):
     topics: _containers.RepeatedCompositeFieldContainer[TopicInfo]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeInfo]
     def __init__(self, topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
+
+class ReassignPartitionRequest(_message.Message):
+    __slots__ = ("topic", "partition", "replicas")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ReassignPartitionResponse(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicInfo
+    def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
     __slots__ = ("topic", "partition", "target_node_id")

@@ -59,6 +59,11 @@ class ClusterServiceStub:
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.DescribeTopicsRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_cluster__pb2.DescribeTopicsResponse.FromString,
                 _registered_method=True)
+        self.ReassignPartition = channel.unary_unary(
+                '/oncelog.v1.ClusterService/ReassignPartition',
+                request_serializer=oncelog_dot_v1_dot_cluster__pb2.ReassignPartitionRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_cluster__pb2.ReassignPartitionResponse.FromString,
+                _registered_method=True)
         self.TransferLeadership = channel.unary_unary(
                 '/oncelog.v1.ClusterService/TransferLeadership',
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipRequest.SerializeToString,
@@ -109,6 +114,14 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReassignPartition(self, request, context):
+        """Has a partition moved to other nodes; returns when that is decided. DescribeTopics shows how
+        far it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TransferLeadership(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -155,6 +168,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.DescribeTopics,
                     request_deserializer=oncelog_dot_v1_dot_cluster__pb2.DescribeTopicsRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_cluster__pb2.DescribeTopicsResponse.SerializeToString,
+            ),
+            'ReassignPartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReassignPartition,
+                    request_deserializer=oncelog_dot_v1_dot_cluster__pb2.ReassignPartitionRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_cluster__pb2.ReassignPartitionResponse.SerializeToString,
             ),
             'TransferLeadership': grpc.unary_unary_rpc_method_handler(
                     servicer.TransferLeadership,
@@ -307,6 +325,33 @@ class ClusterService:
             '/oncelog.v1.ClusterService/DescribeTopics',
             oncelog_dot_v1_dot_cluster__pb2.DescribeTopicsRequest.SerializeToString,
             oncelog_dot_v1_dot_cluster__pb2.DescribeTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReassignPartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.ClusterService/ReassignPartition',
+            oncelog_dot_v1_dot_cluster__pb2.ReassignPartitionRequest.SerializeToString,
+            oncelog_dot_v1_dot_cluster__pb2.ReassignPartitionResponse.FromString,
             options,
             channel_credentials,
             insecure,

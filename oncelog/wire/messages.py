@@ -70,6 +70,7 @@ def topic_info(message: cluster_pb2.TopicInfo) -> t.TopicInfo:
                 p.log_start_offset,
                 p.high_watermark,
                 p.group_id,
+                tuple(p.target),
             )
             for p in message.partitions
         ),

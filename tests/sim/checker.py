@@ -68,6 +68,7 @@ class Checker:
         self.leaders: dict[tuple[int, int], int] = {}
         self.votes: dict[tuple[int, int, int], int] = {}  # (group, term, voter) -> candidate
         self.promised: dict[tuple[int, int], tuple[int, int]] = {}  # (node, group) -> term, index
+        self.instances: dict[tuple[int, int], int] = {}  # (node, group): which replica of it
         self.dumps: dict[tuple[int, int], bytes] = {}
         self.damaged: set[tuple[int, int]] = set()  # (node, group): the run has damaged its state
         self.disks: dict[int, DurableDisk] = {}
@@ -82,6 +83,12 @@ class Checker:
         if gid not in self.logs:
             self.logs[gid] = {}
             self.models[gid] = Model(f"group {gid}", expiry=self.expiry)
+
+    def begins(self, node: int, gid: int, instance: int) -> None:
+        """Another instance than before has promised nothing yet."""
+        if self.instances.get((node, gid), instance) != instance:
+            self.promised.pop((node, gid), None)
+        self.instances[node, gid] = instance
 
     def _majority(self, gid: int) -> int:
         return self.majorities.get(gid, self.majority)

@@ -261,8 +261,8 @@ class Faults:
             return
         for gid, machine in node.machines.items():
             group = machine.group
-            if group is not None and group.is_leader and group.config.peers:
-                others = group.config.peers
+            if group is not None and group.is_leader and group.members.voters:
+                others = group.members.voters
                 target = others[self.rng.randrange(len(others))]
                 self.cluster.trace("node %d: transfer of %d to node %d", node.id, gid, target)
                 group.transfer(target)

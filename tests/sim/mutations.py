@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim import (  # noqa: F401 - they register their schedules
+import tests.sim.membership.schedules  # noqa: F401 - it registers its schedules
+from tests.sim import (  # noqa: F401 - they register theirs
     clocks,
     contract,
     damaged,

@@ -25,6 +25,7 @@ from cluster.metadata.state import MetadataState
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.metadata_follower import MetadataFollower
+from cluster.node.replica_changes import ReplicaChanges
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
@@ -71,11 +72,20 @@ class Settings:
     retention_ms: int = -1
     sync_time: float = 0.002
     metadata: bool = False  # whether topics come from a metadata group
+    # Where members of groups may be changed: the smallest majority that a group has in the run.
+    smallest_majority: int = 0
     leased: bool = False  # producers' ids come from that group, too, as their expiry does
     name_expiry_ms: int = 0  # 0: as the lease
     varied: bool = False  # whether each node has settings of its own
     round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
+
+
+def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Driver:
+    """With an oracle beside each replica; but that knows no changes of members."""
+    if node.cluster.settings.smallest_majority:
+        return Driver(node.disk, clock, node.send, node.wake, replay)
+    return ShadowedDriver(node, clock, replay)
 
 
 class Process:
@@ -98,7 +108,7 @@ class Process:
         self.watch = SyncWatch(
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
         )
-        self.driver = ShadowedDriver(node, self.clock, replay)
+        self.driver = _driver(node, self.clock, replay)
         lease_ms = settings.lease_ms or LEASE_MS
         expiry_ms = settings.name_expiry_ms or lease_ms
         self.state = MetadataState(
@@ -144,6 +154,7 @@ class Process:
             self.clocks,
             node.transfer,
         )
+        self.changes = ReplicaChanges(self.driver, facts, int, node.propose_metadata)
         self.metadata: WatchedMetadata | None = None
         if settings.metadata:
             self.metadata = WatchedMetadata(node, self.state)
@@ -157,7 +168,10 @@ class Process:
     def _watched(self, node: Node, gid: int) -> Any:
         found = self.state.partition(gid)
         assert found is not None
-        node.cluster.checker.opens(gid, len(found[2].replicas) // 2 + 1)
+        node.cluster.checker.begins(node.id, gid, found[2].instance_of(node.id))
+        cluster = node.cluster
+        smallest = cluster.settings.smallest_majority if gid in cluster.groups else 0
+        cluster.checker.opens(gid, smallest or len(found[2].replicas) // 2 + 1)
         return partial(WatchedPartition, node, gid)
 
     def follow(self) -> None:
@@ -402,6 +416,8 @@ class Node:
     def _look(self) -> None:
         """What a round may have brought."""
         process = self.running
+        for gone in process.leaders.keys() - self.machines.keys():
+            del process.leaders[gone]
         for gid, machine in self.machines.items():
             group = machine.group
             assert group is not None
@@ -515,7 +531,14 @@ class Node:
     def _maintain_leaders(self, incarnation: int) -> None:
         if incarnation == self.incarnation and not self._paused(self._maintain_leaders):
             self.running.maintenance.look()
+            self.running.changes.look()
             self._plan_look()
+
+    def propose_metadata(self, command: Any, done: Callable[[], None]) -> None:
+        """Comes to the metadata's leader, or is lost."""
+        if self.cluster.settings.metadata:
+            self.cluster.command(command, lambda result: None)
+        done()
 
     def _plan_retention(self) -> None:
         period = self.cluster.settings.retention_check

@@ -172,6 +172,11 @@ class Oracle:
         self.synced = min(last, self.log.last)
         self.advance_commit()
 
+    def prove(self, index: int, term: int) -> None:
+        """Somebody knows that the entry at `index`, of `term`, is committed (log matching)."""
+        if self.commit < index <= self.log.last and self.log.term(index) == term:
+            self.commit = index
+
     def advance_commit(self) -> None:
         """A leader commits what a majority holds, by entries of its own term (5.4.2).
 

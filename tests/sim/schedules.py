@@ -359,7 +359,7 @@ def an_old_snapshot_changes_nothing() -> None:
     stage.node(1).compact()
     stage.run(1.0)
     group = stage.group(1)
-    snapshot = group.base_snapshot()
+    snapshot = group.base_snapshot(3)
     assert snapshot.index > 1
     stage.produce(1, 6)
     stage.run(1.0)

@@ -22,6 +22,7 @@ from cluster.consensus.message import (
     Append,
     AppendReply,
     Message,
+    PreVote,
     PreVoteReply,
     Snapshot,
     Vote,
@@ -194,7 +195,7 @@ class Shadow:
         """A replica that has failed takes no further step; the oracle waits for its restart."""
         if group.failed is not None or group.config.group in self._deleted:
             return None
-        return self.replicas[group.config.node_id, group.config.group]
+        return self.replicas.get((group.config.node_id, group.config.group))
 
     # -- one step -------------------------------------------------------------------------------
 
@@ -291,13 +292,17 @@ def _deliver(replica: Replica, sender: int, message: Message) -> None:
                 oracle.appended(sender, message.term, message.next_index - 1)
             elif sender in oracle.peers:
                 oracle.see_term(message.term)
+        case PreVote():
+            oracle.prove(message.commit, message.commit_term)
         case Vote():
+            oracle.prove(message.commit, message.commit_term)
             place = (message.last_index, message.last_term)
             if oracle.request_vote(sender, message.term, *place):
                 replica.granted.add((message.term, sender))
         case VoteReply():
             oracle.vote(sender, message.term)
         case PreVoteReply():
+            oracle.prove(message.commit, message.commit_term)
             if not message.granted and sender in oracle.peers:
                 oracle.see_term(message.term)
         case _:

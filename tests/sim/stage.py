@@ -46,7 +46,7 @@ class Stage:
     """One group (GID) on nodes 1..n; datagrams, so that messages can be held and let go."""
 
     def __init__(self, nodes: int = 3, **settings: Any) -> None:
-        self.cluster = Cluster(Settings(nodes=nodes, **settings), seed=1)
+        self.cluster = self.make_cluster(Settings(nodes=nodes, **settings))
         self.free = False  # elections happen by themselves
         self.held: list[tuple[int, int, Any]] = []
         self._holding: list[Match] = []
@@ -56,6 +56,9 @@ class Stage:
         self.cluster.start()
         self.nobody_stands()
         self.run(0.5)
+
+    def make_cluster(self, settings: Settings) -> Cluster:
+        return Cluster(settings, seed=1)
 
     # -- time and leadership ----------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from tests.sim import (  # noqa: F401 - some register what is in them
     weak_verdicts,
 )
 from tests.sim.disk import Disk, PowerLoss
+from tests.sim.membership import weak as weak_membership
 from tests.sim.mutations import MUTATIONS, outcome
 from tests.sim.network import majority_ring, one_way, split
 from tests.sim.run import run_seed
@@ -39,6 +40,7 @@ PER_TEST = 30
 FOUND = (75, 100, 132, 174, 817, 2987, 4554, 4773, 5381, 5391, 9149, 19333, 19552, 70838, 309930)
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
+    **weak_membership.CAUGHT_BY,
     "commit-without-match": "commit_stops_at_the_last_entry_that_matches",
     "commit-beyond-the-new-entries": "commit_stops_at_the_last_entry_that_matches",
     "no-log-matching": "entries_of_old_terms_are_not_counted",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cluster.consensus.configuration import CONFIGURATION
 from cluster.consensus.group import Group
 from cluster.features import Features
 from cluster.metadata.machine import MetadataMachine
@@ -138,6 +139,13 @@ class Names:
         return self._held.get(producer_id)
 
 
+class ChangesOn(Features):
+    """All nodes know of changes of a group's members."""
+
+    def may_write(self, kind: int) -> bool:
+        return kind == CONFIGURATION or super().may_write(kind)
+
+
 class Facts:
     """What a node knows of the cluster: topics from the real state, producers from `Names`."""
 
@@ -150,7 +158,9 @@ class Facts:
 
     @property
     def features(self) -> Features:
-        return self._state.features
+        return (
+            ChangesOn() if self._node.cluster.settings.smallest_majority else self._state.features
+        )
 
     @property
     def settings(self) -> Mapping[str, int]:

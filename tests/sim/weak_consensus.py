@@ -306,7 +306,7 @@ def stale_snapshot_installed() -> Any:
             return False
         self._raft.checkpoints.replace(snapshot.index, snapshot.index_term, snapshot.state)
         self.machine.discard(self._env.batch())
-        self.journal.reset(snapshot.index, snapshot.index_term)
+        self.journal.reset(snapshot.index, snapshot.index_term, self.config.founding)
         return True
 
     return [(Group, "install", install)]
@@ -314,7 +314,10 @@ def stale_snapshot_installed() -> Any:
 
 @mutation("a snapshot is installed as it came, sound or not")
 def snapshot_not_checked() -> Any:
-    return [(group_module, "check_snapshot", lambda *of_a_snapshot, load: None)]
+    def believed(config: Any, machine: Any, raft: Any, snapshot: Snapshot) -> bool:
+        return bool(snapshot.index <= raft.journal.applied_index)
+
+    return [(group_module, "check_snapshot", believed)]
 
 
 @mutation("a snapshot's checksum is believed to be enough")

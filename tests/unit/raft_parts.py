@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from cluster.consensus.configuration import Configuration, Member, Members, Placed
 from cluster.consensus.guard import Guard
 from cluster.consensus.journal import Journal
 from cluster.consensus.port import Core
@@ -12,6 +13,12 @@ from storage.raft_log import RaftLogStore
 from tests.sim.disk import Batch, Disk
 
 GROUP = 7
+
+
+def members_of(node: int, *peers: int) -> Members:
+    """The configuration that a group of these nodes begins with, at `node`."""
+    voters = tuple(map(Member, (node, *peers)))
+    return Members(node, 0, Placed(0, 0, Configuration(0, voters)))
 
 
 @dataclass
@@ -24,6 +31,7 @@ class Parts:
 
     def __post_init__(self) -> None:
         self.batch = Batch()
+        self.members = members_of(1, *self.peers)
         self.journal = self.new_journal()
         self.core = Core(
             1,
@@ -35,7 +43,7 @@ class Parts:
             election_timeout=(1.0, 2.0),
             heartbeat=0.1,
         )
-        self.guard = Guard(GROUP, self.core, self.journal, self.peers)
+        self.guard = Guard(GROUP, self.core, self.journal, self.members)
 
     def new_journal(self, tail_bytes: int = 1 << 20) -> Journal:
         store = RaftLogStore(self.disk, GROUP)

@@ -18,6 +18,7 @@ from cluster.features import (
     FEATURES,
     GROUPS,
     PERMISSIONS,
+    REPLICA_CHANGES,
     THIS_RELEASE,
     Features,
     Finalized,
@@ -73,6 +74,11 @@ LATER_FIELDS: dict[str | int, str] = {
         GroupTerms: assignor processing_timeout_ms revoke_timeout_ms session_timeout_ms
         OwnerChange: expected member partition topic_id
         RemoveMember: group member
+    """,
+    REPLICA_CHANGES: """
+        MetadataCommand: set_replicas report_replicas
+        SetReplicas: group_id replicas expected_version
+        ReportReplicas: group_id version index index_term voters learners instances
     """,
     PERMISSIONS: """
         MetadataCommand: alter_permissions

@@ -19,6 +19,7 @@ from cluster.consensus.message import (
     Message,
     PreVote,
     PreVoteReply,
+    Removed,
     StateChecksum,
     TimeoutNow,
     Vote,
@@ -43,7 +44,8 @@ def appends(draw: st.DrawFn) -> Append:
     entries = draw(entry_lists)
     numbers = [draw(u64) for _ in range(5)]
     terms, data = tuple(t for t, _ in entries), tuple(d for _, d in entries)
-    return append(*numbers, terms=terms, data=data)
+    made = append(*numbers, terms=terms, data=data)
+    return made._replace(from_instance=draw(u64), to_instance=draw(u64))
 
 
 def append(
@@ -61,14 +63,15 @@ def beats(draw: st.DrawFn) -> Heartbeat:
 
 messages: st.SearchStrategy[Message] = st.one_of(
     appends(),
-    st.builds(AppendReply, u64, u64, u64, st.booleans(), u64),
-    st.builds(Vote, u64, u64, u64, u64),
-    st.builds(VoteReply, u64, u64),
-    st.builds(PreVote, u64, u64, u64, u64),
-    st.builds(PreVoteReply, u64, u64, st.booleans()),
-    st.builds(TimeoutNow, u64, u64),
-    st.builds(CheckpointAt, u64, u64, u64),
-    st.builds(StateChecksum, u64, u64, u64, st.integers(0, 2**32 - 1)),
+    st.builds(AppendReply, u64, u64, u64, st.booleans(), u64, u64, u64, u64),
+    st.builds(Vote, u64, u64, u64, u64, u64, u64, u64, u64),
+    st.builds(VoteReply, u64, u64, u64, u64),
+    st.builds(PreVote, u64, u64, u64, u64, u64, u64, u64, u64),
+    st.builds(PreVoteReply, u64, u64, st.booleans(), u64, u64, u64, u64),
+    st.builds(TimeoutNow, u64, u64, u64, u64),
+    st.builds(CheckpointAt, u64, u64, u64, u64, u64),
+    st.builds(StateChecksum, u64, u64, u64, st.integers(0, 2**32 - 1), u64, u64),
+    st.builds(Removed, u64, u64, u64, u64, u64, u64, u64),
     st.builds(Leadership, u64, u64, st.integers(0, 2**31 - 1)),
     beats(),
     st.builds(ClockProbe, u64),

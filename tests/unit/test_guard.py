@@ -108,11 +108,12 @@ def test_stale_leader_is_told_our_term(parts: Parts) -> None:
     assert entries(parts) == OURS
 
 
-def test_stranger_changes_nothing(parts: Parts) -> None:
-    assert not parts.guard.append(9, append(7, 6, 2, 7)).success
-    parts.guard.vote(9, Vote(GROUP, 9, 99, 9))
-    assert parts.core.term == 2
-    assert entries(parts) == OURS
+def test_who_is_not_known_here_is_followed_and_voted_for(parts: Parts) -> None:
+    """It may be in a configuration that this replica has not heard of yet."""
+    assert parts.guard.append(9, append(7, 6, 2, 7)).success
+    assert entries(parts) == [*OURS, b"n7"]
+    parts.guard.vote(8, Vote(GROUP, 9, 99, 9))
+    assert parts.journal.voted_for == 8
 
 
 def test_two_leaders_in_a_term_are_an_invariant_broken() -> None:

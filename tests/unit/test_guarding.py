@@ -258,6 +258,9 @@ ABOUT_A_TOPIC: dict[str, Callable[[str], Any]] = {
     ),
     "/oncelog.v1.ClusterService/CreateTopic": lambda name: cpb.CreateTopicRequest(name=name),
     "/oncelog.v1.ClusterService/AlterTopic": lambda name: cpb.AlterTopicRequest(name=name),
+    "/oncelog.v1.ClusterService/ReassignPartition": lambda name: cpb.ReassignPartitionRequest(
+        topic=name
+    ),
     "/oncelog.v1.ClusterService/DeleteTopic": lambda name: cpb.DeleteTopicRequest(name=name),
     "/oncelog.v1.ClusterService/TransferLeadership": lambda name: cpb.TransferLeadershipRequest(
         topic=name

@@ -6,6 +6,12 @@ import random
 
 import pytest
 
+from cluster.consensus.configuration import (
+    CONFIGURATION,
+    Configuration,
+    Member,
+    pack_configuration,
+)
 from cluster.consensus.journal import Journal
 from tests.unit.raft_parts import Parts
 
@@ -22,13 +28,16 @@ def test_random_changes_survive_restarts(seed: int) -> None:
     """Append, truncate, trim and sync in any order equal a plain list, also after a reload."""
     rng = random.Random(seed)
     parts = Parts()
-    base, model, term = 1, [], 1  # model: entries above the base
+    base, term = 1, 1
+    model: list[tuple[int, bytes]] = []  # entries above the base
     for _ in range(200):
         journal = parts.journal
         action = rng.random()
         if action < 0.5:
             term += rng.random() < 0.2
             data = bytes([rng.randrange(256)]) * rng.randrange(1, 40)
+            if data[0] == CONFIGURATION or rng.random() < 0.1:
+                data = pack_configuration(Configuration(len(model), (Member(1),)))
             journal.append(data, journal.last_index + 1, term)
             model.append((term, data))
         elif action < 0.65 and journal.last_index > journal.applied_index:
@@ -50,6 +59,9 @@ def test_random_changes_survive_restarts(seed: int) -> None:
             parts.journal.applied_index = applied
         assert parts.journal.base_index == base
         assert content(parts.journal) == model
+        above = [base + at for at, (_, data) in enumerate(model, 1) if data[0] == CONFIGURATION]
+        assert [one.index for one in parts.journal.configurations if one.index > base] == above
+        assert parts.journal.configurations[0].index <= base
 
 
 def test_only_synced_entries_are_durable() -> None:

@@ -102,7 +102,7 @@ def test_a_snapshot_that_cannot_be_read_is_an_outcome_too(monkeypatch: pytest.Mo
     group = stage.group(1)
     outcomes: list[tuple[int, int, bool]] = []
 
-    def unreadable() -> Snapshot:
+    def unreadable(peer: int) -> Snapshot:
         raise CorruptionError("a damaged checkpoint")
 
     monkeypatch.setattr(group, "base_snapshot", unreadable)

@@ -18,7 +18,7 @@ class Leader:
         self.parts = Parts()
         self.parts.fill(1, 1, 1, 1, 2)
         shared = PeerWindows() if windows is None else windows
-        self.replicator = Replicator(GROUP, 2, self.parts.journal, (2, 3), (2,), shared)
+        self.replicator = Replicator(GROUP, 2, self.parts.journal, self.parts.members, (2,), shared)
         self.replicator.commit_index = 5
 
     def send(self) -> list[Append]:
@@ -175,7 +175,8 @@ def test_snapshot_that_failed_is_asked_for_again(leader: Leader) -> None:
 
 def test_commit_news_goes_out_once_and_only_to_who_keeps_up(leader: Leader) -> None:
     assert leader.replicator.commit_notices() == [], "a probed follower is not told"
-    leader.replicator = Replicator(GROUP, 2, leader.parts.journal, (2, 3), (2,), PeerWindows())
+    parts = leader.parts
+    leader.replicator = Replicator(GROUP, 2, parts.journal, parts.members, (2,), PeerWindows())
     leader.replicator.commit_index = 5
     leader.send()
     leader.ack(7)

@@ -9,7 +9,7 @@ from cluster.consensus.environment import GroupConfig
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.consensus.state_check import KEPT, StateCheck, StateDivergedError
 from storage.checkpoints import CheckpointStore
-from tests.unit.raft_parts import GROUP, Parts
+from tests.unit.raft_parts import GROUP, Parts, members_of
 
 GOOD, BAD, WORSE = 1, 2, 3
 
@@ -28,7 +28,7 @@ def check(peers: tuple[int, ...], parts: Parts | None = None) -> StateCheck:
         every_bytes=config.checkpoint_bytes,
         every_entries=config.checkpoint_entries,
     )
-    return StateCheck(config, parts.journal, checkpoints)
+    return StateCheck(config, parts.journal, checkpoints, members_of(1, *peers))
 
 
 def said(one: StateCheck, **checksums: int) -> str:

@@ -1,0 +1,52 @@
+"""What one replica has to say, until the driver takes it.
+
+guard, election, leader's term, core --> Outbox --(peer, message)--> Driver
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cluster.consensus.message import AppendReply, GroupMessage, Message, Vote, addressed
+from cluster.consensus.raft import Raft
+
+
+class Outbox:
+    """Messages in the order in which they were made. They name both replicas by instance."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[int, Message]] = []
+
+    def send(self, raft: Raft, messages: Iterable[tuple[int, GroupMessage]]) -> None:
+        """To members, whose instances the configuration knows."""
+        members = raft.members
+        if not members.has_instances:
+            self.messages += messages
+            return
+        for peer, message in messages:
+            theirs = members.instance_of(peer)
+            self.messages.append((peer, addressed(message, members.instance, theirs)))
+
+    def answer(
+        self, raft: Raft, peer: int, question: GroupMessage, answer: GroupMessage | None
+    ) -> None:
+        """To who asked, whether it is a member or not; also what the core answers to it."""
+        own, theirs = raft.members.instance, question.from_instance
+        if answer is not None:
+            self.messages.append((peer, addressed(answer, own, theirs)))
+        for receiver, raw in raft.core.take_sent() if isinstance(question, Vote) else ():
+            assert receiver == peer, "the core answers its candidate"
+            self.messages.append((peer, addressed(raft.guard.outbound(raw), own, theirs)))
+
+    def take_sent(self, raft: Raft) -> None:
+        """What the core wants to say by itself."""
+        sent = raft.core.take_sent()
+        self.send(raft, [(peer, raft.guard.outbound(raw)) for peer, raw in sent])
+
+    def withdraw_before(self, term: int) -> None:
+        """What was to be acknowledged in an older term may be replaced before it is synced."""
+        self.messages = [one for one in self.messages if not _is_ack_before(term, one[1])]
+
+
+def _is_ack_before(term: int, message: Message) -> bool:
+    return isinstance(message, AppendReply) and message.term < term

@@ -1,0 +1,136 @@
+"""Brings each partition to the nodes that shall hold it, one step after the other.
+
+    metadata: target --> ReplicaChanges at the partition's leader --Change--> the group's log
+    metadata <--ReportReplicas-- in force at the leader
+
+A step is drawn from what is in force and what is wished, so whoever leads next goes on where
+the last one ended. The next step waits until the last one is reported: by the report the
+nodes know what to open and to close.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
+from cluster.consensus.driver import Driver
+from cluster.consensus.group import Group
+from cluster.metadata.topics import PartitionState
+from cluster.node.replicas import METADATA_GROUP, Metadata
+from cluster.v1 import metadata_pb2 as mpb
+
+log = logging.getLogger(__name__)
+
+MAX_LEARNERS = 50  # that this node's leaders fill at a time, of all partitions together
+
+Done = Callable[[], None]
+Propose = Callable[[mpb.MetadataCommand, Done], None]
+
+
+class ReplicaChanges:
+    """Those of the partitions that this node leads.
+
+    propose(command, done): to the metadata group; `done` is called once, whatever came of it.
+    directory_of: of a node's data directory.
+    waiting: group -> why its next step was not taken.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        metadata: Metadata,
+        directory_of: Callable[[int], int],
+        propose: Propose,
+    ) -> None:
+        self._driver, self._metadata = driver, metadata
+        self._directory_of, self._propose = directory_of, propose
+        self._reporting: set[int] = set()
+        self._learners = 0
+        self.waiting: dict[int, str] = {}
+
+    def look(self) -> None:
+        """Now and then, between two rounds of the driver."""
+        self.waiting.clear()
+        self._learners = sum(
+            len(group.members.learners) for group in self._driver.groups.values() if group.is_ready
+        )
+        for gid, group in self._driver.groups.items():
+            if gid == METADATA_GROUP or not group.is_ready:
+                continue
+            found = self._metadata.partition(gid)
+            if found is not None and (found[2].target or group.members.version):
+                self._look(gid, group, found[2])
+
+    def _look(self, gid: int, group: Group, record: PartitionState) -> None:
+        now = group.members.configuration
+        change = next_change(now, record.target, group.config.node_id, group.is_responsive)
+        if now.version > record.version or (record.target and change is None):
+            self._report(gid, group)
+            return
+        if change is None or now.version < record.version:
+            return  # this copy of the metadata, or this leader, has not heard of all
+        step, node = change
+        if step is Step.ADD and self._learners >= MAX_LEARNERS:
+            self.waiting[gid] = f"{self._learners} other replicas are filled by this node"
+            return
+        directory = self._directory_of(node) if step is Step.ADD else 0
+        try:
+            group.change(Change(step, node, now.version, directory), lambda outcome: None)
+        except ChangeRefusedError as error:
+            self.waiting[gid] = str(error)
+            return
+        self._learners += step is Step.ADD
+        log.info("%s of node %d partition=%s, now %s", step.value, node, group.name, now)
+        self._driver.touch(gid)
+
+    def _report(self, gid: int, group: Group) -> None:
+        if gid in self._reporting:
+            return
+        placed = group.members.placed
+        now = placed.configuration
+        command = mpb.MetadataCommand(
+            report_replicas=mpb.ReportReplicas(
+                group_id=gid,
+                version=now.version,
+                index=placed.index,
+                index_term=placed.term,
+                voters=[one.node for one in now.voters],
+                learners=[one.node for one in now.learners],
+                instances=[one.instance for one in now.voters + now.learners],
+            )
+        )
+        self._reporting.add(gid)
+        self._propose(command, lambda: self._reporting.discard(gid))
+
+
+def next_change(
+    now: Configuration,
+    target: Collection[int],
+    leader: int,
+    is_responsive: Callable[[int], bool],
+) -> tuple[Step, int] | None:
+    """The step from `now` towards `target`; None: it is reached, or there is none.
+
+    A replica more before one goes, so that no majority gets smaller. But a voter that does
+    not answer goes as soon as there is a learner to take its place: three of four with one
+    dead bear no further loss.
+    """
+    if not target:
+        return None
+    voters = [one.node for one in now.voters]
+    learners = [one.node for one in now.learners]
+    for node in learners:
+        if node not in target:
+            return Step.REMOVE, node
+    leaving = [node for node in voters if node not in target]
+    leaving.sort(key=lambda node: node == leader)  # the leader goes last
+    if learners:
+        dead = [node for node in leaving if node != leader and not is_responsive(node)]
+        if dead and len(voters) > 2:
+            return Step.REMOVE, dead[0]
+        return Step.PROMOTE, learners[0]
+    for node in target:
+        if node not in voters:
+            return Step.ADD, node
+    return (Step.REMOVE, leaving[0]) if leaving else None

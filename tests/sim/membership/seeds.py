@@ -1,0 +1,284 @@
+"""Random runs in which members change while everything else goes on: one seed, one run.
+
+run_changes   any step, at any time: an operator in the place of the metadata group,
+              who is never wrong, and of whom nodes hear late
+run_moves     the real metadata group: wishes drawn at random, leaders go there by themselves
+Faults, Clients: those of `run.py`
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
+from cluster.consensus.group import Group
+from cluster.entries import UPGRADE
+from cluster.features import REPLICA_CHANGES, THIS_RELEASE
+from cluster.metadata.state import MetadataState
+from cluster.metadata.upgrade import command, node_releases, plan
+from cluster.node.replicas import METADATA_GROUP
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.checker import Violation
+from tests.sim.client import Producer
+from tests.sim.cluster import Cluster, create_topic
+from tests.sim.faults import Faults
+from tests.sim.membership.stage import Changing
+from tests.sim.node import Node, Settings
+from tests.sim.run import Clients, Result, describe, fingerprint
+from tests.sim.stage import GID
+
+DURATION = 40.0
+REST = 60.0
+
+
+class Operator:
+    """Draws steps until it is closed; then finishes what is begun, and all nodes are told."""
+
+    def __init__(self, stage: Changing, rng: random.Random) -> None:
+        self.stage, self.rng = stage, rng
+        self.closed = False
+        self.steps = 0
+        self._gone: set[int] = set()  # their disks are to be replaced
+
+    def start(self) -> None:
+        self.stage.cluster.scheduler.after(1.0, self._tick)
+
+    def _tick(self) -> None:
+        self.stage.cluster.scheduler.after(0.2 + self.rng.random(), self._tick)
+        leader = self.stage.cluster.leader(GID)
+        if leader is not None and leader.paused_until <= self.stage.cluster.scheduler.now:
+            group = self.stage.group(leader.id)
+            if group.members.version > self.stage.record.version:
+                self.stage.reported(leader.id)
+            self._step(group, leader.id)
+        told = [
+            node.id
+            for node in self.stage.cluster.live()
+            if self.closed or (self.rng.random() < 0.7 and not node.driver.storage_full)
+        ]
+        self.stage.tell(*told)
+        self._replace_disks()
+
+    def _step(self, group: Group, leader: int) -> None:
+        now = group.members.configuration
+        if self.closed and not now.learners:
+            return
+        step, node = self._draw(now)
+        change = Change(step, node, now.version, directory=node)
+        try:
+            group.change(change, lambda outcome: None)
+        except ChangeRefusedError:
+            return
+        self.steps += 1
+        self.stage.cluster.trace("%s of node %d at node %d, after %s", step.value, node, leader,
+                                 now)  # fmt: skip
+        self.stage.node(leader).driver.touch(GID)
+
+    def _draw(self, now: Configuration) -> tuple[Step, int]:
+        rng = self.rng
+        voters = [one.node for one in now.voters]
+        spare = [node for node in self.stage.cluster.node_ids if now.member(node) is None]
+        if now.learners and (self.closed or rng.random() < 0.7):
+            return Step.PROMOTE, now.learners[0].node
+        if spare and rng.random() < 0.5:
+            return Step.ADD, rng.choice(spare)
+        return Step.REMOVE, rng.choice([*voters, *(one.node for one in now.learners)])
+
+    def _replace_disks(self) -> None:
+        """A node that is in no configuration any more may come back on an empty disk."""
+        record, rng = self.stage.record, self.rng
+        for node in self.stage.cluster.live():
+            out = node.id not in record.replicas and not self.stage.holds(node.id)
+            if out and record.version and rng.random() < 0.05:
+                self.stage.wipe(node.id)
+                node.start()
+                self.stage.cluster.trace("node %d has an empty disk", node.id)
+
+
+def settings_of(rng: random.Random) -> Settings:
+    election = 1.0 + rng.random()
+    retention = rng.random() < 0.7
+    return Settings(
+        nodes=5,
+        smallest_majority=1,
+        streams=rng.random() < 0.4,
+        election_timeout=election,
+        heartbeat=election / 3.2,
+        checkpoint_entries=rng.choice((8, 20, 60)),
+        tail_bytes=rng.choice((0, 500, 100_000)),
+        retention_bytes=rng.choice((0, 600, 2000)) if retention else -1,
+        retention_check=1.0 + 2.0 * rng.random() if retention else 0.0,
+        sync_time=rng.choice((0.001, 0.002, 0.01)),
+    )
+
+
+def run_changes(seed: int, *, verbose: bool = False) -> Result:
+    """Runs one seed to its end or to its first violation."""
+    rng = random.Random(seed)
+    result = Result(seed)
+    founding = rng.choice((1, 2, 3, 3, 4, 5))
+    stage = Changing.at_random(founding, settings_of(rng), seed, verbose=verbose)
+    try:
+        operator = Operator(stage, rng)
+        faults = _drive(stage, operator)
+        result.injected = {**faults.injected, "change": operator.steps}
+    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+        cause = error.__cause__ or error
+        result.error = f"{type(cause).__name__}: {cause}"
+    cluster = stage.cluster
+    result.fingerprint = fingerprint(cluster)
+    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
+    result.installs, result.events = cluster.installs, cluster.scheduler.events
+    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
+    result.log = cluster.log
+    return result
+
+
+def _drive(stage: Changing, operator: Operator) -> Faults:
+    cluster = stage.cluster
+    clients = Clients(cluster)
+    faults = Faults(cluster, clients, until=DURATION * 0.65, gap=0.8 + 2.0 * cluster.rng.random())
+    clients.start()
+    faults.start()
+    operator.start()
+    scheduler = cluster.scheduler
+    scheduler.run_until(DURATION * 0.67)
+    cluster.trace("everything heals")
+    cluster.heal()
+    scheduler.run_until(DURATION * 0.72)
+    before = cluster.checker.models[GID].next_offset
+    scheduler.run_until(DURATION)
+    clients.close()
+    operator.closed = True
+    end = DURATION
+    while end < DURATION + REST and not (_at_rest(stage) and not clients.unfinished()):
+        end += 0.5
+        scheduler.run_until(end)
+    if not _at_rest(stage):
+        raise Violation(f"replicas do not converge: {stage.describe()}")
+    unfinished: list[Producer] = clients.unfinished()
+    if unfinished:
+        raise Violation(f"{unfinished[0].window[0]} is never stored; {stage.describe()}")
+    if before == cluster.checker.models[GID].next_offset:
+        raise Violation(f"no progress after healing; {stage.describe()}")
+    for node in stage.members():
+        cluster._check_replica(cluster.nodes[node], GID, cluster.checker.models[GID])
+    return faults
+
+
+def _at_rest(stage: Changing) -> bool:
+    """A leader, no learners, all members equal, and nobody else holds the group."""
+    if not stage.is_settled(()) or len(stage.present(())) != len(stage.members()):
+        return False
+    leader = stage.cluster.leader(GID)
+    assert leader is not None
+    if stage.group(leader.id).members.configuration.learners:
+        return False
+    held = {node.id for node in stage.cluster.live() if stage.holds(node.id)}
+    return held == set(stage.members()) and not any(
+        node.open_calls for node in stage.cluster.nodes.values()
+    )
+
+
+# -- with the metadata group --------------------------------------------------------------
+
+
+class Wishes:
+    """Makes a cluster whose nodes know of changes; then draws where the partition shall be."""
+
+    def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
+        self.cluster, self.clients, self.rng = cluster, clients, rng
+        self.closed, self.wished = False, 0
+
+    def tick(self) -> None:
+        self.cluster.scheduler.after(0.5 + 4.0 * self.rng.random(), self.tick)
+        leader = self.cluster.leader(METADATA_GROUP)
+        if leader is None or self.closed:
+            return
+        state = leader.running.state
+        if not state.features.is_on(REPLICA_CHANGES):
+            self._finalize(leader, state)
+            return
+        found = state.partition(GID)
+        if found is not None:
+            size = self.rng.choice((3, 3, 3, 4, 5))
+            target = self.rng.sample(self.cluster.node_ids, size)
+            wish = mpb.SetReplicas(group_id=GID, replicas=target, expected_version=found[2].version)
+            self.cluster.command(mpb.MetadataCommand(set_replicas=wish), self._done)
+
+    def _done(self, result: bytes) -> None:
+        self.wished += not mpb.MetadataResult.FromString(result).error
+
+    def _finalize(self, leader: Node, state: MetadataState) -> None:
+        if len(state.nodes) < len(self.cluster.node_ids):
+            return
+        known = dict.fromkeys(state.nodes, THIS_RELEASE)
+        upgrade = command(plan(state.finalized, known).target)
+        upgrade.nodes.extend(node_releases(known))
+        entry = mpb.MetadataCommand(finalize_upgrade=upgrade).SerializeToString()
+        group = leader.machines[METADATA_GROUP].group
+        assert group is not None
+        group.propose(bytes((UPGRADE,)) + entry, lambda outcome: None)
+        leader.driver.touch(METADATA_GROUP)
+
+
+def run_moves(seed: int, *, verbose: bool = False) -> Result:
+    """Runs one seed to its end or to its first violation."""
+    rng = random.Random(seed)
+    result = Result(seed)
+    settings = replace(settings_of(rng), metadata=True, smallest_majority=2)
+    cluster = Cluster(settings, seed, verbose=verbose)
+    try:
+        wished, faults = _drive_moves(cluster, rng)
+        result.injected = {**faults.injected, "change": wished}
+    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+        cause = error.__cause__ or error
+        result.error = f"{type(cause).__name__}: {cause}"
+    result.fingerprint = fingerprint(cluster)
+    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
+    result.installs, result.events = cluster.installs, cluster.scheduler.events
+    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
+    result.log = cluster.log
+    return result
+
+
+def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[int, Faults]:
+    clients = Clients(cluster)
+    three = rng.sample(cluster.node_ids, 3)
+    clients.bootstrap[-1] = create_topic(f"t{GID}", [three], cluster.settings)
+    faults = Faults(cluster, clients, until=DURATION * 0.65, gap=0.8 + 2.0 * cluster.rng.random())
+    wishes = Wishes(cluster, clients, rng)
+    for node in cluster.nodes.values():
+        node.release = THIS_RELEASE
+        cluster.upgraded.add(node.id)
+    cluster.start()
+    clients.start()
+    faults.start()
+    wishes.tick()
+    scheduler = cluster.scheduler
+    scheduler.run_until(DURATION * 0.67)
+    cluster.trace("everything heals")
+    cluster.heal()
+    scheduler.run_until(DURATION)
+    clients.close()
+    wishes.closed = True
+    end = DURATION
+    while end < DURATION + REST and not (_has_moved(cluster) and not clients.unfinished()):
+        end += 0.5
+        scheduler.run_until(end)
+    if not _has_moved(cluster):
+        raise Violation(f"the partition is not where it shall be: {describe(cluster)}")
+    if clients.unfinished():
+        raise Violation(f"{clients.unfinished()[0].window[0]} is never stored")
+    for holder in cluster.placement()[GID]:
+        cluster._check_replica(cluster.nodes[holder], GID, cluster.checker.models[GID])
+    return wishes.wished, faults
+
+
+def _has_moved(cluster: Cluster) -> bool:
+    """The wish is fulfilled, all replicas are equal, and each node holds what it shall."""
+    if GID not in cluster.placement() or not cluster.at_rest():
+        return False
+    records = [node.running.state.partition(GID) for node in cluster.live()]
+    return all(found is not None and not found[2].target for found in records)

@@ -1,0 +1,201 @@
+"""Mutations of changed members: what the rules of ADR 0038 keep out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import cluster.consensus.group as group_module
+from cluster.consensus import election, leader_term, snapshots
+from cluster.consensus.configuration import (
+    Change,
+    Configuration,
+    Members,
+    Step,
+    changed,
+    pack_configuration,
+    unpack_placed,
+)
+from cluster.consensus.election import Election
+from cluster.consensus.group import Group
+from cluster.consensus.guard import Guard
+from cluster.consensus.journal import Journal
+from cluster.consensus.leader_term import LeaderTerm
+from cluster.consensus.message import (
+    PreVoteReply,
+    Snapshot,
+    SnapshotError,
+    addressed,
+    checksum_of,
+)
+from cluster.consensus.raft import Raft
+from cluster.consensus.snapshots import check_snapshot
+from cluster.consensus.tombstone import Tombstone
+from cluster.node.replicas import Replicas
+from tests.sim.mutations import mutation
+
+# Which schedule must catch which weakness.
+CAUGHT_BY = {
+    "changes-overlap": "one_change_at_a_time",
+    "stands-unconfigured": "nobody_stands_with_an_unapplied_configuration",
+    "commit-not-stored": "a_restart_knows_the_configuration_before",
+    "learners-count": "votes_of_learners_do_not_count",
+    "all-count": "votes_of_removed_replicas_do_not_count",
+    "removed-leads-on": "a_leader_that_is_removed_hands_over",
+    "removed-just-stops": "a_leader_that_is_removed_hands_over",
+    "last-voter-removed": "of_two_voters_none_goes_without_the_other",
+    "silent-tombstone": "who_was_removed_proves_it",
+    "tombstone-forgotten": "a_tombstone_outlives_a_restart",
+    "refused-by-what-is-known": "an_older_snapshot_than_what_is_known_is_taken",
+    "instances-mixed-up": "an_older_instance_does_not_vote",
+    "removed-by-older": "a_learner_behind_the_logs_start_gets_a_snapshot",
+    "strangers-ignored": "who_is_not_known_is_voted_for",
+    "handed-over-early": "leadership_goes_to_who_has_the_configuration_in_force",
+    "polls-prove-nothing": "who_was_removed_unheard_learns_it_from_an_answer_to_its_poll",
+    "snapshot-without-configuration": "a_snapshot_carries_the_configuration",
+}
+
+
+@mutation("R1: changes are proposed while another is under way")
+def changes_overlap() -> Any:
+    def change(self: LeaderTerm, change: Any, done: Any) -> None:
+        now = self._members.configuration
+        self.proposals.propose(pack_configuration(changed(now, change)), done)
+
+    return [(LeaderTerm, "change", change)]
+
+
+@mutation("R2: a replica stands with a configuration that is committed and not in force")
+def stands_unconfigured() -> Any:
+    return [(Raft, "is_configured", True)]
+
+
+@mutation("R3: the commit index is not stored with a configuration")
+def commit_not_stored() -> Any:
+    return [(Journal, "save_commit", lambda self, index: None)]
+
+
+@mutation("R4: the votes of learners count")
+def learners_count() -> Any:
+    return [(Members, "counts", Members.is_member)]
+
+
+@mutation("R4: the votes of all count")
+def all_count() -> Any:
+    return [(Members, "counts", lambda self, node, instance: True)]
+
+
+@mutation("R5: a leader that was removed leads on")
+def removed_leads_on() -> Any:
+    return [(LeaderTerm, "leave", lambda self: None)]
+
+
+@mutation("R5: a leader that was removed hands over to nobody")
+def removed_just_stops() -> Any:
+    return [(LeaderTerm, "best_successor", lambda self, up: 0)]
+
+
+@mutation("R6: the last voter may be removed")
+def last_voter_removed() -> Any:
+    def any_removal(now: Configuration, change: Change) -> Configuration:
+        if change.step is Step.REMOVE and len(now.voters) == 1:
+            return Configuration(now.version + 1, (), now.learners)
+        return changed(now, change)
+
+    return [(leader_term, "changed", any_removal)]
+
+
+@mutation("R7: who was removed is silent")
+def silent_tombstone() -> Any:
+    return [(Tombstone, "answer", lambda self, message: None)]
+
+
+@mutation("R7: a replica that was removed is opened again")
+def tombstone_forgotten() -> Any:
+    def delete(self: Replicas, gid: int, tombstone: Any = None) -> None:
+        before(self, gid)
+
+    before = Replicas.delete
+    return [(Replicas, "delete", delete)]
+
+
+@mutation("R8: a snapshot is refused if a newer configuration is known, not in force")
+def refused_by_what_is_known() -> Any:
+    def check(config: Any, machine: Any, raft: Raft, snapshot: Snapshot) -> bool:
+        version = 0
+        if snapshot.configuration:
+            version = unpack_placed(snapshot.configuration).configuration.version
+        if version < raft.journal.configurations[-1].configuration.version:
+            raise SnapshotError("it is older than what is known")
+        return check_snapshot(config, machine, raft, snapshot)
+
+    return [(group_module, "check_snapshot", check)]
+
+
+@mutation("a node's replica is taken for the one that was there before")
+def instances_mixed_up() -> Any:
+    receive = Group._receive
+
+    def any_instance(self: Group, sender: int, message: Any) -> None:
+        if message.to_instance != self.config.instance:
+            message = addressed(message, message.from_instance, self.config.instance)
+        receive(self, sender, message)
+
+    return [
+        (Group, "_receive", any_instance),
+        (Members, "may_vote", True),
+        (Members, "counts", lambda self, node, instance: node in self.voters),
+    ]
+
+
+@mutation("a replica takes itself for removed by a configuration from before it was added")
+def removed_by_older() -> Any:
+    take = Members.take
+
+    def any_version(self: Members, placed: Any) -> None:
+        take(self, placed)
+        held = self._instances.get(self.node) == self.instance
+        self.is_removed = not held
+
+    return [(Members, "take", any_version)]
+
+
+@mutation("who is in no known configuration is not voted for")
+def strangers_ignored() -> Any:
+    vote, poll = Guard.vote, Election.on_pre_vote
+
+    def known_vote(self: Guard, sender: int, message: Any) -> None:
+        if sender in self._members.peers:
+            vote(self, sender, message)
+
+    def known_poll(self: Election, now: float, sender: int, message: Any) -> Any:
+        if sender in self._members.peers:
+            return poll(self, now, sender, message)
+        return PreVoteReply(message.group, self._core.term, False)
+
+    return [(Guard, "vote", known_vote), (Election, "on_pre_vote", known_poll)]
+
+
+@mutation("leadership is handed to who has not the configuration in force")
+def handed_over_early() -> Any:
+    return [(LeaderTerm, "_knows_configuration", lambda self, peer: peer in self._members.voters)]
+
+
+@mutation("an answer to a poll proves nothing")
+def polls_prove_nothing() -> Any:
+    def nothing(*proof: Any) -> None:
+        """No proof is taken."""
+
+    return [(election, "take_proof", nothing)]
+
+
+@mutation("a snapshot is sent without its configuration")
+def snapshot_without_configuration() -> Any:
+    made = snapshots.base_snapshot
+
+    def without(group: int, raft: Raft, peer: int) -> Snapshot:
+        sound = made(group, raft, peer)
+        checksum = checksum_of(group, sound.index, sound.index_term, sound.state)
+        return replace(sound, configuration=b"", checksum=checksum)
+
+    return [(group_module, "base_snapshot", without)]
