@@ -5,6 +5,7 @@
     0x11   a new log start (retention)
     0x12   a producer opened under an epoch
     0x13   producers that no name holds any more; with none: only the time moves on
+    0x14   the end of a transaction (protobuf); not written yet
     0x20   a metadata command (protobuf)
     0x30   a command on the committed offsets of a group (protobuf)
 
@@ -21,6 +22,7 @@ from typing import NamedTuple
 from storage.errors import CorruptionError
 
 BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
+MARKER = 0x14
 METADATA = 0x20
 OFFSETS = 0x30
 VERSION = 1

@@ -78,6 +78,12 @@ class Kind(IntEnum):
     # Ours alone, never on the wire: the same batch is being replicated; its
     # outcome is the answer (Verdict.token says which one).
     JOINED = 100
+    # What becomes of a batch of a transaction (cluster.transactions.runs); not offered yet.
+    STAGED = 101
+    STAGED_DUPLICATE = 102
+    TRANSACTION_ABORTED = 103
+    TRANSACTION_ENDED = 104
+    TRANSACTION_CONFLICT = 105
 
 
 class ExpectedOffsets(IntEnum):

@@ -22,6 +22,9 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
     "cluster.dedup": frozenset(),
+    "cluster.transactions": frozenset(
+        {"cluster.dedup", "cluster.entries", "cluster.v1", "oncelog.wire.varint"}
+    ),
     "cluster.metadata": frozenset({"cluster.entries", "cluster.v1", "oncelog.v1", "storage"}),
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
@@ -79,6 +82,7 @@ _IO = frozenset({"asyncio", "grpc", "os", "socket", "threading", "time"})
 NOT_IN: Mapping[str, frozenset[str]] = {
     "cluster.dedup": _IO | {"random"},
     "cluster.metadata": _IO | {"random"},
+    "cluster.transactions": _IO | {"random"},
     "cluster.entries": _IO | {"random"},
     # `random.Random` is the type of what is passed in.
     "cluster.consensus": _IO,
