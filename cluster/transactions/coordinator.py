@@ -27,6 +27,7 @@ from cluster.transactions import coordinator_records as records
 from cluster.transactions.sinks import BatchBegun, Sinks
 from cluster.transactions.transaction import Owner, Part, Transaction
 from cluster.transactions.types import (
+    ABORT_STATES,
     BY_FENCE,
     CHECK_AGAIN,
     COMMIT_DIFFERS,
@@ -160,17 +161,21 @@ class Coordinator:
         """
         sink = self._sinks.check(key, run, ticket, batch)
         last = self._rows.get(sink.last_id)
-        if ticket > sink.ticket and last is not None and last.state is State.OPEN:
-            self._abort(last, BY_FENCE)
-            last = self._rows.get(sink.last_id)
-        self._sinks.fence(key, run, ticket)
-        if sink.committed_batch == batch:
-            return BatchBegun(None, sink.committed_records, sink.committed_digest)
-        if last is not None:
-            if last.state is State.OPEN and sink.batch == batch:
+        if last is not None and (ticket, batch) == (sink.ticket, sink.batch):
+            if last.state is State.OPEN:
                 return BatchBegun(last)
-            self._sinks.check_free(last)
-        self._check_room(total_ms, total_ms)
+            if last.state in ABORT_STATES:
+                raise self._not_open(last.transaction_id)
+        if batch != sink.committed_batch:
+            self._check_room(total_ms, total_ms)
+        # From here on nothing is refused.
+        self._sinks.fence(key, run, ticket)
+        if last is not None and last.state is State.OPEN:
+            self._abort(last, BY_FENCE)
+        if batch == sink.committed_batch:
+            return BatchBegun(None, sink.committed_records, sink.committed_digest)
+        if last is not None and last.state not in FINISHED:
+            return BatchBegun(None, busy=True)
         row = Transaction(self._next, key, True, Holder(0, 0), now_ms, total_ms, total_ms)
         self._add(row)
         before = sink.last_id
@@ -265,7 +270,6 @@ class Coordinator:
         holder: Holder | None,
         expected: Sequence[Expected],
         checked: int,
-        exists: Callable[[int], bool],
         *,
         records: int = 0,
         digest: int = 0,
@@ -293,7 +297,7 @@ class Coordinator:
         if checked != len(row.parts):
             text = f"{checked} partitions were checked, {len(row.parts)} are registered"
             raise Refused(CHECK_AGAIN, text, transaction_id)
-        if not all(map(exists, row.parts)):
+        if any(part.gone for part in row.parts.values()):
             self._abort(row, TOPIC_GONE)
             return row
         row.expected = tuple(expected)
@@ -366,13 +370,12 @@ class Coordinator:
     def groups_gone(self, groups: Collection[int]) -> None:
         """Partitions that were deleted: no marker can be written there any more."""
         for row in list(self._unfinished.values()):
-            if row.state is State.OPEN:
-                continue  # its commit finds out
             for group in row.parts.keys() & groups:
                 part = row.parts[group]
-                part.gone = not part.done
+                part.gone = part.gone or not part.done
                 part.done = True
-            self._finish(row)
+            if row.state is not State.OPEN:  # else its commit finds out
+                self._finish(row)
 
     def _finish(self, row: Transaction) -> None:
         if not all(part.done for part in row.parts.values()):

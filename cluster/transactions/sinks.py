@@ -13,14 +13,11 @@ from typing import NamedTuple
 
 from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import (
-    ABORT_STATES,
     BATCH_BEHIND,
     BATCH_GAP,
     FENCED,
-    FINISHED,
     INVALID_ARGUMENT,
     OTHER_QUERY,
-    SINK_BUSY,
     TOO_MANY_TRANSACTIONS,
     UNKNOWN_TRANSACTION,
     Refused,
@@ -32,8 +29,9 @@ MAX_KEY_CHARS = 255
 
 @dataclass(slots=True)
 class Sink:
-    """`batch` is that of transaction `last_id` (0: none yet); `committed_batch` -1: none yet.
+    """`last_id`: its newest transaction (0: none yet), of `batch` (-1: an older ticket's).
 
+    committed_batch: -1 before the first one.
     committed_records, committed_digest: of the committed batch, so that its writer can
     compare what it would write.
     """
@@ -50,11 +48,15 @@ class Sink:
 
 
 class BatchBegun(NamedTuple):
-    """A batch's transaction; None: the batch is committed, with so many records and this digest."""
+    """A batch's transaction; None: the batch is committed, with so many records and this digest.
+
+    `busy`: neither, the sink's transaction before is still on its way to an end.
+    """
 
     transaction: Transaction | None
     records: int = 0
     digest: int = 0
+    busy: bool = False
 
 
 class Sinks:
@@ -109,15 +111,8 @@ class Sinks:
     def fence(self, key: str, run: str, ticket: int) -> None:
         """Lower tickets write nothing more."""
         sink = self._sinks[key]
-        sink.ticket, sink.run = ticket, run
-
-    @staticmethod
-    def check_free(last: Transaction) -> None:
-        """Refuses until the sink's transaction before has ended in all partitions."""
-        if last.state not in FINISHED:
-            what = "aborted" if last.state in ABORT_STATES else "published"
-            text = f"transaction {last.transaction_id} of {last.owner!r} is still being {what}"
-            raise Refused(SINK_BUSY, text, last.transaction_id)
+        if ticket != sink.ticket:
+            sink.ticket, sink.run, sink.batch = ticket, run, -1
 
     def committed(self, key: str, records: int, digest: int) -> None:
         """The sink's transaction was decided."""
