@@ -98,6 +98,8 @@ SETTINGS: tuple[Setting, ...] = (
     _int("checkpoint_node_bytes", 64 * KIB, 1024 * 1024 * MIB,
          "log bytes of all partitions since their snapshots, each entry with 16 KiB more"),
     _int("retention_check_ms", 100, DAY_MS, "how often old records are dropped"),
+    _int("upgrade_auto_finalize_ms", 0, 30 * DAY_MS,
+         "how long all nodes run a newer release before it is finalized by itself; 0: never"),
     Setting("log_level", "level", "one of " + ", ".join(LOG_LEVELS)),
     _int("fetch_max_bytes", KIB, 64 * MIB, "payload bytes in a fetch response"),
     _int("tail_cache_bytes", 64 * KIB, 16 * 1024 * MIB,
@@ -137,6 +139,7 @@ class NodeConfig:
     checkpoint_entries: int = 100_000
     checkpoint_node_bytes: int = 256 * MIB
     retention_check_ms: int = MINUTE_MS
+    upgrade_auto_finalize_ms: int = DAY_MS
     log_level: str = "info"
     fetch_max_bytes: int = 4 * MIB
     tail_cache_bytes: int = 16 * MIB

@@ -7,6 +7,7 @@
     0x13   producers that no name holds any more; with none: only the time moves on
     0x14   the end of a transaction (protobuf); not written yet
     0x20   a metadata command (protobuf)
+    0x21   the metadata command that raises the cluster version (protobuf)
     0x30   a command on the committed offsets of a group (protobuf)
 
 Everything that apply may depend on is in the entry: the leader's clock, the
@@ -19,11 +20,16 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from google.protobuf.message import Message
+
 from storage.errors import CorruptionError
 
 BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
 MARKER = 0x14
 METADATA = 0x20
+# A kind of its own: releases from before the gate stop there, where they would have gone on
+# without an unknown command.
+UPGRADE = 0x21
 OFFSETS = 0x30
 VERSION = 1
 
@@ -40,6 +46,13 @@ assert HEADER_BYTES == 96
 
 class CorruptEntryError(CorruptionError):
     """A stored entry is not what its place in the log says. The replica must stop."""
+
+
+def has_unknown_fields(message: Message) -> bool:
+    """Whether a newer release wrote it: it says what this one does not know. Removes that."""
+    size = message.ByteSize()
+    message.DiscardUnknownFields()
+    return message.ByteSize() != size
 
 
 class BatchEntry(NamedTuple):

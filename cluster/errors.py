@@ -28,6 +28,14 @@ class ProposalTimeoutError(ClusterError):
     """The outcome of a proposal is not known in time; it may still be applied."""
 
 
+class FeatureOffError(ClusterError):
+    """What was asked for needs an upgrade of the cluster to be finalized first."""
+
+
+class OlderReleaseError(ClusterError):
+    """The cluster has agreed on what this node's release does not know. The node must end."""
+
+
 class NotLeaderError(ClusterError):
     """This node does not lead the group. `leader_id` is 0 where no leader is known."""
 

@@ -111,6 +111,21 @@ class Clocks(Protocol):
     def offsets(self) -> dict[int, float]: ...
 
 
+class UpgradePlan(Protocol):
+    """See `metadata.upgrade.Plan`."""
+
+    @property
+    def finalized(self) -> tuple[int, frozenset[str]]: ...
+    @property
+    def is_pending(self) -> bool: ...
+
+
+class Upgrades(Protocol):
+    """What the cluster could be upgraded to. `node.upgrades.Upgrades` is one."""
+
+    def plan(self) -> UpgradePlan: ...
+
+
 StorageSource = Callable[[], EngineStats | None]
 
 
@@ -139,6 +154,7 @@ class Metrics:
         self.source: Source = tuple
         self.storage: StorageSource = lambda: None
         self.clocks: Clocks | None = None
+        self.upgrades: Upgrades | None = None
         self.registry = CollectorRegistry()
         self.registry.register(_NodeCollector(self))
 
@@ -203,6 +219,8 @@ class _NodeCollector(Collector):
             )
         if metrics.clocks is not None:
             yield from _clock_families(metrics.clocks)
+        if metrics.upgrades is not None:
+            yield from _upgrade_families(metrics.upgrades.plan())
         yield GaugeMetricFamily(
             "oncelog_resident_memory_bytes", "Resident memory of the node", resident_bytes()
         )
@@ -229,6 +247,17 @@ def _clock_families(clocks: Clocks) -> Iterator[Metric]:
     for node_id, seconds in clocks.offsets().items():
         ahead.add_metric([str(node_id)], seconds)
     yield ahead
+
+
+def _upgrade_families(plan: UpgradePlan) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "oncelog_cluster_version", "What the cluster was last upgraded to", plan.finalized[0]
+    )
+    yield GaugeMetricFamily(
+        "oncelog_upgrade_pending",
+        "1 while a node runs a release with more than the cluster was upgraded to",
+        float(plan.is_pending),
+    )
 
 
 def _storage_families(stats: EngineStats) -> Iterator[Metric]:

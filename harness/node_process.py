@@ -32,6 +32,7 @@ class NodeSpec:
     `settings` are further settings by their names in the configuration file.
     `module` is what runs: tests of durability put hooks around the node.
     `within` stands before the command: what runs it in a network namespace.
+    `tree` is the source tree that it runs from: another release's, in a test of upgrades.
     """
 
     node_id: int
@@ -45,6 +46,7 @@ class NodeSpec:
     settings: Mapping[str, str | int] = field(default_factory=dict)
     module: str = "cluster"
     within: tuple[str, ...] = ()
+    tree: Path = ROOT
 
     def environment(self) -> dict[str, str]:
         """The variables that make `python -m cluster` this node, and nothing of the caller's."""
@@ -107,7 +109,7 @@ class NodeProcess:
         with self.spec.log_file.open("ab") as output:
             self._child = subprocess.Popen(
                 [*self.spec.within, sys.executable, "-m", self.spec.module],
-                cwd=ROOT,
+                cwd=self.spec.tree,
                 env=self.spec.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

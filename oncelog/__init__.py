@@ -71,15 +71,15 @@ from oncelog.types import (
     TopicConfig,
     TopicInfo,
     TopicPartition,
+    UpgradeInfo,
 )
+from oncelog.version import __version__
 from oncelog.wire.stored import StoredBatch
 
 if TYPE_CHECKING:
     from oncelog.admin import Admin
     from oncelog.consumer import Consumer
     from oncelog.producer import Producer
-
-__version__ = "0.1.0"
 
 # A library says nothing unless its user sets up logging: errors are raised.
 logging.getLogger("oncelog").addHandler(logging.NullHandler())
@@ -147,6 +147,7 @@ __all__ = [
     "UndeliveredRecordsError",
     "UnknownProducerError",
     "UnknownTopicOrPartitionError",
+    "UpgradeInfo",
     "__version__",
 ]
 

@@ -90,6 +90,13 @@ class Admin:
     def describe_cluster(self) -> types.ClusterInfo:
         return self._run(self._core.describe_cluster())
 
+    def finalize_upgrade(self) -> types.UpgradeInfo:
+        """Turn on what the newest release has; no node can go back to an older one afterwards.
+
+        Return what is on now. Raises NotSupportedError, which names the nodes in the way.
+        """
+        return self._run(self._core.finalize_upgrade())
+
     def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         """Have another replica lead (0: the most caught-up one); return the leader's id."""
         return self._run(self._core.transfer_leadership(topic, partition, target_node_id))

@@ -115,6 +115,11 @@ class NodeInfo:
     address: str
     alive: bool = True
     clock_disagrees: bool = False  # with a majority's: the node does not lead
+    # What it runs: its release, the cluster versions that it takes part in, and the features
+    # that it knows. Empty, and 0, while it is not heard.
+    release: str = ""
+    cluster_versions: tuple[int, int] = (0, 0)
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,23 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class UpgradeInfo:
+    """What the cluster was upgraded to, and what it could be upgraded to."""
+
+    cluster_version: int = 1
+    features: tuple[str, ...] = ()  # that are on
+    target_version: int = 1  # the same as above if nothing is pending
+    target_features: tuple[str, ...] = ()
+    hindered_by: tuple[str, ...] = ()
+
+    @property
+    def pending(self) -> bool:
+        """Whether a node runs a release with more than is finalized."""
+        now = (self.cluster_version, self.features)
+        return (self.target_version, self.target_features) != now
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterInfo:
     """The cluster, as the answering node sees it."""
 
@@ -180,6 +202,7 @@ class ClusterInfo:
     leaderless_partitions: int
     under_replicated_partitions: int
     max_message_bytes: int
+    upgrade: UpgradeInfo = UpgradeInfo()
 
     @property
     def healthy(self) -> bool:
@@ -314,4 +337,5 @@ __all__ = [
     "TopicConfig",
     "TopicInfo",
     "TopicPartition",
+    "UpgradeInfo",
 ]

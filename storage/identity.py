@@ -5,7 +5,8 @@ it. Nothing is changed in a directory that is refused.
 
     DIR/lock           flock'ed while a node runs; holds its pid for the error of the next one
     DIR/identity.json  {"format": 5, "cluster_id": ..., "node_id": ..., "directory_id": ...,
-                        "store": "none", "old" or "made", "members": [...], "founding": ...}
+                        "store": "none", "old" or "made", "members": [...], "founding": ...,
+                        "cluster_version": only in format 6}
 
 The directory id is drawn when a directory is first used. The cluster remembers
 it: a node that comes back with an emptied directory has another one, and may
@@ -16,6 +17,10 @@ The members are the node ids of the cluster's nodes, as the settings named them 
 start, and hold for good. The founding is a random number that all of them share: the member
 with the lowest id draws it, the others learn it from one that knows it (0: not yet). So two
 histories of one name are told apart, and a changed setting does not make a second one.
+
+The cluster version is the one that this node last knew its cluster to have agreed on: a
+release that does not take part in it must not open the directory. As long as nothing was
+agreed on (version 1) the format is 5, which older releases read; from then on it is 6.
 
 Formats 3 and 4 know no members. Format 3 has no `store`: such a directory has one, made by
 an older version, which does not hold the directory id yet.
@@ -35,8 +40,11 @@ from types import TracebackType
 from storage.errors import IdentityError, LockedError, MissingStoreError, StorageError
 from storage.system import SYSTEM, System
 
-FORMAT = 5
-_OLD_FORMATS = (3, 4)
+FORMAT = 6
+_OLD_FORMATS = (3, 4, 5)
+_FIRST_WITH_MEMBERS = 5
+_FORMAT_BEFORE_UPGRADES = 5
+_FIRST_VERSION = 1  # of a cluster that was never upgraded
 _LOCK = "lock"
 _IDENTITY = "identity.json"
 # What a directory may hold and still count as new.
@@ -63,9 +71,13 @@ class Identity:
     store: StoreState
     members: tuple[int, ...] = ()  # none: not recorded yet
     founding: int = 0
+    cluster_version: int = _FIRST_VERSION
 
     def pack(self) -> bytes:
         fields = {"format": FORMAT, **asdict(self), "store": self.store.value}
+        if self.cluster_version == _FIRST_VERSION:
+            fields["format"] = _FORMAT_BEFORE_UPGRADES
+            del fields["cluster_version"]
         return json.dumps(fields).encode() + b"\n"
 
 
@@ -135,6 +147,22 @@ class DirectoryLock:
                 self._write(replace(identity, members=named, founding=founding))
             except OSError as error:
                 raise StorageError(f"data directory {self.path}: {error}") from error
+
+    def check_cluster_version(self, oldest: int, newest: int) -> None:
+        """Raises IdentityError unless a release that knows these versions may open it."""
+        version = self._identity.cluster_version
+        if not oldest <= version <= newest:
+            raise IdentityError(
+                f"data directory {self.path} is of a cluster at version {version}, and this "
+                f"release takes part in versions {oldest} to {newest}: start a release that "
+                f"knows version {version}"
+            )
+
+    def note_cluster_version(self, version: int) -> None:
+        """What the cluster has agreed on. Raises OSError."""
+        assert version >= self._identity.cluster_version, "it never falls"
+        if version > self._identity.cluster_version:
+            self._write(replace(self._identity, cluster_version=version))
 
     def note_founding(self, founding: int) -> None:
         """What another member said. Raises OSError."""
@@ -261,10 +289,13 @@ def parse(directory: Path, content: bytes) -> Identity:
         store = StoreState.OLD if found == _OLD_FORMATS[0] else StoreState(fields["store"])
         cluster_id, node_id = str(fields["cluster_id"]), int(fields["node_id"])
         old = Identity(cluster_id, node_id, int(fields["directory_id"]), store)
-        if found != FORMAT:
+        if found < _FIRST_WITH_MEMBERS:
             return old
         members = tuple(int(member) for member in fields["members"])
-        return replace(old, members=members, founding=int(fields["founding"]))
+        known = replace(old, members=members, founding=int(fields["founding"]))
+        if found < FORMAT:
+            return known
+        return replace(known, cluster_version=int(fields["cluster_version"]))
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         # Not UTF-8, not JSON, another kind of value, Infinity, or nested without end.
         raise IdentityError(f"{directory / _IDENTITY} is not readable: {error!r}") from error

@@ -85,8 +85,7 @@ class Driver:
         self.touch(gid)
 
     def remove(self, gid: int) -> Group:
-        self._heartbeats.unquiesce(gid)
-        self.replay.leave(gid)
+        self.on_stopped(gid)
         group = self.groups.pop(gid)
         self._with_work.discard(gid)
         self._syncing = [other for other in self._syncing if other is not group]

@@ -122,7 +122,7 @@ class Group:
     @property
     def is_transferring(self) -> bool:
         """Leads, and is about to hand that over."""
-        return self._leading is not None and self._leading.is_transferring
+        return self._leading is not None and self._leading.transfer_target != 0
 
     def follower_lag(self) -> dict[int, int]:
         """Entries that each follower has not acknowledged; empty if not leading."""
@@ -154,7 +154,7 @@ class Group:
         core, leading = self._raft.core, self._leading
         if leading is None:
             return core.election_deadline
-        return leading.next_due if leading.is_transferring else core.heartbeat_due
+        return leading.next_due if leading.transfer_target else core.heartbeat_due
 
     @property
     def has_work(self) -> bool:
@@ -162,7 +162,7 @@ class Group:
         leading, core, journal = self._leading, self._raft.core, self._raft.journal
         return self.failed is None and (
             # While leadership is handed over proposals wait: for a message or a timeout.
-            (leading is not None and leading.proposals.queued and not leading.is_transferring)
+            (leading is not None and leading.proposals.queued and not leading.transfer_target)
             or journal.applied_index < self.commit_index
             # A lone node's entries are committed by its next tick.
             or (not self.config.peers and core.commit_index < journal.durable_index)

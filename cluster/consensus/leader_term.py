@@ -25,6 +25,7 @@ class LeaderTerm:
 
     ready:  the replica has applied an entry of its own term: knows all that is committed.
     up:     peers that can be reached.
+    transfer_target: the follower that leadership is handed to; 0: none.
     """
 
     def __init__(
@@ -40,16 +41,14 @@ class LeaderTerm:
         self.replicator = Replicator(config.group, self.term, raft.journal, config.peers, up)
         self._config, self._clock = config, clock
         self._core, self._journal, self._check = raft.core, raft.journal, raft.check
-        self._transfer: tuple[int, float] | None = None
-        self.is_transferring = False
+        self.transfer_target, self._transfer_until = 0, float("inf")
 
     # -- what the group asks ----------------------------------------------------------
 
     @property
     def next_due(self) -> float:
         """When the next heartbeat is due, or a transfer is given up."""
-        until = float("inf") if self._transfer is None else self._transfer[1]
-        return min(self._core.heartbeat_due, until)
+        return min(self._core.heartbeat_due, self._transfer_until)
 
     @property
     def can_quiesce(self) -> bool:
@@ -67,16 +66,18 @@ class LeaderTerm:
 
     def transfer(self, target: int) -> None:
         """Hands leadership over once `target` has all entries; gives up after a while."""
-        if self._transfer is None:
-            self._transfer = (target, self._clock() + TRANSFER_TIMEOUT)
-            self.is_transferring = True
+        assert target, "node ids begin at 1"
+        if not self.transfer_target:
+            self.transfer_target, self._transfer_until = target, self._clock() + TRANSFER_TIMEOUT
 
     # -- one step ---------------------------------------------------------------------
 
     def advance(self) -> list[tuple[int, Message]]:
         """Appends what was proposed, and returns what is to be sent now."""
         out: list[tuple[int, Message]] = []
-        target = self._transfer_target()
+        if self.transfer_target and self._clock() >= self._transfer_until:
+            self.transfer_target, self._transfer_until = 0, float("inf")
+        target = self.transfer_target
         if not target:
             if self.proposals.queued:
                 if self._check.is_due:
@@ -109,21 +110,11 @@ class LeaderTerm:
             journal.append(data, index, self.term)
             self.proposals.appended(index, done)
 
-    def _transfer_target(self) -> int:
-        """Who is to lead next; 0: nobody, or it took too long."""
-        if self._transfer is None:
-            return 0
-        target, until = self._transfer
-        if self._clock() >= until:
-            self._transfer, self.is_transferring = None, False
-            return 0
-        return target
-
     def _nothing_to_say(self) -> bool:
         last = self._journal.last_index
         return (
             self._journal.applied_index == self._core.commit_index == last
-            and self._transfer is None
+            and not self.transfer_target
             and not self.proposals.queued
             and self.replicator.level()
         )

@@ -23,7 +23,12 @@ class TermsChanged:
     """Lease lifetime or name expiry are shorter than before."""
 
 
-Event = LayoutChanged | TopicAltered | TermsChanged
+@dataclass(frozen=True, slots=True)
+class UpgradeFinalized:
+    """The cluster version, or the set of features, is higher than before."""
+
+
+Event = LayoutChanged | TopicAltered | TermsChanged | UpgradeFinalized
 
 
 def difference(before: Tables, after: Tables) -> list[Event]:
@@ -31,6 +36,8 @@ def difference(before: Tables, after: Tables) -> list[Event]:
     new = {topic.topic_id: topic for topic in after.topics_by_name()}
     old = {topic.topic_id: topic for topic in before.topics.values()}
     events: list[Event] = []
+    if before.finalized != after.finalized:
+        events.append(UpgradeFinalized())
     if before.nodes != after.nodes or old.keys() != new.keys():
         events.append(LayoutChanged())
     events += [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster.entries import METADATA, CorruptEntryError
+from cluster.entries import METADATA, UPGRADE, CorruptEntryError
 from cluster.metadata.state import MetadataState
 from storage.kv import WriteBatch
 
@@ -21,9 +21,9 @@ class MetadataMachine:
         self.role_listener: Callable[[], None] = lambda: None
 
     def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> bytes:
-        if data[0] != METADATA:
+        if data[0] not in (METADATA, UPGRADE):
             raise CorruptEntryError(f"entry of type {data[0]} in the metadata log", index=index)
-        result = self.state.apply(index, data[1:])
+        result = self.state.apply(index, data[1:], upgrade=data[0] == UPGRADE)
         self._on_applied(index)
         return result
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
+from cluster.entries import has_unknown_fields
+from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.tables import Tables
@@ -35,6 +37,9 @@ def dump_tables(tables: Tables) -> bytes:
         lease_lifetime_ms=tables.stamped[0],
         producer_name_expiry_ms=tables.stamped[1],
         lease_secret=tables.lease_secret,
+        # Before the first upgrade the bytes are those of the releases from before the gate.
+        cluster_version=tables.finalized.version if tables.finalized != Finalized() else 0,
+        features=sorted(tables.finalized.features),
     )
     return snapshot.SerializeToString(deterministic=True)
 
@@ -42,6 +47,8 @@ def dump_tables(tables: Tables) -> bytes:
 def load_tables(data: bytes) -> Tables:
     """Raises DecodeError, ValueError or OverflowError if `data` is not a sound snapshot."""
     snapshot = pb.MetadataSnapshot.FromString(data)
+    if has_unknown_fields(snapshot):
+        raise ValueError("it holds what this release does not know")
     _check_snapshot(snapshot)
     tables = Tables(
         clock_ms=snapshot.clock_ms,
@@ -54,6 +61,7 @@ def load_tables(data: bytes) -> Tables:
         directories={
             node.node_id: node.directory_id for node in snapshot.nodes if node.directory_id
         },
+        finalized=Finalized(snapshot.cluster_version or 1, frozenset(snapshot.features)),
     )
     for record in snapshot.topics:
         tables.put_topic(_topic_of(record))

@@ -23,8 +23,19 @@ from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
+from cluster.entries import has_unknown_fields
+from cluster.errors import OlderReleaseError
+from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
 from cluster.metadata import topics as rules
-from cluster.metadata.events import Event, LayoutChanged, TermsChanged, TopicAltered, difference
+from cluster.metadata import upgrade as upgrades
+from cluster.metadata.events import (
+    Event,
+    LayoutChanged,
+    TermsChanged,
+    TopicAltered,
+    UpgradeFinalized,
+    difference,
+)
 from cluster.metadata.lease_tokens import SECRET_BYTES
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.snapshot import dump_tables, load_tables
@@ -48,6 +59,7 @@ __all__ = [
     "MetadataState",
     "TermsChanged",
     "TopicAltered",
+    "UpgradeFinalized",
 ]
 
 MAX_NODES = 64
@@ -64,10 +76,18 @@ class MetadataState:
     """The replicated state. All times are milliseconds since the Unix epoch."""
 
     def __init__(
-        self, *, lease_lifetime_ms: int = DAY_MS, name_expiry_ms: int = 7 * DAY_MS
+        self,
+        *,
+        lease_lifetime_ms: int = DAY_MS,
+        name_expiry_ms: int = 7 * DAY_MS,
+        release: Release = THIS_RELEASE,
     ) -> None:
-        """The arguments hold until a command has brought others; the same on all nodes."""
+        """The times hold until a command has brought others; the same on all nodes.
+
+        release: what this node can take part in.
+        """
         assert name_expiry_ms >= lease_lifetime_ms > 0
+        self._release = release
         self._defaults = (lease_lifetime_ms, name_expiry_ms)
         self._events: list[Event] = []
         self._tables = Tables()
@@ -103,6 +123,15 @@ class MetadataState:
     def name_expiry_ms(self) -> int:
         """Idle time after which a name holds its producer id no longer."""
         return self._terms(self._tables)[1]
+
+    @property
+    def finalized(self) -> Finalized:
+        """The cluster version and the features that are on."""
+        return self._tables.finalized
+
+    @property
+    def features(self) -> Features:
+        return Features(lambda: self._tables.finalized)
 
     def directory_of(self, node_id: int) -> int:
         """The id of the data directory that the node registered; 0 if it did not."""
@@ -166,17 +195,20 @@ class MetadataState:
 
     # --- apply ---------------------------------------------------------------------
 
-    def apply(self, index: int, command: bytes) -> bytes:
+    def apply(self, index: int, command: bytes, *, upgrade: bool = False) -> bytes:
         """Apply the committed `command` (a MetadataCommand) at log `index`.
 
+        upgrade: it came in the kind of entry that only FinalizeUpgrade may come in.
+
         Returns a serialized MetadataResult; its `error` is empty or says why the
-        command was rejected. Raises MetadataCorruptError if it is no command.
+        command was rejected. Raises MetadataCorruptError if it is no command, or
+        holds what this release does not know, and OlderReleaseError.
         """
         assert index > self.applied_index, (index, self.applied_index)
-        try:
-            parsed = pb.MetadataCommand.FromString(command)
-        except DecodeError as error:
-            raise MetadataCorruptError(f"metadata command: {error}", index=index) from error
+        parsed = _parsed(index, command)
+        which = parsed.WhichOneof("command")
+        if upgrade and which != "finalize_upgrade":
+            raise MetadataCorruptError(f"{which} in the entry of an upgrade", index=index)
         now_ms = max(self.clock_ms, parsed.stamp_ms)
         stamped = self._tables.stamped
         self._tables.stamped = (
@@ -184,6 +216,9 @@ class MetadataState:
             _shorter(stamped[1], parsed.producer_name_expiry_ms),
         )
         try:
+            if which == "finalize_upgrade" and not upgrade:
+                # A leader from before the gate took it for a command of its own: it rejects it.
+                raise Rejected(rules.NOT_SUPPORTED, "the leader's release knows no upgrades")
             result = self._dispatch(parsed, now_ms)
         except Rejected as rejected:
             self._tables.stamped = stamped
@@ -201,7 +236,13 @@ class MetadataState:
 
     def _dispatch(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
         """Run one command. Each either raises Rejected, before any change, or succeeds."""
-        match command.WhichOneof("command"):
+        which = command.WhichOneof("command")
+        if which is None:
+            raise Rejected(rules.NOT_SUPPORTED, "an empty command does nothing")
+        if not self._tables.finalized.has(COMMANDS[which]):
+            text = f"{which}: the cluster's upgrade to what has it is not finalized"
+            raise Rejected(rules.NOT_SUPPORTED, text)
+        match which:
             case "register_node":
                 return self._register_node(command.register_node)
             case "create_topic":
@@ -216,7 +257,9 @@ class MetadataState:
                 return self._lease_name(command.lease_name, now_ms)
             case "create_lease_secret":
                 return self._create_lease_secret(command.create_lease_secret)
-        raise Rejected(rules.NOT_SUPPORTED, "the command is not known to this version")
+            case "finalize_upgrade":
+                return self._finalize_upgrade(command.finalize_upgrade)
+        raise AssertionError(f"a command without a handler: {which}")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:
         if command.node_id < 1:
@@ -306,6 +349,21 @@ class MetadataState:
         self._tables.lease_secret = self._tables.lease_secret or command.secret
         return pb.MetadataResult()
 
+    def _finalize_upgrade(self, command: pb.FinalizeUpgrade) -> pb.MetadataResult:
+        finalized = upgrades.check(command, self._tables.finalized, self._tables.nodes)
+        self._check_release(finalized)
+        if finalized != self._tables.finalized:
+            self._tables.finalized = finalized
+            self._events.append(UpgradeFinalized())
+        return pb.MetadataResult()
+
+    def _check_release(self, finalized: Finalized) -> None:
+        lacks = self._release.lacks(finalized)
+        if lacks:
+            raise OlderReleaseError(
+                f"the cluster was upgraded to version {finalized.version}: {lacks}"
+            )
+
     def _take_ids(self, count: int, now_ms: int, node_id: int) -> int:
         self._check_ids_left(count)
         first = self.next_producer_id
@@ -334,18 +392,19 @@ class MetadataState:
     def load(self, data: bytes, index: int = 0) -> None:
         """Replace the state by that of a snapshot taken after log `index`.
 
-        The difference comes out of `take_events`. Raises MetadataCorruptError and
-        changes nothing if `data` is not a snapshot.
+        The difference comes out of `take_events`. Raises MetadataCorruptError or
+        OlderReleaseError, and changes nothing, if `data` is not a snapshot of this release's.
         """
         self._replace(self.parse(data, index), index)
 
-    @staticmethod
-    def parse(data: bytes, index: int = 0) -> Tables:
-        """What `load` would put in place. Raises MetadataCorruptError."""
+    def parse(self, data: bytes, index: int = 0) -> Tables:
+        """What `load` would put in place. Raises MetadataCorruptError, OlderReleaseError."""
         try:
-            return load_tables(data)
+            tables = load_tables(data)
         except (DecodeError, ValueError, OverflowError) as error:
             raise MetadataCorruptError(f"metadata snapshot: {error}", index=index) from error
+        self._check_release(tables.finalized)
+        return tables
 
     def clear(self) -> None:
         """Back to the state before the first command, as `load` would."""
@@ -363,6 +422,18 @@ class MetadataState:
         lifetime_ms = tables.stamped[0] or self._defaults[0]
         # Shorter than a lease, it would free an id that can still be leased.
         return lifetime_ms, max(tables.stamped[1] or self._defaults[1], lifetime_ms)
+
+
+def _parsed(index: int, command: bytes) -> pb.MetadataCommand:
+    try:
+        parsed = pb.MetadataCommand.FromString(command)
+    except DecodeError as error:
+        raise MetadataCorruptError(f"metadata command: {error}", index=index) from error
+    if has_unknown_fields(parsed):
+        raise MetadataCorruptError(
+            "metadata command: it holds what this release does not know", index=index
+        )
+    return parsed
 
 
 def _shorter(in_force: int, stamped: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cluster.features import Finalized
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.topics import TopicState
@@ -21,6 +22,7 @@ class Tables:
     directories: node id -> the id of the data directory that it registered.
     lease_secret: the key of lease tokens; empty: not made yet.
     groups: group id -> (topic, partition number). It follows from `topics`.
+    finalized: the cluster version and the features that are on.
     """
 
     clock_ms: int = 0
@@ -35,6 +37,7 @@ class Tables:
     groups: dict[int, tuple[str, int]] = field(default_factory=dict)
     names: ProducerNames = field(default_factory=ProducerNames)
     blocks: IssuedBlocks = field(default_factory=IssuedBlocks)
+    finalized: Finalized = field(default_factory=Finalized)
 
     def topics_by_name(self) -> list[TopicState]:
         return [self.topics[name] for name in sorted(self.topics)]

@@ -61,8 +61,8 @@ class ClockAgreement:
         self._majority = (len(self._peers) + 1) // 2 + 1
         self._samples: dict[int, _Sample] = {}
         self._reached: set[int] = set()
-        self._last_ms = 0
         self._checked_ms = self._alone_ms = self._own_ms(wall_ms())
+        self._last_ms = 0 if self._peers else wall_ms()
         self.agreed = not self._peers
         self.wrong: set[int] = set()
         self._reported: bool | None = None
@@ -143,6 +143,9 @@ class ClockAgreement:
             self.agreed = near + 1 >= self._majority
         else:
             self.agreed = abs(own_ms - self._alone_ms) <= self._bound_ms
+        if self.agreed:
+            # Nobody may have asked for the time before the clock jumps: it stands still here.
+            self._last_ms = int(own_ms + self._steady() * 1000)
 
     def _report(self) -> None:
         """Says once what has changed; not with each answer, as the first may be the wrong one."""

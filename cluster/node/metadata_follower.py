@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.consensus.driver import Driver
-from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered
+from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered, UpgradeFinalized
 from cluster.node.replicas import METADATA_GROUP, Replicas
 
 
@@ -21,6 +21,7 @@ class MetadataFollower:
     """Follows one node's copy of the metadata.
 
     on_lease_lifetime(ms): leases have become shorter.
+    on_upgrade(version): the cluster version is this from now on.
     """
 
     def __init__(
@@ -29,15 +30,18 @@ class MetadataFollower:
         replicas: Replicas,
         driver: Driver,
         on_lease_lifetime: Callable[[int], None],
+        on_upgrade: Callable[[int], None],
     ) -> None:
         self._metadata, self._replicas, self._driver = metadata, replicas, driver
-        self._on_lease_lifetime = on_lease_lifetime
+        self._on_lease_lifetime, self._on_upgrade = on_lease_lifetime, on_upgrade
 
     def follow(self) -> None:
         """Brings the node to what is applied by now. Not inside a round of the driver."""
         events = self._metadata.take_events()
         if not events:
             return
+        if any(isinstance(event, UpgradeFinalized) for event in events):
+            self._on_upgrade(self._metadata.finalized.version)
         self._replicas.reconcile()
         terms_changed = any(isinstance(event, TermsChanged) for event in events)
         if terms_changed or any(isinstance(event, TopicAltered) for event in events):

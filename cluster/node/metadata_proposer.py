@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
-from cluster.entries import METADATA
-from cluster.errors import NotReadyError, ProposalTimeoutError
+from cluster.entries import METADATA, UPGRADE
+from cluster.errors import FeatureOffError, NotReadyError, ProposalTimeoutError
+from cluster.features import Features
 from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.upgrades import Upgrades
 from cluster.transport.calls import PeerCallError
 from cluster.transport.link import PeerLink
+from cluster.transport.versions import UPGRADES
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 
@@ -30,7 +33,8 @@ log = logging.getLogger(__name__)
 RETRY_WAIT = 0.05  # seconds; a leader is being elected
 # Commands that may be repeated when their outcome is unknown.
 REPEATABLE = (
-    "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret", None
+    "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret",
+    "finalize_upgrade", None,
 )  # fmt: skip
 
 
@@ -43,12 +47,15 @@ class MetadataProposer:
         links: Mapping[int, PeerLink],
         touch: Callable[[], None],
         clocks: ClockAgreement,
+        upgrades: Upgrades,
+        features: Features,
         *,
         lease_lifetime_ms: int,
         producer_name_expiry_ms: int,
     ) -> None:
         """The last two are this node's settings: as leader it stamps them into commands."""
         self.group, self._links, self._touch, self._clocks = group, links, touch, clocks
+        self._upgrades, self._features = upgrades, features
         self._lease_lifetime_ms = lease_lifetime_ms
         self._producer_name_expiry_ms = producer_name_expiry_ms
         self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -67,9 +74,12 @@ class MetadataProposer:
         """Returns once the command is applied on this node.
 
         Raises NotReadyError if no leader took it, ProposalTimeoutError if its
-        outcome is not known in time.
+        outcome is not known in time, FeatureOffError if not all nodes know it yet.
         """
-        repeat = command.WhichOneof("command") in REPEATABLE
+        which = command.WhichOneof("command")
+        if which is not None:
+            self._features.require_command(which)
+        repeat = which in REPEATABLE
         reason = "the metadata group has no leader"
         try:
             async with asyncio.timeout(timeout):
@@ -94,6 +104,10 @@ class MetadataProposer:
             link = self._links.get(self.group.leader_id)
             if link is None or not link.up:
                 return None, False, "the metadata group has no leader that can be reached"
+            if command.WhichOneof("command") == "finalize_upgrade" and link.version < UPGRADES:
+                raise FeatureOffError(
+                    f"node {link.peer}, which leads, runs a release from before upgrades"
+                )
             asked = pb.ProposeMetadataRequest(command=command.SerializeToString())
             try:
                 response = await link.ask(pb.Request(propose_metadata=asked))
@@ -114,17 +128,17 @@ class MetadataProposer:
         stamp_ms = self._clocks.now_ms()
         if not self._clocks.agreed:  # it is about to hand over
             return pb.ProposeMetadataResponse(not_leader=True)
-        stamped = mpb.MetadataCommand.FromString(command)
-        stamped.stamp_ms = stamp_ms
-        stamped.lease_lifetime_ms = self._lease_lifetime_ms
-        stamped.producer_name_expiry_ms = self._producer_name_expiry_ms
+        founding = self._upgrades.founding()
+        if founding is not None:
+            first = mpb.MetadataCommand(finalize_upgrade=founding)
+            self.group.propose(self._entry(first, stamp_ms), lambda outcome: None)
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Outcome) -> None:
             if not future.done():
                 future.set_result(outcome)
 
-        self.group.propose(bytes((METADATA,)) + stamped.SerializeToString(), done)
+        self.group.propose(self._entry(mpb.MetadataCommand.FromString(command), stamp_ms), done)
         self._touch()
         outcome = await future
         if isinstance(outcome, Abandoned):
@@ -133,6 +147,16 @@ class MetadataProposer:
         result = mpb.MetadataResult.FromString(outcome.result)
         result.applied_index = outcome.index
         return pb.ProposeMetadataResponse(result=result.SerializeToString())
+
+    def _entry(self, command: mpb.MetadataCommand, stamp_ms: int) -> bytes:
+        command.stamp_ms = stamp_ms
+        command.lease_lifetime_ms = self._lease_lifetime_ms
+        command.producer_name_expiry_ms = self._producer_name_expiry_ms
+        kind = METADATA
+        if command.WhichOneof("command") == "finalize_upgrade":
+            kind = UPGRADE
+            self._upgrades.complete(command.finalize_upgrade)
+        return bytes((kind,)) + command.SerializeToString()
 
     async def _wait_applied(self, index: int) -> None:
         if self.group.applied_index >= index:

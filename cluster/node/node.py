@@ -16,7 +16,8 @@ import logging
 import os
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
@@ -30,7 +31,8 @@ from cluster.consensus.message import (
     SnapshotError,
 )
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.errors import ClusterError, NotLeaderError, NotReadyError
+from cluster.errors import ClusterError, NotLeaderError, NotReadyError, OlderReleaseError
+from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
@@ -49,6 +51,7 @@ from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
+from cluster.node.upgrades import Upgrades, finalize_when_due, keep_version
 from cluster.partition.replica import Partition
 from cluster.services.cluster_service import ClusterService
 from cluster.services.group_service import GroupService
@@ -57,20 +60,13 @@ from cluster.services.producer_service import ProducerService
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
+from cluster.transport.versions import PeerVersions
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
-from oncelog.v1 import (
-    cluster_pb2,
-    cluster_pb2_grpc,
-    group_pb2,
-    group_pb2_grpc,
-    log_pb2,
-    producer_pb2,
-    producer_pb2_grpc,
-)
+from oncelog.v1 import cluster_pb2_grpc, group_pb2_grpc, producer_pb2_grpc
 from storage.engine import Engine
 from storage.errors import StorageError
-from storage.identity import claim
+from storage.identity import DirectoryLock, claim
 from storage.options import EngineOptions
 
 log = logging.getLogger(__name__)
@@ -78,7 +74,6 @@ log = logging.getLogger(__name__)
 HANDOVER_TIMEOUT = 3.0
 STOP_TIMEOUT = 1.0  # seconds that calls under way get when the server stops
 WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
-MIN_TAIL_BYTES = 256 * 1024  # of each replica
 METADATA_ENTRIES = 1000  # kept for followers that are a little behind
 
 
@@ -98,7 +93,12 @@ class Node:
     """
 
     def __init__(
-        self, config: NodeConfig, engine: Engine, metrics: Metrics, stack: contextlib.AsyncExitStack
+        self,
+        config: NodeConfig,
+        engine: Engine,
+        metrics: Metrics,
+        stack: contextlib.AsyncExitStack,
+        lock: DirectoryLock,
     ) -> None:
         """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
         clock = time.monotonic
@@ -111,26 +111,13 @@ class Node:
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
         watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         metrics.sync_watch = watch
-        self._clocks = ClockAgreement(
-            set(config.nodes) - {config.node_id},
-            config.clock_bound_ms,
-            steady_clock,
-            wall_clock_ms,
-            self._peers.send,
-        )
-        self._driver_loop = DriverLoop(
-            clock,
-            config.election_timeout_ms / 2000,
-            config.heartbeat_ms / 1000 * WAKE_SLACK,
-            watch,
-            metrics.fsync_latency.observe,
-            self._fail,
-        )
+        self._clocks = _clocks(config, self._peers)
+        self._driver_loop = _driver_loop(config, watch, metrics, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
         self._replicas = Replicas(
-            _replica_settings(config),
+            ReplicaSettings.of(config),
             ReplicaContext(
                 kv=engine,
                 driver=self._driver,
@@ -143,12 +130,16 @@ class Node:
                 leader_changed=self._leaders.notify,
             ),
         )
+        auto_finalize = config.upgrade_auto_finalize_ms / 1000
+        self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         self._proposer = MetadataProposer(
             self._replicas.open_metadata(config.nodes, machine),
             self._peers.links,
             lambda: self._driver.touch(METADATA_GROUP),
             self._clocks,
+            self.upgrades,
+            self.metadata.features,
             lease_lifetime_ms=config.lease_lifetime_ms,
             producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
@@ -165,6 +156,7 @@ class Node:
             self._replicas,
             self._driver,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
+            partial(keep_version, lock),
         )
         self._follower.follow()
 
@@ -200,6 +192,7 @@ class Node:
     async def _open(cls, config: NodeConfig, stack: contextlib.AsyncExitStack) -> Node:
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
+        lock.check_cluster_version(*CLUSTER_VERSIONS)
         lock.note_members(config.nodes)
         identity = Identity(
             config.cluster_id,
@@ -207,6 +200,7 @@ class Node:
             incarnation=int.from_bytes(os.urandom(8)),
             directory_id=lock.directory_id,
             membership=Membership(lock.members, lock.founding, lock.note_founding),
+            versions=PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
         )
         # The ports come before anything in the data directory is touched.
         listener = PeerListener(
@@ -224,12 +218,12 @@ class Node:
         if config.metrics_listen:
             stack.callback(metrics.start_http(config.metrics_listen))
         server = Server(config)
-        server.bind(_service_names())
+        server.bind()
         stack.push_async_callback(server.close)
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
-        node = cls(config, engine, metrics, stack)
+        node = cls(config, engine, metrics, stack, lock)
         stack.callback(node._save)
         await node._run(identity, listener, server)
         return node
@@ -240,7 +234,7 @@ class Node:
             self._replicas.by_group.values(), self._peers.linked_since
         )
         self.metrics.storage = self._engine.stats
-        self.metrics.clocks = self._clocks
+        self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
         stack.push_async_callback(self._peers.close)
         self._peers.connect(identity)
         stack.push_async_callback(self._producer_ids.close)
@@ -274,6 +268,7 @@ class Node:
         standstill = self.config.election_timeout_ms / 2000
         tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
         tasks.spawn(self._register(identity, server))
+        tasks.spawn(finalize_when_due(self.upgrades, self._proposer, self.request_timeout))
 
     def _add_services(self, server: Server) -> None:
         offered = server.grpc
@@ -364,6 +359,8 @@ class Node:
 
     def _on_role(self, gid: int) -> None:
         group = self._driver.groups.get(gid)
+        if group is not None and isinstance(group.failed, OlderReleaseError):
+            self._fail(group.failed)
         if group is not None and group.is_leader:
             if not group.is_ready:
                 self.metrics.elections += 1
@@ -472,22 +469,27 @@ class Node:
         return self.leader_of(group_id)[0]
 
 
-def _replica_settings(config: NodeConfig) -> ReplicaSettings:
-    return ReplicaSettings(
-        node_id=config.node_id,
-        election_timeout=config.election_timeout_ms / 1000,
-        heartbeat=config.heartbeat_ms / 1000,
-        checkpoint_bytes=config.checkpoint_bytes,
-        checkpoint_entries=config.checkpoint_entries,
-        tail_cache_bytes=config.tail_cache_bytes,
-        min_tail_bytes=MIN_TAIL_BYTES,
-        max_batch_bytes=config.max_batch_bytes,
-        last_seen_capacity=config.last_seen_capacity,
+def _clocks(config: NodeConfig, peers: Peers) -> ClockAgreement:
+    return ClockAgreement(
+        set(config.nodes) - {config.node_id},
+        config.clock_bound_ms,
+        steady_clock,
+        wall_clock_ms,
+        peers.send,
     )
 
 
-def _service_names() -> list[str]:
-    files = (log_pb2, cluster_pb2, producer_pb2, group_pb2)
-    return [
-        service.full_name for file in files for service in file.DESCRIPTOR.services_by_name.values()
-    ]
+def _driver_loop(
+    config: NodeConfig,
+    watch: SyncWatch,
+    metrics: Metrics,
+    on_failure: Callable[[BaseException], None],
+) -> DriverLoop:
+    return DriverLoop(
+        time.monotonic,
+        config.election_timeout_ms / 2000,
+        config.heartbeat_ms / 1000 * WAKE_SLACK,
+        watch,
+        metrics.fsync_latency.observe,
+        on_failure,
+    )

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from cluster.config import NodeConfig
 from cluster.consensus.message import Message
 from cluster.errors import ClusterError
+from cluster.features import Release
 from cluster.transport.link import Identity, PeerLink
+from cluster.transport.versions import release_of
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,12 @@ class Peers:
     def up(self, peer: int) -> bool:
         link = self.links.get(peer)
         return link is not None and link.up
+
+    def release_of(self, peer: int) -> Release | None:
+        """What the peer runs; None if its link is down."""
+        link = self.links.get(peer)
+        hello = None if link is None else link.hello
+        return None if hello is None else release_of(hello)
 
     def _link_changed(self, peer: int, up: bool) -> None:
         if up:

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.group import Group
+from cluster.features import Features
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.partition.replica import Partition, Policy
@@ -31,6 +33,7 @@ from storage.raft_log import RaftLogStore
 log = logging.getLogger(__name__)
 
 METADATA_GROUP = 0
+MIN_TAIL_BYTES = 256 * 1024  # of each replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,28 @@ class ReplicaSettings:
     max_batch_bytes: int
     last_seen_capacity: int
 
+    @classmethod
+    def of(cls, config: NodeConfig) -> ReplicaSettings:
+        return cls(
+            node_id=config.node_id,
+            election_timeout=config.election_timeout_ms / 1000,
+            heartbeat=config.heartbeat_ms / 1000,
+            checkpoint_bytes=config.checkpoint_bytes,
+            checkpoint_entries=config.checkpoint_entries,
+            tail_cache_bytes=config.tail_cache_bytes,
+            min_tail_bytes=MIN_TAIL_BYTES,
+            max_batch_bytes=config.max_batch_bytes,
+            last_seen_capacity=config.last_seen_capacity,
+        )
+
 
 class Metadata(Names, Protocol):
     """What replicas and maintenance need of the metadata. `MetadataState` is one."""
 
     @property
     def lease_lifetime_ms(self) -> int: ...
+    @property
+    def features(self) -> Features: ...
     def topic(self, name: str) -> TopicState | None: ...
     def topics(self) -> list[TopicState]: ...
     def partition(self, group_id: int) -> tuple[TopicState, int, PartitionState] | None: ...
@@ -154,6 +173,7 @@ class Replicas:
                 touch=partial(context.driver.touch, gid),
                 storage_full=partial(getattr, context.driver, "storage_full"),
                 clock_agreed=partial(getattr, context.clocks, "agreed"),
+                features=context.metadata.features,
             ),
             lambda machine: self._group(gid, record.replicas, machine, f"{topic.name}-{index}"),
             on_role=lambda: context.on_role(gid),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -11,7 +9,13 @@ from grpc_reflection.v1alpha import reflection
 from cluster.config import NodeConfig
 from cluster.errors import ListenError
 from cluster.services.decoding import Decoding
+from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2
 
+_SERVICES = [
+    service.full_name
+    for file in (log_pb2, cluster_pb2, producer_pb2, group_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+]
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
@@ -42,9 +46,9 @@ class Server:
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
 
-    def bind(self, service_names: Sequence[str]) -> None:
+    def bind(self) -> None:
         """Takes the port; calls wait until `start`. Raises ListenError."""
-        names = [*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        names = [*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, self.grpc)
         listen = self._config.listen
         try:

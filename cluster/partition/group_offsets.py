@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from cluster.entries import OFFSETS
+from cluster.entries import OFFSETS, CorruptEntryError, has_unknown_fields
 from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
 from cluster.v1 import offsets_pb2 as pb
 from oncelog.wire.varint import encode_varint
@@ -151,9 +151,11 @@ class OffsetsTable:
         """Applies a serialized OffsetsCommand.
 
         Returns what became of each offset of a commit; of a delete, whether the
-        group was there.
+        group was there. Raises CorruptEntryError.
         """
         command = pb.OffsetsCommand.FromString(data)
+        if has_unknown_fields(command):
+            raise CorruptEntryError("an offsets command holds what this release does not know")
         self._clock_ms = max(self._clock_ms, command.stamp_ms)
         match command.WhichOneof("command"):
             case "commit":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Verdict
+from cluster.features import Features
 from cluster.metadata.producer_names import NameState
 
 
@@ -81,12 +82,14 @@ class NodeView:
     clock_agreed: a majority shares this node's wall clock, so it may stamp entries.
     touch: the group has work for the driver.
     storage_full: writes wait for space on the disk.
+    features: what the cluster has agreed on; asked before anything new is proposed.
     """
 
     now_ms: Callable[[], int]
     touch: Callable[[], None]
     storage_full: Callable[[], bool]
     clock_agreed: Callable[[], bool]
+    features: Features = field(default_factory=Features)
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from cluster.config import NodeConfig
 from cluster.errors import NotReadyError
+from cluster.metadata import upgrade
 from cluster.metadata.placement import place
 from cluster.metadata.topics import (
     TopicSettings,
@@ -53,6 +54,7 @@ class ClusterService(rpc.ClusterServiceServicer):
             nodes=self._nodes(),
             max_message_bytes=node.config.max_message_bytes,
             limits=request_limits(node.config),
+            upgrade=self._upgrade_info(),
         )
         alive = {info.node_id for info in response.nodes if info.alive}
         for topic in node.metadata.topics():
@@ -155,6 +157,21 @@ class ClusterService(rpc.ClusterServiceServicer):
             leader = await self.node.transfer_leadership(partition.group_id, target)
         return pb.TransferLeadershipResponse(leader_id=leader)
 
+    @public_errors
+    async def FinalizeUpgrade(
+        self, request: pb.FinalizeUpgradeRequest, context: Any
+    ) -> pb.FinalizeUpgradeResponse:
+        plan = self.node.upgrades.plan()
+        if plan.hindered:
+            raise errors.NotSupportedError(
+                f"the upgrade to version {plan.target.version} cannot be finalized: "
+                + "; ".join(plan.hindered)
+            )
+        if plan.is_pending:
+            command = meta.MetadataCommand(finalize_upgrade=upgrade.command(plan.target))
+            accepted(await self.node.propose_metadata(command, timeout_s(0, self.node)))
+        return pb.FinalizeUpgradeResponse(upgrade=self._upgrade_info())
+
     # --- requests ------------------------------------------------------------------
 
     def _create_command(self, request: pb.CreateTopicRequest) -> meta.CreateTopic:
@@ -199,15 +216,31 @@ class ClusterService(rpc.ClusterServiceServicer):
     def _nodes(self) -> list[pb.NodeInfo]:
         """All nodes: those that have joined, and those that are configured but have not."""
         addresses = dict.fromkeys(self.node.config.nodes, "") | dict(self.node.metadata.nodes)
-        return [
-            pb.NodeInfo(
-                node_id=node_id,
-                address=address,
-                alive=self.node.alive(node_id),
-                clock_disagrees=self.node.clock_disagrees(node_id),
-            )
-            for node_id, address in sorted(addresses.items())
-        ]
+        return [self._node_info(*known) for known in sorted(addresses.items())]
+
+    def _node_info(self, node_id: int, address: str) -> pb.NodeInfo:
+        info = pb.NodeInfo(
+            node_id=node_id,
+            address=address,
+            alive=self.node.alive(node_id),
+            clock_disagrees=self.node.clock_disagrees(node_id),
+        )
+        release = self.node.upgrades.release_of(node_id)
+        if release is not None:
+            info.release = release.name
+            info.oldest_cluster_version, info.newest_cluster_version = release.versions
+            info.features[:] = sorted(release.features)
+        return info
+
+    def _upgrade_info(self) -> pb.UpgradeInfo:
+        plan = self.node.upgrades.plan()
+        return pb.UpgradeInfo(
+            cluster_version=plan.finalized.version,
+            features=sorted(plan.finalized.features),
+            target_version=plan.target.version,
+            target_features=sorted(plan.target.features),
+            hindered_by=plan.hindered,
+        )
 
     def _topic_info(self, topic: TopicState) -> pb.TopicInfo:
         return pb.TopicInfo(

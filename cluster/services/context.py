@@ -9,10 +9,19 @@ from __future__ import annotations
 from typing import Protocol
 
 from cluster.config import NodeConfig
+from cluster.features import Release
 from cluster.metadata.state import MetadataState
+from cluster.metadata.upgrade import Plan
 from cluster.metrics import Metrics
 from cluster.partition.replica import Partition
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
+
+
+class Upgrades(Protocol):
+    """What the nodes run, as the answering node knows it."""
+
+    def plan(self) -> Plan: ...
+    def release_of(self, node_id: int) -> Release | None: ...
 
 
 class NodeContext(Protocol):
@@ -24,6 +33,8 @@ class NodeContext(Protocol):
     def metadata(self) -> MetadataState: ...
     @property
     def metrics(self) -> Metrics: ...
+    @property
+    def upgrades(self) -> Upgrades: ...
 
     async def propose_metadata(self, command: MetadataCommand, timeout: float) -> MetadataResult:
         """Have `command` stamped, committed and applied on this node.

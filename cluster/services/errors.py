@@ -99,6 +99,8 @@ def to_public(
             )
         case faults.NotReadyError():
             return errors.NotReadyError(str(error))
+        case faults.FeatureOffError():
+            return errors.NotSupportedError(str(error))
         case faults.ProposalTimeoutError():
             return errors.RequestTimeoutError(str(error))
     return errors.InternalError(str(error))

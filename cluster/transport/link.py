@@ -37,11 +37,11 @@ from cluster.transport.stream import (
     framed,
     tune,
 )
+from cluster.transport.versions import MESSAGES, PROTOCOL, PeerVersions
 from cluster.v1 import peer_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 3
 MAX_FRAME_BYTES = 8 * 1024 * 1024  # that a listener takes, beside one message of any size
 MAX_HELLO_BYTES = 4096
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -68,23 +68,27 @@ class Identity:
     incarnation: int
     directory_id: int
     membership: Membership
+    versions: PeerVersions
 
     def hello(self, refused: str = "") -> pb.Hello:
-        return pb.Hello(
+        hello = pb.Hello(
             cluster_id=self.cluster_id,
             node_id=self.node_id,
-            protocol_version=PROTOCOL_VERSION,
             incarnation=self.incarnation,
             directory_id=self.directory_id,
             refused=refused,
             members=self.membership.members,
             founding=self.membership.founding,
         )
+        self.versions.write(hello)
+        return hello
 
 
 class PeerLink:
     """The stream from this node to one peer; connects again for ever.
 
+    hello:   the peer's, while the link is up.
+    version: of the protocol on the link.
     address: where the peer takes streams of frames, "host:port".
     on_link(peer, up): called when the stream is established or broke.
     on_refusal(peer, reason, mutual): called at each attempt that the peer refused; mutual:
@@ -100,6 +104,8 @@ class PeerLink:
         on_refusal: Callable[[int, str, bool], None],
     ) -> None:
         self.peer, self.address, self.up = peer, address, False
+        self.hello: pb.Hello | None = None
+        self.version = 0
         self._identity, self._on_link, self._on_refusal = identity, on_link, on_refusal
         self._queue = SendQueue()
         self._loop = asyncio.get_running_loop()
@@ -123,6 +129,8 @@ class PeerLink:
         """Queues the messages; they leave when the event loop has its next turn."""
         if not self.up:
             return
+        if self.version < PROTOCOL.newest:
+            messages = [one for one in messages if MESSAGES[type(one)] <= self.version]
         if not self._queue:
             # Not at once: the caller may have an fsync to begin, which can go on meanwhile.
             self._loop.call_soon(self._send_next)
@@ -153,6 +161,8 @@ class PeerLink:
             async with asyncio.timeout(HELLO_TIMEOUT):
                 answer = await self._exchange_hellos(sock)
             self._unanswered = False
+            if not answer.refused and self._is_too_old(answer):
+                return
             # We may learn from the answer what cluster this is.
             refused = answer.refused or self._identity.membership.refusal(answer)
             if refused:
@@ -165,7 +175,16 @@ class PeerLink:
                     self._on_refusal(self.peer, refused, self._identity.membership.differs(answer))
                 return
             self._refusal = ""
+            self.hello, self.version = answer, self._identity.versions.common(answer)
             await self._send_until_lost(sock)
+
+    def _is_too_old(self, answer: pb.Hello) -> bool:
+        """That is the peer's to put right: it is no refusal of this node."""
+        refused = self._identity.versions.refusal(answer)
+        if refused and refused != self._refusal:
+            log.error("no link to peer=%d: %s", self.peer, refused)
+        self._refusal = refused or self._refusal
+        return bool(refused)
 
     async def _send_until_lost(self, sock: socket.socket) -> None:
         """The link is up until the connection breaks. Raises what broke it."""
@@ -178,9 +197,16 @@ class PeerLink:
         writer = FrameWriter(self._loop, sock, self._on_free, lose)
         self._writer, self._sent_at_tick = writer, 0
         self._ping_due = self._ping_sent = False
-        keepalive = Keepalive(
-            self._loop, self._tick, lambda: lose(StreamError("the peer is silent"))
-        )
+
+        def tick() -> bool:
+            # The cluster may have been upgraded since the link came up.
+            assert self.hello is not None
+            refused = self._identity.versions.refusal(self.hello)
+            if refused:
+                lose(StreamError(refused))
+            return self._tick()
+
+        keepalive = Keepalive(self._loop, tick, lambda: lose(StreamError("the peer is silent")))
         end = asyncio.ensure_future(self._read_answers(sock))
         try:
             self._set_up(True)
@@ -286,6 +312,8 @@ class PeerLink:
         if self.up == up:
             return
         self.up = up
+        if not up:
+            self.hello = None
         self._queue.clear()
         self._calls.lost()
         log.info("link %s peer=%d address=%s", "up" if up else "down", self.peer, self.address)

@@ -25,7 +25,6 @@ from cluster.transport.frames import FrameError, decode_frame, encode_head, enco
 from cluster.transport.link import (
     HELLO_TIMEOUT,
     MAX_HELLO_BYTES,
-    PROTOCOL_VERSION,
     Identity,
 )
 from cluster.transport.stream import PING, FrameReader, Keepalive, StreamError, framed, tune
@@ -142,8 +141,9 @@ class PeerListener:
 
     def _why_not(self, hello: pb.Hello) -> str:
         ours = self.identity
-        if hello.protocol_version != PROTOCOL_VERSION:
-            return f"protocol_version {hello.protocol_version} is not {PROTOCOL_VERSION}"
+        refused = ours.versions.refusal(hello)
+        if refused:
+            return refused
         if hello.node_id == ours.node_id:
             return f"node_id {hello.node_id} is this node's own: two nodes have the same id"
         directory = self._directory_of(hello.node_id)
@@ -259,6 +259,12 @@ class PeerStream(asyncio.BufferedProtocol):
             self._transport.write(framed(encode_head(pb.Frame(response=response))))
 
     def _tick(self) -> bool:
+        assert self._hello is not None
+        # The cluster may have been upgraded since the stream was let in.
+        refused = self._listener.identity.versions.refusal(self._hello)
+        if refused:
+            log.warning("closed the stream of node %d: %s", self._hello.node_id, refused)
+            self.close()
         received, self._received_since_tick = self._received_since_tick, False
         return received
 

@@ -41,7 +41,7 @@ MESSAGE_TYPE_CLOCK_PROBE: MessageType
 MESSAGE_TYPE_CLOCK_REPLY: MessageType
 
 class Hello(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding")
+    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding", "newest_protocol_version", "oldest_cluster_version", "newest_cluster_version", "features", "release")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,11 @@ class Hello(_message.Message):
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     FOUNDING_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node_id: int
     protocol_version: int
@@ -58,7 +63,12 @@ class Hello(_message.Message):
     directory_id: int
     members: _containers.RepeatedScalarFieldContainer[int]
     founding: int
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ...) -> None: ...
+    newest_protocol_version: int
+    oldest_cluster_version: int
+    newest_cluster_version: int
+    features: _containers.RepeatedScalarFieldContainer[str]
+    release: str
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ..., newest_protocol_version: _Optional[int] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., release: _Optional[str] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("hello", "messages", "request", "response")

@@ -117,6 +117,13 @@ class AdminCore:
         )
         return messages.cluster_info(answer)
 
+    async def finalize_upgrade(self) -> types.UpgradeInfo:
+        answer = await self._call(
+            lambda channel: cluster_stub(channel).FinalizeUpgrade,
+            cluster_pb2.FinalizeUpgradeRequest(),
+        )
+        return messages.upgrade_info(answer.upgrade)
+
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int) -> int:
         request = cluster_pb2.TransferLeadershipRequest(
             topic=topic, partition=partition, target_node_id=target_node_id

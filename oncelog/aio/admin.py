@@ -70,6 +70,9 @@ class Admin:
     async def describe_cluster(self) -> types.ClusterInfo:
         return await self._run(self._core.describe_cluster())
 
+    async def finalize_upgrade(self) -> types.UpgradeInfo:
+        return await self._run(self._core.finalize_upgrade())
+
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         return await self._run(self._core.transfer_leadership(topic, partition, target_node_id))
 

@@ -1,4 +1,4 @@
-"""`oncelog cluster info|health`."""
+"""`oncelog cluster info|health|upgrade`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from oncelog import Admin, ClusterInfo
+from oncelog import Admin, ClusterInfo, UpgradeInfo
 from oncelog.cli.options import with_admin
 from oncelog.cli.output import print_facts, print_json, print_table
 
@@ -32,6 +32,7 @@ def info(admin: Admin, as_json: bool) -> None:
             ("partitions", facts.partitions),
             ("without leader", facts.leaderless_partitions),
             ("under-replicated", facts.under_replicated_partitions),
+            ("version", facts.upgrade.cluster_version),
         ]
     )
     click.echo()
@@ -47,13 +48,71 @@ def health(admin: Admin, as_json: bool) -> int:
     """Exit with 0 only if everything is as it should be."""
     facts = admin.describe_cluster()
     problems = find_problems(facts)
+    notes = [describe_pending(facts.upgrade)] if facts.upgrade.pending else []
     if as_json:
-        print_json({"healthy": not problems, "problems": problems})
-    elif problems:
+        print_json({"healthy": not problems, "problems": problems, "notes": notes})
+        return 1 if problems else 0
+    if problems:
         click.echo("oncelog: not healthy: " + "; ".join(problems), err=True)
     else:
         click.echo("healthy")
+    for note in notes:
+        click.echo(note)
     return 1 if problems else 0
+
+
+@cluster.command()
+@with_admin
+@click.option("--dry-run", is_flag=True, help="Exit with 0 if --finalize would work now.")
+@click.option("--finalize", is_flag=True, help="Turn on what the newer release has, for good.")
+def upgrade(admin: Admin, as_json: bool, dry_run: bool, finalize: bool) -> int:
+    """Show what each node runs, and what the cluster was upgraded to.
+
+    After all nodes run a newer release, --finalize lets them use what it has. Until then each
+    node can go back to the release before; afterwards none can.
+    """
+    if dry_run and finalize:
+        raise click.UsageError("--dry-run and --finalize exclude each other")
+    if finalize:
+        admin.finalize_upgrade()
+    facts = admin.describe_cluster()
+    state = facts.upgrade
+    if as_json:
+        nodes = [asdict(node) for node in facts.nodes]
+        print_json({**asdict(state), "pending": state.pending, "nodes": nodes})
+    else:
+        _print_upgrade(facts)
+    return 1 if dry_run and state.hindered_by else 0
+
+
+def _print_upgrade(facts: ClusterInfo) -> None:
+    state = facts.upgrade
+    print_table(
+        ("node", "release", "versions", "features"),
+        [
+            (
+                node.node_id,
+                node.release or None,
+                "{} to {}".format(*node.cluster_versions) if all(node.cluster_versions) else None,
+                node.features or None,
+            )
+            for node in facts.nodes
+        ],
+    )
+    click.echo()
+    print_facts([("version", state.cluster_version), ("features", state.features or None)])
+    click.echo(describe_pending(state) if state.pending else "nothing to finalize")
+    for line in state.hindered_by:
+        click.echo(f"hindered by {line}")
+
+
+def describe_pending(state: UpgradeInfo) -> str:
+    new = sorted(set(state.target_features) - set(state.features))
+    what = f" with {', '.join(new)}" if new else ""
+    return (
+        f"an upgrade from version {state.cluster_version} to {state.target_version}{what} waits "
+        f"to be finalized: oncelog cluster upgrade --finalize"
+    )
 
 
 def find_problems(facts: ClusterInfo) -> list[str]:

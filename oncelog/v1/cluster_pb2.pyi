@@ -17,23 +17,31 @@ EXPECTED_OFFSETS_IGNORED: ExpectedOffsets
 EXPECTED_OFFSETS_REQUIRED: ExpectedOffsets
 
 class NodeInfo(_message.Message):
-    __slots__ = ("node_id", "address", "alive", "clock_disagrees")
+    __slots__ = ("node_id", "address", "alive", "clock_disagrees", "release", "oldest_cluster_version", "newest_cluster_version", "features")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
     CLOCK_DISAGREES_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     alive: bool
     clock_disagrees: bool
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., clock_disagrees: _Optional[bool] = ...) -> None: ...
+    release: str
+    oldest_cluster_version: int
+    newest_cluster_version: int
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., clock_disagrees: _Optional[bool] = ..., release: _Optional[str] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits")
+    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits", "upgrade")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     ANSWERING_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +52,7 @@ class DescribeClusterResponse(_message.Message):
     UNDER_REPLICATED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    UPGRADE_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     answering_node_id: int
     controller_id: int
@@ -54,7 +63,32 @@ class DescribeClusterResponse(_message.Message):
     under_replicated_partitions: int
     max_message_bytes: int
     limits: RequestLimits
-    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ...) -> None: ...
+    upgrade: UpgradeInfo
+    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ..., upgrade: _Optional[_Union[UpgradeInfo, _Mapping]] = ...) -> None: ...
+
+class UpgradeInfo(_message.Message):
+    __slots__ = ("cluster_version", "features", "target_version", "target_features", "hindered_by")
+    CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    TARGET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    HINDERED_BY_FIELD_NUMBER: _ClassVar[int]
+    cluster_version: int
+    features: _containers.RepeatedScalarFieldContainer[str]
+    target_version: int
+    target_features: _containers.RepeatedScalarFieldContainer[str]
+    hindered_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., target_version: _Optional[int] = ..., target_features: _Optional[_Iterable[str]] = ..., hindered_by: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FinalizeUpgradeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FinalizeUpgradeResponse(_message.Message):
+    __slots__ = ("upgrade",)
+    UPGRADE_FIELD_NUMBER: _ClassVar[int]
+    upgrade: UpgradeInfo
+    def __init__(self, upgrade: _Optional[_Union[UpgradeInfo, _Mapping]] = ...) -> None: ...
 
 class RequestLimits(_message.Message):
     __slots__ = ("produce_batches", "fetch_partitions", "fetch_wait_ms", "producer_partitions", "produce_timeout_ms", "stream_waiting_bytes", "fetch_bytes", "message_bytes")

@@ -64,6 +64,11 @@ class ClusterServiceStub:
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipResponse.FromString,
                 _registered_method=True)
+        self.FinalizeUpgrade = channel.unary_unary(
+                '/oncelog.v1.ClusterService/FinalizeUpgrade',
+                request_serializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
@@ -105,6 +110,13 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FinalizeUpgrade(self, request, context):
+        """Once all nodes run the newer release: what it has may be used, and none can go back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -137,6 +149,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.TransferLeadership,
                     request_deserializer=oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipResponse.SerializeToString,
+            ),
+            'FinalizeUpgrade': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinalizeUpgrade,
+                    request_deserializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -301,6 +318,33 @@ class ClusterService:
             '/oncelog.v1.ClusterService/TransferLeadership',
             oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipRequest.SerializeToString,
             oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinalizeUpgrade(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.ClusterService/FinalizeUpgrade',
+            oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeRequest.SerializeToString,
+            oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -79,7 +79,15 @@ def topic_info(message: cluster_pb2.TopicInfo) -> t.TopicInfo:
 
 
 def node_info(message: cluster_pb2.NodeInfo) -> t.NodeInfo:
-    return t.NodeInfo(message.node_id, message.address, message.alive, message.clock_disagrees)
+    return t.NodeInfo(
+        message.node_id,
+        message.address,
+        message.alive,
+        message.clock_disagrees,
+        message.release,
+        (message.oldest_cluster_version, message.newest_cluster_version),
+        tuple(message.features),
+    )
 
 
 def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:
@@ -93,6 +101,19 @@ def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:
         message.leaderless_partitions,
         message.under_replicated_partitions,
         message.max_message_bytes,
+        upgrade_info(message.upgrade),
+    )
+
+
+def upgrade_info(message: cluster_pb2.UpgradeInfo) -> t.UpgradeInfo:
+    # A node of an older release says nothing of it: its cluster was never upgraded.
+    version = message.cluster_version or 1
+    return t.UpgradeInfo(
+        version,
+        tuple(message.features),
+        message.target_version or version,
+        tuple(message.target_features),
+        tuple(message.hindered_by),
     )
 
 

@@ -10,15 +10,22 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from cluster.consensus.message import Message
+from cluster.features import THIS_RELEASE, Finalized
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
-from cluster.transport.link import PROTOCOL_VERSION, Identity
+from cluster.transport.link import Identity
 from cluster.transport.listener import PeerListener, PeerStream
 from cluster.transport.membership import Membership
 from cluster.transport.stream import LENGTH
+from cluster.transport.versions import PROTOCOL, PeerVersions
 from cluster.v1 import peer_pb2 as pb
 
 OURS = Identity(
-    "oncelog", 1, 11, directory_id=111, membership=Membership((1, 2, 3), 7, lambda founding: None)
+    "oncelog",
+    1,
+    11,
+    directory_id=111,
+    membership=Membership((1, 2, 3), 7, lambda founding: None),
+    versions=PeerVersions(THIS_RELEASE, Finalized),
 )
 LIMIT = 1 << 20
 
@@ -104,7 +111,7 @@ def seeds() -> list[bytes]:
                 node_id=node_id,
                 incarnation=99,
                 directory_id=5,
-                protocol_version=PROTOCOL_VERSION,
+                protocol_version=PROTOCOL.oldest,
                 members=(1, 2, 3),
                 founding=7,
             )

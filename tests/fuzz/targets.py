@@ -28,6 +28,8 @@ from cluster.consensus.message import (
 )
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta
+from cluster.entries import CorruptEntryError
+from cluster.errors import OlderReleaseError
 from cluster.metadata.state import MetadataCorruptError, MetadataState
 from cluster.metadata.topics import TopicSettings
 from cluster.partition.group_offsets import OffsetsTable
@@ -240,7 +242,7 @@ def metadata_load(data: bytes) -> None:
     before = state.dump()
     try:
         state.load(data, 5)
-    except MetadataCorruptError as error:
+    except (MetadataCorruptError, OlderReleaseError) as error:
         expect(error)
         assert state.dump() == before
         return
@@ -339,7 +341,7 @@ def offsets_apply(data: bytes) -> None:
         try:
             table.apply(data)
             table.apply(data)
-        except DecodeError as error:
+        except (DecodeError, CorruptEntryError) as error:
             expect(error)
             return
         except AssertionError as error:

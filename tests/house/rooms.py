@@ -18,6 +18,7 @@ CLIENT = frozenset(
 ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.v1": frozenset(),
     "cluster.errors": frozenset(),
+    "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
@@ -25,10 +26,26 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.transactions": frozenset(
         {"cluster.dedup", "cluster.entries", "cluster.v1", "oncelog.wire.varint"}
     ),
-    "cluster.metadata": frozenset({"cluster.entries", "cluster.v1", "oncelog.v1", "storage"}),
+    "cluster.metadata": frozenset(
+        {
+            "cluster.entries",
+            "cluster.errors",
+            "cluster.features",
+            "cluster.transactions",
+            "cluster.v1",
+            "oncelog.v1",
+            "storage",
+        }
+    ),
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
-        {"cluster.config", "cluster.consensus.message", "cluster.errors", "cluster.v1"}
+        {
+            "cluster.config",
+            "cluster.consensus.message",
+            "cluster.errors",
+            "cluster.features",
+            "cluster.v1",
+        }
     ),
     "cluster.partition": frozenset(
         {
@@ -36,7 +53,9 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.dedup",
             "cluster.entries",
             "cluster.errors",
+            "cluster.features",
             "cluster.metadata",
+            "cluster.transactions",
             "cluster.v1",
             "oncelog.wire",
             "storage",
@@ -49,6 +68,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.dedup",
             "cluster.entries",
             "cluster.errors",
+            "cluster.features",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from cluster.features import CLUSTER_VERSIONS
 from harness.local_cluster import LocalCluster
 from harness.ports import free_ports
-from oncelog import Producer
+from oncelog import Producer, __version__
 from oncelog.cli.app import run
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
@@ -279,7 +280,21 @@ def test_cluster_info_and_health(cluster: LocalCluster, cli: Cli) -> None:
     table = cli("cluster", "info")
     assert all(address in table.out for address in cluster.addresses.values())
     assert cli("cluster", "health").out == "healthy\n"
-    assert cli("cluster", "health", "--format", "json").json == {"healthy": True, "problems": []}
+    sound = {"healthy": True, "problems": [], "notes": []}
+    assert cli("cluster", "health", "--format", "json").json == sound
+
+
+def test_cluster_upgrade_where_nothing_is_to_be_finalized(cli: Cli) -> None:
+    shown = cli("cluster", "upgrade")
+    assert shown.code == 0 and shown.out.endswith("nothing to finalize\n")
+    assert f"1 to {CLUSTER_VERSIONS.newest}" in shown.out
+    facts = cli("cluster", "upgrade", "--format", "json").json
+    assert facts["cluster_version"] == facts["target_version"] == CLUSTER_VERSIONS.newest
+    assert {node["release"] for node in facts["nodes"]} == {__version__}
+    assert cli("cluster", "upgrade", "--dry-run").code == 0
+    assert cli("cluster", "upgrade", "--finalize").code == 0
+    both = cli("cluster", "upgrade", "--finalize", "--dry-run")
+    assert both.code == 2 and "exclude each other" in both.err
 
 
 def test_health_of_a_cluster_with_a_dead_node(

@@ -11,11 +11,13 @@ import grpc
 import pytest
 
 from cluster.consensus.message import Snapshot, checksum_of
+from cluster.features import THIS_RELEASE, Finalized
 from cluster.node.replicas import METADATA_GROUP
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
 from cluster.transport.link import Identity, PeerLink
 from cluster.transport.membership import Membership
 from cluster.transport.snapshots import send_snapshot
+from cluster.transport.versions import PeerVersions
 from harness.api import CALL_TIMEOUT, as_call, batch
 from harness.local_cluster import LocalCluster
 from harness.ports import above
@@ -102,7 +104,9 @@ def test_a_snapshot_that_is_none_is_refused_and_the_node_goes_on(
     spec = cluster.nodes[sender].spec
     stored = json.loads((spec.data_dir / "identity.json").read_text())
     membership = Membership((1, 2, 3), stored["founding"], lambda founding: None)
-    identity = Identity(spec.cluster_id, sender, 1, stored["directory_id"], membership)
+    # As the cluster is upgraded to the newest version, only this release may say so.
+    versions = PeerVersions(THIS_RELEASE, Finalized)
+    identity = Identity(spec.cluster_id, sender, 1, stored["directory_id"], membership, versions)
     refused = asyncio.run(
         send_all(
             identity,

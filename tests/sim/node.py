@@ -124,7 +124,7 @@ class Process:
             lambda gid: self._watched(node, gid),
         )
         self.follower = MetadataFollower(
-            self.state, self.replicas, self.driver, lambda lifetime_ms: None
+            self.state, self.replicas, self.driver, lambda lifetime: None, lambda version: None
         )
         self.maintenance = Maintenance(
             MaintenanceSettings(node.id, settings.preferred_leader_delay, METADATA_ENTRIES),

@@ -151,7 +151,7 @@ class Clients:
         return mpb.MetadataCommand(delete_topic=mpb.DeleteTopic(name=name))
 
     def _follow_topics(self) -> None:
-        """Topics that came get a producer each, those that are gone lose tsuccessors."""
+        """Topics that came get a producer each, those that are gone lose theirs."""
         for gid, held in self.cluster.placement().items():
             if gid > self.newest_group:
                 self.newest_group = gid
@@ -184,7 +184,9 @@ class Clients:
             anonymous.closing = True
 
     def unfinished(self) -> list[Producer]:
-        return [p for p in self.producers if p.window and not p.stopped]
+        """Those with a batch that is not stored. A topic may go after the last command, too."""
+        deleted = self.cluster.checker.deleted
+        return [p for p in self.producers if p.window and not p.stopped and p.gid not in deleted]
 
 
 def settings_of(rng: random.Random) -> Settings:

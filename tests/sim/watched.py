@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.group import Group
+from cluster.features import Features
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.state import MetadataState
@@ -142,6 +143,10 @@ class Facts:
     @property
     def lease_lifetime_ms(self) -> int:
         return self._state.lease_lifetime_ms
+
+    @property
+    def features(self) -> Features:
+        return self._state.features
 
     def topic(self, name: str) -> TopicState | None:
         return self._state.topic(name)

@@ -16,6 +16,8 @@ import pytest
 
 from cluster.config import NodeConfig
 from cluster.dedup.last_seen import LastSeen
+from cluster.features import THIS_RELEASE, Release
+from cluster.metadata import upgrade
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.producer_id_blocks import ProducerIdBlocks
@@ -54,6 +56,8 @@ class Node:
         )
         self.metadata = MetadataState(lease_lifetime_ms=LIFETIME)
         self.metrics = Metrics()
+        self.upgrades = self
+        self.releases: dict[int, Release | None] = dict.fromkeys((1, 2, 3), THIS_RELEASE)
         self.controller_id = 2
         self.now_ms = 1_000_000
         self.wrong_clocks: set[int] = set()
@@ -70,7 +74,10 @@ class Node:
     def apply(self, command: meta.MetadataCommand) -> meta.MetadataResult:
         command.stamp_ms = self.now_ms
         index = self.metadata.applied_index + 1
-        answer = self.metadata.apply(index, command.SerializeToString())
+        is_upgrade = command.WhichOneof("command") == "finalize_upgrade"
+        if is_upgrade:
+            command.finalize_upgrade.nodes.extend(upgrade.node_releases(self.releases))
+        answer = self.metadata.apply(index, command.SerializeToString(), upgrade=is_upgrade)
         return meta.MetadataResult.FromString(answer)
 
     def register(self, *node_ids: int) -> None:
@@ -97,6 +104,12 @@ class Node:
 
     def leader_of(self, group_id: int) -> tuple[int, int]:
         return self.leaders.get(group_id, 0), 4
+
+    def release_of(self, node_id: int) -> Release | None:
+        return self.releases[node_id]
+
+    def plan(self) -> upgrade.Plan:
+        return upgrade.plan(self.metadata.finalized, self.releases)
 
     def clock_disagrees(self, node_id: int) -> bool:
         return node_id in self.wrong_clocks

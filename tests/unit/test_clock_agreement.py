@@ -99,6 +99,17 @@ def test_the_own_jump_stops_the_time_at_once() -> None:
     assert world.clocks[2].wrong == set()
 
 
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_jump_before_anybody_asked_leaves_a_time_that_was_agreed(nodes: int) -> None:
+    """A stamp of 0 would make all producers look idle for decades."""
+    world = World(nodes)
+    begun = int(world.now * 1000)
+    world.look()
+    world.ahead_ms[1] = DAY_MS
+    assert begun <= world.clocks[1].now_ms() <= int(world.now * 1000)
+    assert not world.clocks[1].agreed
+
+
 def test_a_node_that_hears_nobody_goes_on_with_what_it_knows() -> None:
     world = World(3)
     world.look()

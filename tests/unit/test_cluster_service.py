@@ -9,6 +9,7 @@ import pytest
 
 from cluster.config import MIB
 from cluster.errors import NotReadyError, ProposalTimeoutError
+from cluster.features import THIS_RELEASE, Release
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as cpb
 from tests.unit.small_node import (
@@ -261,3 +262,32 @@ async def test_transfer_leadership(client, node):
     assert isinstance(error, errors.NotLeaderError)
     assert error.leader_id == follower
     assert error.leader_address == f"public{follower}:1"
+
+
+# --- upgrades -----------------------------------------------------------------------------
+
+
+async def test_an_upgrade_is_shown_and_finalized(node, client):
+    facts = await client.cluster.DescribeCluster(cpb.DescribeClusterRequest())
+    newest = THIS_RELEASE.versions.newest
+    assert (facts.upgrade.cluster_version, facts.upgrade.target_version) == (1, newest)
+    assert {info.release for info in facts.nodes} == {THIS_RELEASE.name}
+    assert {info.newest_cluster_version for info in facts.nodes} == {newest}
+    assert not facts.upgrade.hindered_by
+    for _ in range(2):  # again changes nothing
+        done = await client.cluster.FinalizeUpgrade(cpb.FinalizeUpgradeRequest())
+        assert done.upgrade.cluster_version == done.upgrade.target_version == newest
+    assert node.metadata.finalized.version == newest
+    assert node.proposed == 1
+
+
+async def test_an_upgrade_that_is_hindered_names_the_nodes(node, client):
+    node.releases |= {2: Release(), 3: None}
+    error = await refused(client.cluster.FinalizeUpgrade(cpb.FinalizeUpgradeRequest()))
+    assert isinstance(error, errors.NotSupportedError)
+    assert "node 2: a release from before cluster versions" in error.message
+    assert "node 3 cannot be reached" in error.message
+    assert node.proposed == 0
+    facts = await client.cluster.DescribeCluster(cpb.DescribeClusterRequest())
+    assert len(facts.upgrade.hindered_by) == 2
+    assert [info.newest_cluster_version for info in facts.nodes] == [2, 1, 0]

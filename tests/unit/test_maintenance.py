@@ -159,7 +159,7 @@ def test_no_preferred_leader_that_cannot_take_over(
     else:
         monkeypatch.setattr(group, "follower_lag", lambda: {1: 9, 3: 0})
     maintenance(stage, 2, linked).look()
-    assert group._leading is not None and group._leading._transfer is None
+    assert group._leading is not None and not group._leading.transfer_target
 
 
 def test_who_is_preferred_itself_hands_nothing_over() -> None:
@@ -168,7 +168,7 @@ def test_who_is_preferred_itself_hands_nothing_over() -> None:
     stage.produce(1)
     maintenance(stage, 1, {2: -100.0, 3: -100.0}).look()
     leading = stage.group(1)._leading
-    assert leading is not None and leading._transfer is None
+    assert leading is not None and not leading.transfer_target
 
 
 # -- retention, producers, logs -------------------------------------------------------------

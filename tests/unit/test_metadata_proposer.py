@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cluster.consensus.proposals import Applied
+from cluster.features import Features
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.v1 import metadata_pb2 as mpb
@@ -21,8 +22,16 @@ class Leader:
         self.stamps: list[int] = []
         clocks = ClockAgreement((), 10_000, lambda: 0.0, lambda: self.wall_ms, lambda *sent: None)
         group: Any = SimpleNamespace(is_ready=True, leader_id=1, propose=self._propose)
+        upgrades: Any = SimpleNamespace(founding=lambda: None)
         self.proposer = MetadataProposer(
-            group, {}, lambda: None, clocks, lease_lifetime_ms=1, producer_name_expiry_ms=1
+            group,
+            {},
+            lambda: None,
+            clocks,
+            upgrades,
+            Features(),
+            lease_lifetime_ms=1,
+            producer_name_expiry_ms=1,
         )
 
     def _propose(self, data: bytes, done: Any) -> None:

@@ -21,6 +21,7 @@ from cluster.consensus.message import (
     checksum_of,
 )
 from cluster.errors import ListenError
+from cluster.features import THIS_RELEASE, Finalized, Release, Versions
 from cluster.transport import calls
 from cluster.transport import link as peers
 from cluster.transport import listener as peer_listener
@@ -33,6 +34,7 @@ from cluster.transport.membership import Membership
 from cluster.transport.send_queue import MAX_BULK_BYTES
 from cluster.transport.snapshots import PART_BYTES, SnapshotParts, send_snapshot
 from cluster.transport.stream import LENGTH, MISSED_PINGS
+from cluster.transport.versions import MESSAGES, PROTOCOL, PeerVersions, release_of
 from cluster.v1 import peer_pb2 as pb
 from harness.proxy import Route
 
@@ -44,8 +46,10 @@ def membership(founding: int = 7, members: tuple[int, ...] = NODES) -> Membershi
     return Membership(members, founding, lambda learned: None)
 
 
-OURS = Identity("c", node_id=1, incarnation=11, directory_id=111, membership=membership())
-PEER = Identity("c", node_id=2, incarnation=22, directory_id=222, membership=membership())
+VERSIONS = PeerVersions(THIS_RELEASE, Finalized)
+OURS = Identity("c", 1, 11, directory_id=111, membership=membership(), versions=VERSIONS)
+PEER = Identity("c", 2, 22, directory_id=222, membership=membership(), versions=VERSIONS)
+NEWER = Release("2.0", Versions(1, 2))
 MAX_FRAME = 24 * MIB
 
 
@@ -222,13 +226,119 @@ async def test_what_cannot_be_stored_is_not_learned(caplog: pytest.LogCaptureFix
         await link.close()
 
 
-async def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_listener, "PROTOCOL_VERSION", 99)
-    async with listening() as side:
+async def test_no_common_protocol_is_refused_with_both_ranges() -> None:
+    newer = PeerVersions(THIS_RELEASE, Finalized, Versions(98, 99))
+    async with listening(ours=replace(OURS, versions=newer)) as side:
         link = side.link()
         await side.until(lambda: bool(side.refusals))
-        assert side.refusals[0] == f"protocol_version {peers.PROTOCOL_VERSION} is not 99"
+        wanted = f"protocol_version: node 2 speaks {PROTOCOL}, this side 98 to 99"
+        assert side.refusals[0] == wanted
         await link.close()
+
+
+def of_release(identity: Identity, release: Release, *, protocol: Versions = PROTOCOL) -> Identity:
+    return replace(identity, versions=PeerVersions(release, Finalized, protocol))
+
+
+class BeforeTheGate(PeerVersions):
+    """Says what releases say that know nothing of cluster versions, and takes what they take."""
+
+    def write(self, hello: pb.Hello) -> None:
+        hello.protocol_version = 3
+
+    def refusal(self, hello: pb.Hello) -> str:
+        return "" if hello.protocol_version == 3 else "protocol_version is not 3"
+
+
+def before_the_gate(identity: Identity) -> Identity:
+    return replace(identity, versions=BeforeTheGate(Release(), Finalized))
+
+
+@pytest.mark.parametrize("older", ["caller", "listener"])
+async def test_a_release_from_before_the_gate_has_a_link(older: str) -> None:
+    ours, peer = OURS, PEER
+    if older == "caller":
+        peer = before_the_gate(PEER)
+    else:
+        ours = before_the_gate(OURS)
+    async with listening(ours=ours) as side, linked(side, peer) as link:
+        link.send([entry(1)])
+        await side.until(lambda: bool(side.received))
+        assert link.hello is not None
+        if older == "listener":
+            assert link.version == 3 and release_of(link.hello) == Release()
+
+
+async def test_a_link_has_the_highest_common_version_and_knows_the_release() -> None:
+    theirs = Release("9.9", Versions(1, 7), frozenset({"a"}))
+    newer = of_release(OURS, theirs, protocol=Versions(3, 9))
+    async with listening(ours=newer) as side, linked(side) as link:
+        assert link.version == PROTOCOL.newest
+        assert link.hello is not None and release_of(link.hello) == theirs
+
+
+async def test_an_older_link_gets_no_newer_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener of that release would take it for damage, and close the stream."""
+    monkeypatch.setitem(MESSAGES, Heartbeat, 4)
+    newer = Heartbeat((7,), (1,), (1,))
+    async with listening(ours=before_the_gate(OURS)) as side, linked(side) as link:
+        link.send([newer, entry(1)])
+        await side.until(lambda: bool(side.received))
+        assert side.received == [(2, entry(1))]
+    async with listening() as side, linked(side) as link:
+        link.send([newer, entry(1)])
+        await side.until(lambda: len(side.received) == 2)
+
+
+async def test_an_older_release_is_told_why_after_the_upgrade() -> None:
+    upgraded = replace(OURS, versions=PeerVersions(NEWER, lambda: Finalized(2)))
+    async with listening(ours=upgraded) as side:
+        link = side.link(before_the_gate(PEER))
+        await side.until(lambda: bool(side.refusals))
+        assert side.refusals[0] == (
+            "the cluster is at version 2, and node 2 cannot take part in it: a release from "
+            "before cluster versions takes part in versions 1 to 1, not in 2"
+        )
+        assert not link.up
+        await link.close()
+
+
+async def test_an_upgraded_node_has_no_link_to_an_older_release(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which does not know why; nor is it a refusal that ends the node that is upgraded."""
+    monkeypatch.setattr(peers, "RECONNECT_WAIT", 0.001)
+    upgraded = replace(PEER, versions=PeerVersions(NEWER, lambda: Finalized(2)))
+    async with listening(ours=before_the_gate(OURS)) as side:
+        link = side.link(upgraded)
+        tried = 0
+        before = side.listener.join
+
+        def counted(hello: pb.Hello) -> None:
+            nonlocal tried
+            tried += 1
+            before(hello)
+            side.news.set()
+
+        monkeypatch.setattr(side.listener, "join", counted)
+        await side.until(lambda: tried > 3)
+        assert not link.up and side.refusals == [] and side.links == []
+        assert caplog.text.count("no link to peer=1: the cluster is at version 2") == 1
+        await link.close()
+
+
+@pytest.mark.parametrize("upgraded", ["caller", "listener"])
+async def test_an_upgrade_ends_links_to_older_releases(
+    upgraded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_stream, "PING_EVERY", 0.01)
+    agreed = Finalized()
+    versions = PeerVersions(NEWER, lambda: agreed)
+    ours = replace(OURS, versions=versions) if upgraded == "listener" else before_the_gate(OURS)
+    peer = replace(PEER, versions=versions) if upgraded == "caller" else before_the_gate(PEER)
+    async with listening(ours=ours) as side, linked(side, peer):
+        agreed = Finalized(2)
+        await side.until(lambda: (1, False) in side.links)
 
 
 async def test_a_second_process_with_an_id_waits_until_the_first_is_gone() -> None:

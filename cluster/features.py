@@ -1,0 +1,156 @@
+"""The feature gate: what this release knows, what the cluster has agreed on, and who asks.
+
+    Hello of each node --Release--> upgrade --FinalizeUpgrade--> metadata --> Features
+    who writes something new --is_on, require--> Features
+
+A *cluster version* is a number that rises with releases that write something their
+predecessors cannot read. A release takes part in a range of them. The cluster is at one
+version, in the metadata group; it is raised (finalized) once all nodes run a release that
+takes part in the new one, and never falls. Until then nothing new is written, so that each
+node can go back to the release before.
+
+A *feature* is a name for something new. It comes with a version and is on when the cluster
+was finalized with it. Entry kinds and metadata commands that belong to a feature are listed
+here; what is not listed cannot be written (`tests/unit/test_features.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cluster.entries import (
+    BATCH,
+    LOG_START,
+    METADATA,
+    OFFSETS,
+    OPEN_PRODUCER,
+    RELEASE_PRODUCERS,
+    UPGRADE,
+)
+from cluster.errors import FeatureOffError
+from oncelog.version import __version__
+
+
+class Versions(NamedTuple):
+    """A range, both ends included."""
+
+    oldest: int
+    newest: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.oldest <= version <= self.newest
+
+    def common(self, other: Versions) -> int:
+        """The highest version that both have; 0 if there is none."""
+        newest = min(self.newest, other.newest)
+        return newest if newest >= max(self.oldest, other.oldest) else 0
+
+    def __str__(self) -> str:
+        return f"{self.oldest} to {self.newest}"
+
+
+BEFORE_THE_GATE = Versions(1, 1)
+# Cluster versions that this release takes part in.
+CLUSTER_VERSIONS = Versions(1, 2)
+# Feature -> the cluster version that it comes with.
+FEATURES: Mapping[str, int] = {}
+
+# What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
+# a metadata command or a field of one adds it here.
+Since = int | str
+ENTRIES: Mapping[int, Since] = {
+    BATCH: 1,
+    LOG_START: 1,
+    OPEN_PRODUCER: 1,
+    RELEASE_PRODUCERS: 1,
+    METADATA: 1,
+    OFFSETS: 1,
+    # Comes before its version: it is what raises it.
+    UPGRADE: 1,
+}
+COMMANDS: Mapping[str, Since] = {
+    "register_node": 1,
+    "create_topic": 1,
+    "delete_topic": 1,
+    "alter_topic": 1,
+    "allocate_producer_ids": 1,
+    "lease_name": 1,
+    "create_lease_secret": 1,
+    "finalize_upgrade": 1,
+}
+
+
+class Finalized(NamedTuple):
+    """What a cluster has agreed on."""
+
+    version: int = 1
+    features: frozenset[str] = frozenset()
+
+    def has(self, since: Since) -> bool:
+        if isinstance(since, str):
+            return since in self.features
+        return since <= self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a node's program can take part in. The defaults are a release from before the gate."""
+
+    name: str = ""
+    versions: Versions = BEFORE_THE_GATE
+    features: frozenset[str] = frozenset()
+
+    def lacks(self, finalized: Finalized) -> str:
+        """Why it cannot take part in a cluster that has agreed on this; empty: it can."""
+        name = f"release {self.name}" if self.name else "a release from before cluster versions"
+        if finalized.version not in self.versions:
+            return f"{name} takes part in versions {self.versions}, not in {finalized.version}"
+        unknown = sorted(finalized.features - self.features)
+        if unknown:
+            return f"{name} does not know {', '.join(unknown)}"
+        return ""
+
+
+THIS_RELEASE = Release(__version__, CLUSTER_VERSIONS, frozenset(FEATURES))
+
+
+class Features:
+    """What is on, by this node's copy of the metadata. Asked by all who write something new.
+
+    An answer may be behind the cluster's, never ahead of it, and what is on stays on.
+    """
+
+    def __init__(self, finalized: Callable[[], Finalized] = Finalized) -> None:
+        """Without an argument nothing is on."""
+        self._finalized = finalized
+
+    @property
+    def version(self) -> int:
+        return self._finalized().version
+
+    def is_on(self, feature: str) -> bool:
+        return feature in self._finalized().features
+
+    def require(self, feature: str) -> None:
+        """Raises FeatureOffError."""
+        if not self.is_on(feature):
+            raise FeatureOffError(self._off(f"feature {feature!r}", feature))
+
+    def require_command(self, which: str) -> None:
+        """Raises FeatureOffError unless all nodes know the metadata command."""
+        if not self._finalized().has(COMMANDS[which]):
+            raise FeatureOffError(self._off(f"metadata command {which!r}", COMMANDS[which]))
+
+    def _off(self, what: str, since: Since) -> str:
+        version = FEATURES[since] if isinstance(since, str) else since
+        return (
+            f"{what} comes with cluster version {version}, and the upgrade from version "
+            f"{self.version} is not finalized: see `oncelog cluster upgrade`"
+        )
+
+    def may_write(self, kind: int) -> bool:
+        """Whether all replicas can read an entry of this kind."""
+        since = ENTRIES.get(kind)
+        return since is not None and self._finalized().has(since)

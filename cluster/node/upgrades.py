@@ -1,0 +1,126 @@
+"""This node's part in raising the cluster version: what hinders it, and when it is done by itself.
+
+    links' Hellos --> Upgrades.plan --> services (shown), metrics
+    Maintenance.look --> Upgrades.look --FinalizeUpgrade--> MetadataProposer, on the leader
+
+A new cluster is at the newest version from its first command on. One that was upgraded stays
+at the older version until somebody finalizes it, or until all nodes have run the newer
+release for `upgrade_auto_finalize_ms` without a break, as the leader of the metadata saw it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from cluster.consensus.group import Group
+from cluster.errors import ClusterError
+from cluster.features import THIS_RELEASE, Finalized, Release
+from cluster.metadata import upgrade
+from cluster.metadata.state import MetadataState
+from cluster.node.peers import Peers
+from cluster.v1 import metadata_pb2 as mpb
+from storage.identity import DirectoryLock
+
+log = logging.getLogger(__name__)
+
+LOOK_PERIOD = 1.0  # seconds
+
+
+class Proposer(Protocol):
+    """Takes metadata commands. `MetadataProposer` is one."""
+
+    group: Group
+
+    async def propose(self, command: mpb.MetadataCommand, timeout: float) -> mpb.MetadataResult: ...
+
+
+class Upgrades:
+    """What the nodes run, as this node's links say.
+
+    auto_finalize: seconds; 0: never.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataState,
+        peers: Peers,
+        clock: Callable[[], float],
+        auto_finalize: float,
+    ) -> None:
+        self._node_id, self._metadata, self._peers = node_id, metadata, peers
+        self._clock, self._auto_finalize = clock, auto_finalize
+        self._ready: tuple[Finalized, float] | None = None  # the target, and since when
+
+    def release_of(self, node_id: int) -> Release | None:
+        """What a node runs; None if there is no link to it."""
+        return THIS_RELEASE if node_id == self._node_id else self._peers.release_of(node_id)
+
+    def plan(self) -> upgrade.Plan:
+        return upgrade.plan(self._metadata.finalized, self._releases())
+
+    def complete(self, command: mpb.FinalizeUpgrade) -> None:
+        """The leader says what each node runs."""
+        del command.nodes[:]
+        command.nodes.extend(upgrade.node_releases(self._releases()))
+
+    def founding(self) -> mpb.FinalizeUpgrade | None:
+        """What the first command of a new cluster comes after: it begins at the newest version.
+
+        None: the cluster is not new, or a node that is linked runs an older release.
+        """
+        if self._metadata.nodes or self._metadata.finalized != Finalized():
+            return None
+        linked = {peer: self._peers.release_of(peer) for peer in self._peers.linked_since}
+        plan = upgrade.plan(Finalized(), {**linked, self._node_id: THIS_RELEASE})
+        return upgrade.command(plan.target) if plan.is_ready else None
+
+    def due(self, *, leads: bool) -> mpb.FinalizeUpgrade | None:
+        """Now and then: what the leader of the metadata finalizes by itself."""
+        plan = self.plan()
+        if not (leads and plan.is_ready and self._auto_finalize):
+            self._ready = None
+            return None
+        now = self._clock()
+        if self._ready is None or self._ready[0] != plan.target:
+            self._ready = (plan.target, now)
+            log.info(
+                "all nodes can go to cluster version %d: finalized in %d s",
+                plan.target.version,
+                self._auto_finalize,
+            )
+        if now - self._ready[1] < self._auto_finalize:
+            return None
+        self._ready = (plan.target, now)  # once more after the same time, should it fail
+        return upgrade.command(plan.target)
+
+    def _releases(self) -> dict[int, Release | None]:
+        return {node_id: self.release_of(node_id) for node_id in list(self._metadata.nodes)}
+
+
+async def finalize_when_due(upgrades: Upgrades, proposer: Proposer, timeout: float) -> None:
+    while True:
+        await asyncio.sleep(LOOK_PERIOD)
+        due = upgrades.due(leads=proposer.group.is_ready)
+        if due is None:
+            continue
+        try:
+            result = await proposer.propose(mpb.MetadataCommand(finalize_upgrade=due), timeout)
+        except ClusterError as error:
+            log.warning("the upgrade was not finalized: %s", error)
+            continue
+        if result.error:
+            log.warning("the upgrade was not finalized: %s", result.message)
+
+
+def keep_version(lock: DirectoryLock, version: int) -> None:
+    """So that an older release does not open the directory."""
+    try:
+        lock.note_cluster_version(version)
+    except OSError as error:
+        log.error("cluster version %d could not be noted in the directory: %s", version, error)
+    else:
+        log.info("the cluster is at version %d", version)

@@ -1,0 +1,108 @@
+"""Whether two nodes' releases can talk, and in which version of the protocol between nodes.
+
+    PeerLink, PeerListener --Hello--> PeerVersions --> refused, or a link and its version
+
+Two ranges are compared. The *protocol* is that of the link: it is agreed on at each
+connection, the highest that both speak, and says which messages may go over it. The *cluster
+version* is that of all replicas together (`cluster/features.py`): a node whose release does
+not take part in the cluster's gets no link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cluster.consensus.message import (
+    Append,
+    AppendReply,
+    CheckpointAt,
+    ClockProbe,
+    ClockReply,
+    Heartbeat,
+    HeartbeatReply,
+    Leadership,
+    Message,
+    PreVote,
+    PreVoteReply,
+    StateChecksum,
+    TimeoutNow,
+    Vote,
+    VoteReply,
+)
+from cluster.features import Finalized, Release, Versions
+from cluster.v1 import peer_pb2 as pb
+
+# 3: before the gate. 4: a leader takes FinalizeUpgrade and knows what entry it belongs in.
+PROTOCOL = Versions(3, 4)
+UPGRADES = 4
+# The protocol version that a message, or a request, came with. Who adds one adds it here.
+MESSAGES: Mapping[type[Message], int] = {
+    Append: 3,
+    AppendReply: 3,
+    Vote: 3,
+    VoteReply: 3,
+    PreVote: 3,
+    PreVoteReply: 3,
+    TimeoutNow: 3,
+    Leadership: 3,
+    Heartbeat: 3,
+    HeartbeatReply: 3,
+    CheckpointAt: 3,
+    StateChecksum: 3,
+    ClockProbe: 3,
+    ClockReply: 3,
+}
+REQUESTS: Mapping[str, int] = {"propose_metadata": 3, "snapshot_part": 3}
+
+
+class PeerVersions:
+    """What this node speaks and takes part in, and what its cluster has agreed on.
+
+    finalized: by this node's copy of the metadata.
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        finalized: Callable[[], Finalized],
+        protocol: Versions = PROTOCOL,
+    ) -> None:
+        self.release, self._finalized, self._protocol = release, finalized, protocol
+
+    def write(self, hello: pb.Hello) -> None:
+        """Puts this node's into its Hello."""
+        hello.protocol_version, hello.newest_protocol_version = self._protocol
+        hello.oldest_cluster_version, hello.newest_cluster_version = self.release.versions
+        hello.features[:] = sorted(self.release.features)
+        hello.release = self.release.name
+
+    def common(self, hello: pb.Hello) -> int:
+        """The protocol version of a link; 0: there is none."""
+        return self._protocol.common(_protocol_of(hello))
+
+    def refusal(self, hello: pb.Hello) -> str:
+        """Why there can be no link with the node that says so; empty if there can."""
+        if not self.common(hello):
+            return (
+                f"protocol_version: node {hello.node_id} speaks {_protocol_of(hello)}, "
+                f"this side {self._protocol}"
+            )
+        finalized = self._finalized()
+        lacks = release_of(hello).lacks(finalized)
+        if lacks:
+            return (
+                f"the cluster is at version {finalized.version}, and node {hello.node_id} cannot "
+                f"take part in it: {lacks}"
+            )
+        return ""
+
+
+def release_of(hello: pb.Hello) -> Release:
+    """What a node's Hello says of its program. Fields that are not there: before the gate."""
+    versions = Versions(hello.oldest_cluster_version or 1, hello.newest_cluster_version or 1)
+    return Release(hello.release, versions, frozenset(hello.features))
+
+
+def _protocol_of(hello: pb.Hello) -> Versions:
+    oldest = hello.protocol_version
+    return Versions(oldest, hello.newest_protocol_version or oldest)

@@ -1,0 +1,196 @@
+"""Two releases side by side: node by node forward under load, back, forward, finalized."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.audit import Ledger, audit_all
+from harness.local_cluster import QUICK, LocalCluster
+from harness.node_process import ROOT, NodeProcess
+from oncelog import Admin, Producer, RecordMetadata
+from oncelog.cli.app import run
+from oncelog.errors import NotSupportedError
+from tests.integration import previous_release
+from tests.integration.conftest import MakeCluster
+from tests.integration.waiting import eventually
+
+TIMEOUT = 60.0
+PARTITIONS = 3
+# States are compared often, those of the metadata as well.
+SETTINGS = {**QUICK, "checkpoint_entries": 20}
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree of the release before this one."""
+    try:
+        return previous_release.extract(tmp_path_factory.mktemp("previous"))
+    except previous_release.NoHistoryError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+class Load:
+    """One producer that sends until it is stopped, and what it was told of each row."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self._producer = Producer(cluster.bootstrap, linger_ms=1, batch_size=4096)
+        self._topic = topic
+        self._futures: list[Any] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            row = len(self._futures)
+            self._futures.append(
+                self._producer.send(self._topic, b"%d" % row, partition=row % PARTITIONS)
+            )
+            if row % 20 == 19:
+                self._stop.wait(0.01)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def more(self) -> None:
+        """Returns once records that were sent after now are acknowledged."""
+        target = len(self._futures) + 100
+        eventually(lambda: len(self._futures) > target, "records are sent", TIMEOUT)
+        self._futures[target].result(TIMEOUT)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def ledger(self) -> Ledger:
+        """After `stop`: all that was sent is acknowledged."""
+        ledger = Ledger.of(len(self._futures))
+        for row, future in enumerate(self._futures):
+            told: RecordMetadata = future.result(TIMEOUT)
+            ledger.acknowledge(row, told.partition, told.offset)
+        self._producer.close()
+        return ledger
+
+
+@contextmanager
+def load(cluster: LocalCluster, topic: str) -> Iterator[Load]:
+    one = Load(cluster, topic)
+    one.start()
+    try:
+        yield one
+    finally:
+        one.stop()
+
+
+def runs(cluster: LocalCluster, node: int, tree: Path) -> NodeProcess:
+    """The node, not started, with the release in that tree."""
+    cluster.nodes[node] = NodeProcess(replace(cluster.nodes[node].spec, tree=tree))
+    return cluster.nodes[node]
+
+
+def roll(cluster: LocalCluster, node: int, tree: Path) -> None:
+    """As an operator does it: stopped, replaced, started, waited for."""
+    assert cluster.nodes[node].terminate() == 0
+    runs(cluster, node, tree)
+    cluster.start_nodes([node])
+    cluster.wait_caught_up(node)
+
+
+def facts(cluster: LocalCluster, node: int) -> Any:
+    with Admin(cluster.addresses[node]) as admin:
+        return admin.describe_cluster().upgrade
+
+
+def finalize(cluster: LocalCluster, node: int) -> Any:
+    with Admin(cluster.addresses[node]) as admin:
+        return admin.finalize_upgrade()
+
+
+def cli(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
+    """Exit code and output."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exited:
+        run(list(words))
+    return exited.value.code, capsys.readouterr().out
+
+
+def version_on_disk(cluster: LocalCluster, node: int) -> int:
+    path = cluster.nodes[node].spec.data_dir / "identity.json"
+    return int(json.loads(path.read_text()).get("cluster_version", 1))
+
+
+def commands(cluster: LocalCluster, node: int, step: str) -> None:
+    """Metadata changes: they must mean the same to both releases."""
+    with Admin(cluster.addresses[node]) as admin:
+        admin.create_topic(f"step-{step}", 1, 3)
+        admin.lease_producer(f"name-{step}")
+
+
+def test_forward_back_forward_and_finalized_under_load(
+    make_cluster: MakeCluster, topic: str, previous: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = make_cluster(settings=SETTINGS, start=False)
+    for node in cluster.nodes:
+        runs(cluster, node, previous)
+    cluster.start()
+    cluster.api(1).create_topic(topic, PARTITIONS, 3)
+    with load(cluster, topic) as sending:
+        sending.more()
+        roll(cluster, 1, ROOT)
+        sending.more()
+        seen = facts(cluster, 1)
+        assert (seen.cluster_version, seen.target_version, seen.pending) == (1, 2, True)
+        assert [line.partition(":")[0] for line in seen.hindered_by] == ["node 2", "node 3"]
+        with pytest.raises(NotSupportedError, match="node 2: a release from before"):
+            finalize(cluster, 1)
+        there = ("--bootstrap", cluster.addresses[1])
+        code, shown = cli(capsys, "cluster", "upgrade", "--dry-run", *there)
+        assert code == 1 and "hindered by node 3: a release from before" in shown
+        code, shown = cli(capsys, "cluster", "health", *there)
+        assert code == 0 and "from version 1 to 2 waits to be finalized" in shown
+        commands(cluster, 2, "one")
+
+        roll(cluster, 2, ROOT)
+        commands(cluster, 1, "two")
+        # Back, before anything was finalized.
+        roll(cluster, 1, previous)
+        sending.more()
+        commands(cluster, 1, "back")
+        assert version_on_disk(cluster, 2) == 1
+
+        roll(cluster, 1, ROOT)
+        roll(cluster, 3, ROOT)
+        sending.more()
+        assert facts(cluster, 3).hindered_by == ()
+        assert finalize(cluster, 3).cluster_version == 2
+        eventually(
+            lambda: {version_on_disk(cluster, node) for node in cluster.nodes} == {2},
+            "all directories say so",
+        )
+        commands(cluster, 3, "final")
+        sending.more()
+
+        refused = cluster.nodes[2]
+        assert refused.terminate() == 0
+        refused = runs(cluster, 2, previous)
+        refused.start()
+        assert refused.wait() == 1
+        assert "has format 6, this version reads 3, 4 and 5" in refused.log_text()
+        runs(cluster, 2, ROOT)
+        cluster.start_nodes([2])
+        sending.more()
+    ledger = sending.ledger()
+    cluster.wait_level(topic)
+    apis = {node: cluster.api(node) for node in cluster.nodes}
+    audits, alike = audit_all(apis, topic, PARTITIONS, ledger, int)
+    assert all(one.clean for one in audits), audits
+    assert alike and ledger.acknowledged == len(ledger.offsets) > 1000
+    for process in cluster.nodes.values():
+        assert "replica stopped" not in process.log_text()

@@ -1,0 +1,194 @@
+"""The gate: what is listed, what a release can take part in, what hinders an upgrade."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from cluster import entries
+from cluster.consensus.message import NODE_MESSAGES, Message
+from cluster.errors import FeatureOffError
+from cluster.features import (
+    BEFORE_THE_GATE,
+    CLUSTER_VERSIONS,
+    COMMANDS,
+    ENTRIES,
+    FEATURES,
+    THIS_RELEASE,
+    Features,
+    Finalized,
+    Release,
+    Versions,
+)
+from cluster.metadata.upgrade import plan
+from cluster.transport.versions import MESSAGES, PROTOCOL, REQUESTS
+from cluster.v1 import metadata_pb2, offsets_pb2, peer_pb2
+
+NOT_KINDS = {"VERSION", "HELD", "HEADER_BYTES"}
+OLD = Release()
+NEW = Release("2.0", Versions(1, 2), frozenset({"a", "b"}))
+
+
+# --- what is new is listed ----------------------------------------------------------------
+
+# The fields of replicated commands that version 1 has. A new one stops replicas that do not
+# know it: list it with the feature or version whose writers may set it.
+FIELDS_OF_VERSION_1 = """
+    AllocateProducerIds: count node_id
+    AlterTopic: config name set_expected_offsets
+    CommitGroupOffsets: group offsets
+    CreateLeaseSecret: secret
+    CreateTopic: config name placements
+    DeleteGroupOffsets: group
+    DeleteTopic: name
+    FinalizeUpgrade: features nodes version
+    LeaseName: fence_only held_epoch held_producer_id name nonce
+    MetadataCommand: allocate_producer_ids alter_topic create_lease_secret create_topic
+        delete_topic finalize_upgrade lease_lifetime_ms lease_name producer_name_expiry_ms
+        register_node stamp_ms
+    NodeRelease: features newest_version node_id oldest_version release
+    OffsetRecord: commit_ms epoch metadata offset partition producer_id sequence topic topic_id
+    OffsetsCommand: commit delete stamp_ms
+    Placement: replicas
+    RegisterNode: address directory_id node_id
+    TopicConfig: expected_offsets max_batch_bytes retention_bytes retention_ms
+"""
+# "Message.field" -> the feature or the version whose writers may set it.
+LATER_FIELDS: dict[str, str | int] = {}
+
+
+def fields_of(descriptor: Any, found: set[str]) -> set[str]:
+    """All fields of a message and of what is in it, as "Message.field"."""
+    for field in descriptor.fields:
+        name = f"{descriptor.name}.{field.name}"
+        if name not in found:
+            found.add(name)
+            if field.message_type is not None:
+                fields_of(field.message_type, found)
+    return found
+
+
+def listed_fields() -> set[str]:
+    found, message = set(LATER_FIELDS), ""
+    for word in FIELDS_OF_VERSION_1.split():
+        if word.endswith(":"):
+            message = word[:-1]
+        else:
+            found.add(f"{message}.{word}")
+    return found
+
+
+def test_every_kind_of_entry_is_listed() -> None:
+    kinds = {
+        value
+        for name, value in vars(entries).items()
+        if name.isupper() and not name.startswith("_") and name not in NOT_KINDS
+    }
+    assert kinds == set(ENTRIES)
+
+
+def test_every_metadata_command_is_listed() -> None:
+    command = metadata_pb2.MetadataCommand.DESCRIPTOR.oneofs_by_name["command"]
+    assert {field.name for field in command.fields} == set(COMMANDS)
+
+
+def test_every_field_of_a_replicated_command_is_listed() -> None:
+    found = fields_of(metadata_pb2.MetadataCommand.DESCRIPTOR, set())
+    fields_of(offsets_pb2.OffsetsCommand.DESCRIPTOR, found)
+    assert found == listed_fields(), "list the new ones, and ask the gate before they are set"
+
+
+def test_every_message_between_nodes_is_listed() -> None:
+    assert set(get_args(Message)) == set(MESSAGES) >= set(NODE_MESSAGES)
+    assert len(peer_pb2.MessageType.values()) == len(MESSAGES) + 1, "and UNSPECIFIED"
+    what = peer_pb2.Request.DESCRIPTOR.oneofs_by_name["what"]
+    assert {field.name for field in what.fields} == set(REQUESTS)
+    assert all(since in PROTOCOL for since in (*MESSAGES.values(), *REQUESTS.values()))
+
+
+def test_what_is_listed_has_a_version() -> None:
+    assert all(version in CLUSTER_VERSIONS for version in FEATURES.values())
+    for since in (*ENTRIES.values(), *COMMANDS.values(), *LATER_FIELDS.values()):
+        assert since in FEATURES if isinstance(since, str) else since in CLUSTER_VERSIONS
+    newest = Finalized(CLUSTER_VERSIONS.newest, frozenset(FEATURES))
+    assert not THIS_RELEASE.lacks(newest)
+    assert all(Features(lambda: newest).may_write(kind) for kind in ENTRIES)
+
+
+# --- versions, releases -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [((3, 4), (3, 3), 3), ((3, 4), (4, 9), 4), ((3, 4), (5, 6), 0), ((1, 9), (2, 3), 3)],
+)
+def test_the_highest_common_version(one, other, common) -> None:
+    assert Versions(*one).common(Versions(*other)) == common
+    assert Versions(*other).common(Versions(*one)) == common
+
+
+def test_what_a_release_lacks() -> None:
+    assert not NEW.lacks(Finalized(2, frozenset({"a"})))
+    assert NEW.lacks(Finalized(3)) == "release 2.0 takes part in versions 1 to 2, not in 3"
+    assert NEW.lacks(Finalized(2, frozenset({"c", "a"}))) == "release 2.0 does not know c"
+    assert OLD.lacks(Finalized(2)).startswith("a release from before cluster versions takes part")
+    assert not OLD.lacks(Finalized())
+
+
+def test_writers_ask_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FEATURES, "a", 2)
+    monkeypatch.setitem(ENTRIES, 0x7F, "a")
+    monkeypatch.setitem(COMMANDS, "new", "a")
+    agreed = Finalized()
+    features = Features(lambda: agreed)
+    assert not features.is_on("a") and not features.may_write(0x7F)
+    assert features.may_write(entries.BATCH) and not features.may_write(0x7E), "unknown is not on"
+    text = "feature 'a' comes with cluster version 2, and the upgrade from version 1"
+    with pytest.raises(FeatureOffError, match=text):
+        features.require("a")
+    with pytest.raises(FeatureOffError, match="metadata command 'new' comes with"):
+        features.require_command("new")
+    features.require_command("register_node")
+    agreed = Finalized(2)
+    assert not features.may_write(0x7F), "a version without the feature"
+    agreed = Finalized(2, frozenset({"a"}))
+    assert features.is_on("a") and features.may_write(0x7F)
+    features.require("a")
+    features.require_command("new")
+
+
+def test_without_a_cluster_nothing_is_on() -> None:
+    assert Features().version == BEFORE_THE_GATE.newest
+    assert not any(map(Features().is_on, FEATURES))
+
+
+# --- plans --------------------------------------------------------------------------------
+
+
+def test_an_upgrade_waits_for_every_node() -> None:
+    assert not plan(Finalized(), {1: OLD, 2: OLD}).is_pending
+    mixed = plan(Finalized(), {1: NEW, 2: OLD, 3: None})
+    assert mixed.target == Finalized(2, frozenset({"a", "b"}))
+    assert mixed.is_pending and not mixed.is_ready
+    assert mixed.hindered == (
+        "node 2: a release from before cluster versions takes part in versions 1 to 1, not in 2",
+        "node 3 cannot be reached: what it runs is not known",
+    )
+    assert plan(Finalized(), {1: NEW, 2: NEW}).is_ready
+
+
+def test_a_feature_waits_for_every_node() -> None:
+    """Two builds of one version: what only one of them knows is not turned on."""
+    less = Release("2.0-dev", Versions(1, 2), frozenset({"a"}))
+    found = plan(Finalized(2, frozenset({"a"})), {1: NEW, 2: less})
+    assert found.is_pending
+    assert found.hindered == ("node 2: release 2.0-dev does not know b",)
+    assert plan(Finalized(2, frozenset({"a"})), {1: NEW, 2: NEW}).is_ready
+
+
+def test_nothing_is_pending_where_all_is_finalized() -> None:
+    done = Finalized(2, frozenset({"a", "b"}))
+    for nodes in ({1: NEW, 2: NEW}, {1: NEW, 2: None}, {}):
+        found = plan(done, nodes)
+        assert not found.is_pending and not found.hindered and found.target == done
