@@ -1,8 +1,8 @@
 """Where a partition's batches are: the stored index with its newest rows in memory.
 
-    apply --add, trim_below--> BatchIndex <--covering, below-- read, retention, lookup
-                                    |
-                              storage.OffsetIndex
+    apply --add, stage, publish, trim_below--> BatchIndex <--covering, below-- read, lookup
+                                                    |
+                                            storage.OffsetIndex
 
 A row holds the checksum of its batch's header, and that header the payload's. So
 `is_intact` can tell whether bytes from the disk are the batch that was stored there,
@@ -20,9 +20,12 @@ import crc32c
 
 from cluster.entries import HEADER_BYTES, BatchEntry, payload_of, unpack_batch
 from storage.kv import WriteBatch
-from storage.offset_index import IndexEntry, OffsetIndex
+from storage.offset_index import IndexEntry, OffsetIndex, RunRow
 
 RECENT_ENTRIES = 4096  # rows in memory
+# A run of at most so many batches gets their rows when it is published, a longer one a row
+# of its own, so that a commit costs the same however much it publishes.
+COPIED_BATCHES = 64
 PAGE_ROWS = 256
 
 
@@ -53,15 +56,53 @@ class BatchIndex:
 
     def __init__(self, stored: OffsetIndex) -> None:
         self._stored = stored
+        self.has_runs = False  # published as they are staged, since this was made
         self._recent: deque[IndexEntry] = deque(maxlen=RECENT_ENTRIES)
+        # (transaction, producer) -> rows of its run, as long as they are few and all here
+        self._staged: dict[tuple[int, int], list[IndexEntry]] = {}
 
     def forget_recent(self) -> None:
         """The state begins anew: what is in memory may not be part of it."""
         self._recent.clear()
+        self._staged.clear()
 
     def add(self, batch: WriteBatch, place: IndexEntry) -> None:
         self._stored.put(batch, place)
         self._recent.append(place)
+
+    def stage(
+        self, batch: WriteBatch, transaction_id: int, producer_id: int, place: IndexEntry
+    ) -> None:
+        """A staged batch; its offsets count from the run's first record."""
+        self._stored.put_staged(batch, transaction_id, producer_id, place)
+        run = (transaction_id, producer_id)
+        if not place.base_offset:
+            self._staged[run] = [place]
+        elif run in self._staged:
+            self._staged[run].append(place)
+            if len(self._staged[run]) > COPIED_BATCHES:
+                del self._staged[run]
+
+    def publish(self, batch: WriteBatch, run: RunRow) -> None:
+        """A run's records are at offsets now; what was staged behind them is dropped."""
+        where = (run.transaction_id, run.producer_id)
+        places = [p for p in self._staged.pop(where, ()) if p.last_offset < run.record_count]
+        if not places:
+            self._stored.drop_staged(batch, *where, run.record_count)
+            self._stored.put_run(batch, run)
+            self._recent.clear()  # it has no gaps
+            self.has_runs = True
+            return
+        assert places[-1].last_offset + 1 == run.record_count, "a prefix is whole batches"
+        self._stored.delete_staged(batch, *where, places)
+        for place in places:
+            base = run.base_offset + place.base_offset
+            self.add(batch, place._replace(base_offset=base, append_time_ms=run.append_time_ms))
+
+    def drop(self, batch: WriteBatch, transaction_id: int, producer_id: int) -> None:
+        """A run that is not published."""
+        self._staged.pop((transaction_id, producer_id), None)
+        self._stored.drop_staged(batch, transaction_id, producer_id)
 
     def trim_below(self, batch: WriteBatch, offset: int) -> None:
         """Drops the batches that end below `offset`."""

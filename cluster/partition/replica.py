@@ -244,7 +244,10 @@ class Partition:
         first = stored.index.first()
         if first is None and stored.log_start < stored.next_offset:
             return  # where the first batch is, waits to be written: the disk is full
-        limit = group.applied_index if first is None else first.raft_index - 1
+        limit = group.applied_index
+        if first is not None or len(self.machine.runs):
+            index = limit + 1 if first is None else first.raft_index
+            limit = self.machine.runs.oldest_needed(index, stored.log_start) - 1
         if limit > group.journal.base_index:
             if first is None:
                 group.checkpoint()

@@ -6,16 +6,19 @@ coordinator --pack_marker--> entry --unpack_marker--> PartitionMachine
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
 from cluster.dedup.verdict import MAX_INT64, WINDOW, RecentBatch
-from cluster.entries import MARKER, CorruptEntryError
+from cluster.entries import CorruptEntryError
 from cluster.transactions.run import Ended, Run
 from cluster.transactions.types import Expected, Marker, Published
 from cluster.v1 import transactions_pb2 as pb
 from oncelog.wire.varint import encode_varint
+
+# Kind of entry. Not among `cluster.entries` as long as no leader may write it.
+MARKER = 0x14
 
 _ENDED_TAG = bytes((pb.RunsSnapshot.ENDED_FIELD_NUMBER << 3 | 2,))
 
@@ -60,9 +63,15 @@ def unpack_ended(data: bytes) -> Ended:
     return Ended(record.committed, tuple(published_of(run) for run in record.runs))
 
 
-def pack_runs(open_low: int, runs: Sequence[Run], ended: Sequence[bytes]) -> bytes:
+def pack_runs(
+    open_low: int, runs: Sequence[Run], ended: Sequence[bytes], spans: Mapping[int, int]
+) -> bytes:
     """A RunsSnapshot; `ended` as `pack_ended` made them."""
-    head = pb.RunsSnapshot(open_low=open_low, runs=map(_run_record, runs))
+    head = pb.RunsSnapshot(
+        open_low=open_low,
+        runs=map(_run_record, runs),
+        spans=[pb.SpanRecord(bits=b, last_offset=o) for b, o in sorted(spans.items())],
+    )
     parts = [head.SerializeToString(deterministic=True)]
     for data in ended:
         # Serialized messages that follow each other are one message.
@@ -70,8 +79,8 @@ def pack_runs(open_low: int, runs: Sequence[Run], ended: Sequence[bytes]) -> byt
     return b"".join(parts)
 
 
-def unpack_runs(data: bytes) -> tuple[int, list[Run], dict[int, bytes]]:
-    """(open_low, runs, what has ended) of a RunsSnapshot. Raises ValueError."""
+def unpack_runs(data: bytes) -> tuple[int, list[Run], dict[int, bytes], dict[int, int]]:
+    """(open_low, runs, what has ended, spans) of a RunsSnapshot. Raises ValueError."""
     try:
         snapshot = pb.RunsSnapshot.FromString(data)
     except DecodeError as error:
@@ -89,7 +98,10 @@ def unpack_runs(data: bytes) -> tuple[int, list[Run], dict[int, bytes]]:
             raise ValueError(f"staged runs: {run.transaction_id} is open and has ended")
     if len({run.producer_id for run in runs}) != len(runs):
         raise ValueError("staged runs: a producer has two")
-    return snapshot.open_low, runs, ended
+    spans = {span.bits: span.last_offset for span in snapshot.spans}
+    if len(spans) != len(snapshot.spans) or not all(0 <= bits <= 64 for bits in spans):
+        raise ValueError("staged runs: a span stands twice or is too long")
+    return snapshot.open_low, runs, ended, spans
 
 
 def _run_record(run: Run) -> pb.RunRecord:

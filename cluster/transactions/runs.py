@@ -70,6 +70,9 @@ class RunTable:
         self._of: dict[int, dict[int, Run]] = {}  # transaction -> producer id -> run
         # As bytes of an EndedRecord, made once: a checkpoint only joins them.
         self._ended: dict[int, bytes] = {}
+        # How far back in the Raft log published runs begin: for each power of two of entries
+        # between a run's first one and its marker the last offset of the newest such run.
+        self._spans: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -97,9 +100,22 @@ class RunTable:
         data = self._ended.get(transaction_id)
         return None if data is None else unpack_ended(data)
 
-    def first_index(self) -> int | None:
-        """The oldest Raft entry that an open run needs."""
-        return min((run.first_index for run in self._runs.values()), default=None)
+    @property
+    def is_new(self) -> bool:
+        """Whether no transaction has ever been here."""
+        return self._open_low == 1 and not (self._runs or self._ended or self._spans)
+
+    def oldest_needed(self, first_index: int, log_start: int) -> int:
+        """The oldest Raft entry that is needed, if that of the first kept batch is `first_index`.
+
+        Offsets do not rise with entries: a batch that was staged long before its
+        marker lies behind others that came after it. What lies behind the first kept
+        batch was published after that one's entry, so it begins at most the longest
+        span before it. Open runs need all from their first batch on.
+        """
+        spans = [bits for bits, last_offset in self._spans.items() if last_offset >= log_start]
+        oldest = first_index - (1 << max(spans)) if spans else first_index
+        return min([oldest, *(run.first_index for run in self._runs.values())])
 
     # -- verdicts -----------------------------------------------------------------------
 
@@ -189,7 +205,13 @@ class RunTable:
             assert verdict.kind is Kind.APPENDED, verdict
 
     def mark(
-        self, marker: Marker, last_seen: LastSeen, *, next_offset: int, time_ms: int
+        self,
+        marker: Marker,
+        last_seen: LastSeen,
+        *,
+        index: int,
+        next_offset: int,
+        time_ms: int,
     ) -> Marked:
         """A transaction ends here: its runs are published from `next_offset` on, or dropped."""
         known = self.ended(marker.transaction_id)
@@ -208,6 +230,7 @@ class RunTable:
                 raise CorruptEntryError(text)
             published.append(MarkedRun(run, expected, next_offset))
             next_offset += expected.records
+            self._spans[(index - run.first_index).bit_length()] = next_offset - 1
             last_seen.publish(run.producer_id, _chain_of(published[-1]), time_ms)
         ended = Ended(marker.committed, tuple(map(_published_of, published)))
         self._ended[marker.transaction_id] = pack_ended(marker.transaction_id, ended)
@@ -260,14 +283,14 @@ class RunTable:
     def dump(self) -> bytes:
         """A RunsSnapshot; equal states give equal bytes."""
         runs = [self._runs[producer_id] for producer_id in sorted(self._runs)]
-        return pack_runs(self._open_low, runs, [data for _, data in sorted(self._ended.items())])
+        ended = [data for _, data in sorted(self._ended.items())]
+        return pack_runs(self._open_low, runs, ended, self._spans)
 
     @classmethod
     def load(cls, data: bytes) -> RunTable:
         """The table that `dump` wrote. Raises ValueError."""
         table = cls()
-        open_low, runs, ended = unpack_runs(data)
-        table._open_low, table._ended = open_low, ended
+        table._open_low, runs, table._ended, table._spans = unpack_runs(data)
         for run in runs:
             table._put(run)
         return table

@@ -69,14 +69,24 @@ class Marker(_message.Message):
     def __init__(self, transaction_id: _Optional[int] = ..., committed: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[ExpectedRun, _Mapping]]] = ..., stamp_ms: _Optional[int] = ..., open_low: _Optional[int] = ...) -> None: ...
 
 class RunsSnapshot(_message.Message):
-    __slots__ = ("open_low", "runs", "ended")
+    __slots__ = ("open_low", "runs", "ended", "spans")
     OPEN_LOW_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
     open_low: int
     runs: _containers.RepeatedCompositeFieldContainer[RunRecord]
     ended: _containers.RepeatedCompositeFieldContainer[EndedRecord]
-    def __init__(self, open_low: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[RunRecord, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[EndedRecord, _Mapping]]] = ...) -> None: ...
+    spans: _containers.RepeatedCompositeFieldContainer[SpanRecord]
+    def __init__(self, open_low: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[RunRecord, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[EndedRecord, _Mapping]]] = ..., spans: _Optional[_Iterable[_Union[SpanRecord, _Mapping]]] = ...) -> None: ...
+
+class SpanRecord(_message.Message):
+    __slots__ = ("bits", "last_offset")
+    BITS_FIELD_NUMBER: _ClassVar[int]
+    LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    bits: int
+    last_offset: int
+    def __init__(self, bits: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
 
 class RunRecord(_message.Message):
     __slots__ = ("transaction_id", "producer_id", "epoch", "first_sequence", "last_sequence", "batches", "records", "bytes", "max_timestamp_us", "first_raft_index", "recent")

@@ -70,7 +70,9 @@ class PartitionMachine:
         return verdict
 
     def _apply_marker(self, index: int, marker: Marker) -> Marked:
-        marked = self.runs.mark(marker, self.last_seen, next_offset=self.next_offset, time_ms=index)
+        marked = self.runs.mark(
+            marker, self.last_seen, index=index, next_offset=self.next_offset, time_ms=index
+        )
         self.next_offset += sum(run.expected.records for run in marked.published)
         return marked
 
