@@ -146,6 +146,12 @@ class OffsetIndex:
         batch.put(Family.OFFSETS, keys.numbered(self._group, run.last_offset), row)
         batch.put(Family.OFFSETS, keys.staged(self._group, number=run.last_offset), row)
 
+    def staged(self, transaction_id: int, producer_id: int) -> list[IndexEntry]:
+        """All batches of a run, which is short."""
+        begin = keys.staged(self._group, transaction_id, producer_id)
+        end = keys.staged(self._group, transaction_id, producer_id, keys.MAX_NUMBER + 1)
+        return [self._decode(*row) for row in self._kv.scan(Family.OFFSETS, begin, end)]
+
     def delete_staged(
         self, batch: WriteBatch, transaction_id: int, producer_id: int, entries: list[IndexEntry]
     ) -> None:

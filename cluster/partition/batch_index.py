@@ -25,7 +25,7 @@ from storage.offset_index import IndexEntry, OffsetIndex, RunRow
 RECENT_ENTRIES = 4096  # rows in memory
 # A run of at most so many batches gets their rows when it is published, a longer one a row
 # of its own, so that a commit costs the same however much it publishes.
-COPIED_BATCHES = 64
+COPIED_BATCHES = 16
 PAGE_ROWS = 256
 
 
@@ -58,7 +58,7 @@ class BatchIndex:
         self._stored = stored
         self.has_runs = False  # published as they are staged, since this was made
         self._recent: deque[IndexEntry] = deque(maxlen=RECENT_ENTRIES)
-        # (transaction, producer) -> rows of its run, as long as they are few and all here
+        # (transaction, producer) -> the first rows of its run that were staged since the start
         self._staged: dict[tuple[int, int], list[IndexEntry]] = {}
 
     def forget_recent(self) -> None:
@@ -75,29 +75,39 @@ class BatchIndex:
     ) -> None:
         """A staged batch; its offsets count from the run's first record."""
         self._stored.put_staged(batch, transaction_id, producer_id, place)
-        run = (transaction_id, producer_id)
-        if not place.base_offset:
-            self._staged[run] = [place]
-        elif run in self._staged:
-            self._staged[run].append(place)
-            if len(self._staged[run]) > COPIED_BATCHES:
-                del self._staged[run]
+        staged = self._staged.setdefault((transaction_id, producer_id), [])
+        if len(staged) < COPIED_BATCHES:
+            staged.append(place)
 
-    def publish(self, batch: WriteBatch, run: RunRow) -> None:
-        """A run's records are at offsets now; what was staged behind them is dropped."""
+    def publish(self, batch: WriteBatch, run: RunRow, batches: int) -> None:
+        """A run's records are at offsets now; what was staged behind them is dropped.
+
+        `batches`: how many were staged. It decides which rows a run gets, so a replica
+        that applies the marker again finds those that it wrote before.
+        """
         where = (run.transaction_id, run.producer_id)
-        places = [p for p in self._staged.pop(where, ()) if p.last_offset < run.record_count]
-        if not places:
+        staged = self._staged.pop(where, [])
+        if batches > COPIED_BATCHES:
             self._stored.drop_staged(batch, *where, run.record_count)
             self._stored.put_run(batch, run)
             self._recent.clear()  # it has no gaps
             self.has_runs = True
             return
-        assert places[-1].last_offset + 1 == run.record_count, "a prefix is whole batches"
-        self._stored.delete_staged(batch, *where, places)
-        for place in places:
-            base = run.base_offset + place.base_offset
-            self.add(batch, place._replace(base_offset=base, append_time_ms=run.append_time_ms))
+        if len(staged) < batches:
+            # Some were staged before this replica was opened. What is not there either has
+            # its row already, or lies below what this replica was given.
+            stored = self._stored.staged(*where)
+            staged = sorted({place.last_offset: place for place in (*stored, *staged)}.values())
+        self._stored.delete_staged(batch, *where, staged)
+        if len(staged) < batches:
+            self._recent.clear()
+        for place in staged:
+            if place.last_offset < run.record_count:
+                base = run.base_offset + place.base_offset
+                place = place._replace(base_offset=base, append_time_ms=run.append_time_ms)
+                self._stored.put(batch, place)
+                if len(staged) == batches:
+                    self._recent.append(place)
 
     def drop(self, batch: WriteBatch, transaction_id: int, producer_id: int) -> None:
         """A run that is not published."""

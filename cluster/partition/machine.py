@@ -151,7 +151,7 @@ class PartitionMachine:
         for run in marked.dropped:
             self.stored.index.drop(batch, run.transaction_id, run.producer_id)
         for published in marked.published:
-            self.stored.publish(marker.transaction_id, published.expected, self.clock_ms, batch)
+            self.stored.publish(published.run, published.expected, self.clock_ms, batch)
         if marked.published:
             for listener in list(self._listeners):
                 listener()

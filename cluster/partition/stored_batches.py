@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from cluster.entries import BatchEntry, LogStartEntry
 from cluster.partition.batch_index import BatchIndex, place_of
+from cluster.transactions.run import Run
 from cluster.transactions.types import Expected
 from storage.kv import WriteBatch
 from storage.offset_index import OffsetIndex, RunRow
@@ -51,14 +52,12 @@ class StoredBatches:
         place = place_of(index, relative, entry, data)
         self.index.stage(batch, entry.transaction_id, entry.producer_id, place)
 
-    def publish(
-        self, transaction_id: int, expected: Expected, stamp_ms: int, batch: WriteBatch
-    ) -> None:
+    def publish(self, run: Run, expected: Expected, stamp_ms: int, batch: WriteBatch) -> None:
         """Gives a run its offsets; their age counts from now."""
-        run = RunRow(
-            self.next_offset, expected.records, transaction_id, expected.producer_id, stamp_ms
+        row = RunRow(
+            self.next_offset, expected.records, run.transaction_id, run.producer_id, stamp_ms
         )
-        self.index.publish(batch, run)
+        self.index.publish(batch, row, run.batches)
         self.next_offset += expected.records
         self.stored_bytes += expected.size
         self.appended_records += expected.records
