@@ -84,6 +84,8 @@ class Kind(IntEnum):
     TRANSACTION_ABORTED = 103
     TRANSACTION_ENDED = 104
     TRANSACTION_CONFLICT = 105
+    # The coordinator must be asked before the batch may be staged here.
+    UNREGISTERED = 106
 
 
 class ExpectedOffsets(IntEnum):

@@ -202,6 +202,7 @@ def test_every_verdict_of_the_map_has_a_row() -> None:
         Kind.NOT_LEADER, Kind.NOT_READY, Kind.TIMEOUT, Kind.STORAGE_FULL,
         Kind.UNKNOWN_TOPIC_OR_PARTITION, Kind.STAGED, Kind.STAGED_DUPLICATE,
         Kind.TRANSACTION_ABORTED, Kind.TRANSACTION_ENDED, Kind.TRANSACTION_CONFLICT,
+        Kind.UNREGISTERED,
     }  # fmt: skip
     assert {row[2] for row in ROWS} == set(Kind) - outside
     assert len({row[0] for row in ROWS}) == len(ROWS)
