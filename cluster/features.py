@@ -23,6 +23,7 @@ from typing import NamedTuple
 from cluster.entries import (
     BATCH,
     LOG_START,
+    MARKER,
     METADATA,
     OFFSETS,
     OPEN_PRODUCER,
@@ -54,8 +55,9 @@ class Versions(NamedTuple):
 BEFORE_THE_GATE = Versions(1, 1)
 # Cluster versions that this release takes part in.
 CLUSTER_VERSIONS = Versions(1, 2)
+TRANSACTIONS = "transactions"
 # Feature -> the cluster version that it comes with.
-FEATURES: Mapping[str, int] = {}
+FEATURES: Mapping[str, int] = {TRANSACTIONS: 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -65,6 +67,7 @@ ENTRIES: Mapping[int, Since] = {
     LOG_START: 1,
     OPEN_PRODUCER: 1,
     RELEASE_PRODUCERS: 1,
+    MARKER: TRANSACTIONS,
     METADATA: 1,
     OFFSETS: 1,
     # Comes before its version: it is what raises it.
@@ -79,6 +82,7 @@ COMMANDS: Mapping[str, Since] = {
     "lease_name": 1,
     "create_lease_secret": 1,
     "finalize_upgrade": 1,
+    "transaction": TRANSACTIONS,
 }
 
 

@@ -41,6 +41,8 @@ def dump_tables(tables: Tables) -> bytes:
         cluster_version=tables.finalized.version if tables.finalized != Finalized() else 0,
         features=sorted(tables.finalized.features),
     )
+    if not tables.coordinator.is_new:
+        snapshot.coordinator.ParseFromString(tables.coordinator.dump())
     return snapshot.SerializeToString(deterministic=True)
 
 
@@ -68,6 +70,8 @@ def load_tables(data: bytes) -> Tables:
     tables.names.restore(_name_of(record) for record in snapshot.names)
     for block in snapshot.blocks:
         tables.blocks.restore(block.first_producer_id, block.issued_ms, block.node_id)
+    if snapshot.HasField("coordinator"):
+        tables.coordinator.load(snapshot.coordinator.SerializeToString())
     return tables
 
 

@@ -27,6 +27,7 @@ from cluster.entries import has_unknown_fields
 from cluster.errors import OlderReleaseError
 from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
 from cluster.metadata import topics as rules
+from cluster.metadata import transactions
 from cluster.metadata import upgrade as upgrades
 from cluster.metadata.events import (
     Event,
@@ -48,6 +49,8 @@ from cluster.metadata.topics import (
     TopicState,
     invalid,
 )
+from cluster.transactions.coordinator import Coordinator
+from cluster.transactions.types import Holder
 from cluster.v1 import metadata_pb2 as pb
 from storage.errors import CorruptionError
 
@@ -136,6 +139,11 @@ class MetadataState:
     def directory_of(self, node_id: int) -> int:
         """The id of the data directory that the node registered; 0 if it did not."""
         return self._tables.directories.get(node_id, 0)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The transactions; to be looked at only."""
+        return self._tables.coordinator
 
     @property
     def partition_count(self) -> int:
@@ -259,6 +267,8 @@ class MetadataState:
                 return self._create_lease_secret(command.create_lease_secret)
             case "finalize_upgrade":
                 return self._finalize_upgrade(command.finalize_upgrade)
+            case "transaction":
+                return transactions.apply(self._tables, command.transaction, now_ms)
         raise AssertionError(f"a command without a handler: {which}")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:
@@ -340,6 +350,7 @@ class MetadataState:
             name, fresh_id_used = self._tables.names.lease(*common, held if held[0] else None)
         if fresh_id_used:
             self._take_ids(1, now_ms, node_id=0)
+        self._tables.coordinator.fence(name.name, Holder(name.producer_id, name.epoch))
         return pb.MetadataResult(producer_id=name.producer_id, epoch=name.epoch)
 
     def _create_lease_secret(self, command: pb.CreateLeaseSecret) -> pb.MetadataResult:

@@ -8,6 +8,7 @@ from cluster.features import Finalized
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.topics import TopicState
+from cluster.transactions.coordinator import Coordinator
 
 # Ids below are the node's own groups, such as the metadata group itself.
 FIRST_PARTITION_GROUP_ID = 16
@@ -23,6 +24,7 @@ class Tables:
     lease_secret: the key of lease tokens; empty: not made yet.
     groups: group id -> (topic, partition number). It follows from `topics`.
     finalized: the cluster version and the features that are on.
+    coordinator: all transactions.
     """
 
     clock_ms: int = 0
@@ -38,6 +40,7 @@ class Tables:
     names: ProducerNames = field(default_factory=ProducerNames)
     blocks: IssuedBlocks = field(default_factory=IssuedBlocks)
     finalized: Finalized = field(default_factory=Finalized)
+    coordinator: Coordinator = field(default_factory=Coordinator)
 
     def topics_by_name(self) -> list[TopicState]:
         return [self.topics[name] for name in sorted(self.topics)]
@@ -48,5 +51,7 @@ class Tables:
             self.groups[partition.group_id] = (topic.name, number)
 
     def drop_topic(self, name: str) -> None:
-        for partition in self.topics.pop(name).partitions:
-            del self.groups[partition.group_id]
+        groups = [partition.group_id for partition in self.topics.pop(name).partitions]
+        for group in groups:
+            del self.groups[group]
+        self.coordinator.groups_gone(groups)

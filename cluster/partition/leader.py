@@ -29,6 +29,7 @@ from cluster.entries import (
     pack_open_producer,
     pack_release,
 )
+from cluster.features import TRANSACTIONS
 from cluster.partition.leases import held_flag, lease_verdict, released
 from cluster.partition.machine import PartitionMachine
 from cluster.partition.producers import NAMES_BEHIND
@@ -237,7 +238,7 @@ class Leadership:
 
     def _check_staged(self, request: AppendRequest, expired_below: int) -> Verdict:
         meta, runs = request.meta, self._machine.runs
-        if not self._node.features.is_on("transactions"):
+        if not self._node.features.is_on(TRANSACTIONS):
             return Verdict(Kind.INVALID_BATCH, message="transaction_id: not supported yet, use 0")
         if self._in_flight_bytes + self.staging.bytes > MAX_IN_FLIGHT_BYTES:
             return Verdict(Kind.THROTTLED, message="too many bytes in flight in this partition")

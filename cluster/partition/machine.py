@@ -25,6 +25,7 @@ from cluster.entries import (
     BATCH,
     HELD,
     LOG_START,
+    MARKER,
     OFFSETS,
     OPEN_PRODUCER,
     RELEASE_PRODUCERS,
@@ -40,7 +41,7 @@ from cluster.partition.group_offsets import CommitResult, OffsetsTable
 from cluster.partition.producers import ProducerTable
 from cluster.partition.stored_batches import StoredBatches
 from cluster.partition.types import Answer
-from cluster.transactions.run_records import MARKER, unpack_marker
+from cluster.transactions.run_records import unpack_marker
 from cluster.transactions.runs import Marked, RunTable
 from storage.errors import CorruptionError
 from storage.kv import WriteBatch

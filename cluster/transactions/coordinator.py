@@ -83,6 +83,11 @@ class Coordinator:
         return next(iter(self._unfinished), self._next)
 
     @property
+    def is_new(self) -> bool:
+        """Whether nothing has ever been begun."""
+        return self._next == 1 and not any(True for _ in self._sinks)
+
+    @property
     def open_count(self) -> int:
         return self._open
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from cluster.entries import has_unknown_fields
 from cluster.transactions.run_records import (
     expected_of,
     expected_record,
@@ -34,7 +35,7 @@ def pack(
 ) -> bytes:
     snapshot = pb.CoordinatorSnapshot(
         next_transaction_id=next_id,
-        transactions=map(_transaction_record, rows),
+        transactions=map(transaction_record, rows),
         owners=[
             pb.OwnerRecord(
                 name=name,
@@ -56,6 +57,8 @@ def unpack(data: bytes) -> Saved:
         snapshot = pb.CoordinatorSnapshot.FromString(data)
     except DecodeError as error:
         raise ValueError(f"transactions: {error}") from error
+    if has_unknown_fields(snapshot):
+        raise ValueError("transactions: they hold what this release does not know")
     rows: dict[int, Transaction] = {}
     last = 0
     for record in snapshot.transactions:
@@ -85,7 +88,7 @@ def unpack(data: bytes) -> Saved:
     return Saved(snapshot.next_transaction_id, rows, owners, sinks)
 
 
-def _transaction_record(row: Transaction) -> pb.TransactionRecord:
+def transaction_record(row: Transaction) -> pb.TransactionRecord:
     return pb.TransactionRecord(
         transaction_id=row.transaction_id,
         owner=row.owner,

@@ -11,14 +11,11 @@ from collections.abc import Mapping, Sequence
 from google.protobuf.message import DecodeError
 
 from cluster.dedup.verdict import MAX_INT64, WINDOW, RecentBatch
-from cluster.entries import CorruptEntryError
+from cluster.entries import MARKER, CorruptEntryError
 from cluster.transactions.run import Ended, Run
 from cluster.transactions.types import Expected, Marker, Published
 from cluster.v1 import transactions_pb2 as pb
 from oncelog.wire.varint import encode_varint
-
-# Kind of entry. Not among `cluster.entries` as long as no leader may write it.
-MARKER = 0x14
 
 _ENDED_TAG = bytes((pb.RunsSnapshot.ENDED_FIELD_NUMBER << 3 | 2,))
 

@@ -227,3 +227,79 @@ class SinkRecord(_message.Message):
     committed_records: int
     committed_digest: int
     def __init__(self, key: _Optional[str] = ..., query: _Optional[str] = ..., next_ticket: _Optional[int] = ..., ticket: _Optional[int] = ..., run: _Optional[str] = ..., batch: _Optional[int] = ..., last_transaction_id: _Optional[int] = ..., committed_batch: _Optional[int] = ..., committed_records: _Optional[int] = ..., committed_digest: _Optional[int] = ...) -> None: ...
+
+class TransactionCommand(_message.Message):
+    __slots__ = ("begin", "register", "commit", "abort", "markers_done")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    ABORT_FIELD_NUMBER: _ClassVar[int]
+    MARKERS_DONE_FIELD_NUMBER: _ClassVar[int]
+    begin: BeginTransaction
+    register: RegisterTransaction
+    commit: CommitTransaction
+    abort: AbortTransaction
+    markers_done: MarkersDone
+    def __init__(self, begin: _Optional[_Union[BeginTransaction, _Mapping]] = ..., register: _Optional[_Union[RegisterTransaction, _Mapping]] = ..., commit: _Optional[_Union[CommitTransaction, _Mapping]] = ..., abort: _Optional[_Union[AbortTransaction, _Mapping]] = ..., markers_done: _Optional[_Union[MarkersDone, _Mapping]] = ...) -> None: ...
+
+class BeginTransaction(_message.Message):
+    __slots__ = ("producer_name", "producer_id", "epoch", "nonce", "idle_ms", "total_ms")
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_MS_FIELD_NUMBER: _ClassVar[int]
+    producer_name: str
+    producer_id: int
+    epoch: int
+    nonce: int
+    idle_ms: int
+    total_ms: int
+    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., idle_ms: _Optional[int] = ..., total_ms: _Optional[int] = ...) -> None: ...
+
+class RegisterTransaction(_message.Message):
+    __slots__ = ("transaction_id", "producer_id", "epoch", "groups")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: int
+    producer_id: int
+    epoch: int
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CommitTransaction(_message.Message):
+    __slots__ = ("transaction_id", "producer_id", "epoch", "expected", "checked")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    CHECKED_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: int
+    producer_id: int
+    epoch: int
+    expected: _containers.RepeatedCompositeFieldContainer[ExpectedRun]
+    checked: int
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., expected: _Optional[_Iterable[_Union[ExpectedRun, _Mapping]]] = ..., checked: _Optional[int] = ...) -> None: ...
+
+class AbortTransaction(_message.Message):
+    __slots__ = ("transaction_id", "producer_id", "epoch", "reason")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: int
+    producer_id: int
+    epoch: int
+    reason: str
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MarkersDone(_message.Message):
+    __slots__ = ("transaction_id", "parts")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: int
+    parts: _containers.RepeatedCompositeFieldContainer[PartRecord]
+    def __init__(self, transaction_id: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[PartRecord, _Mapping]]] = ...) -> None: ...

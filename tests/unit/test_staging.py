@@ -7,13 +7,11 @@ from typing import Any
 import crc32c
 import pytest
 
-from cluster import features
 from cluster.consensus.proposals import Abandoned, Applied, Done
 from cluster.dedup.verdict import BatchMeta, ExpectedOffsets
 from cluster.features import Features, Finalized
 from cluster.partition.replica import Partition, Policy
 from cluster.partition.types import Answer, AppendRequest, NodeView
-from cluster.transactions.run_records import MARKER
 from cluster.transactions.runs import Marked
 from cluster.transactions.types import Marker
 from storage.offset_index import OffsetIndex
@@ -95,12 +93,6 @@ class Leader:
         marker = Marker(T, bool(runs), tuple(found.values()), 0, 1)
         self.part.mark(marker, outcomes.append)
         return outcomes
-
-
-@pytest.fixture(autouse=True)
-def gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(features.FEATURES, "transactions", 2)  # type: ignore[misc]
-    monkeypatch.setitem(features.ENTRIES, MARKER, "transactions")  # type: ignore[misc]
 
 
 @pytest.fixture
