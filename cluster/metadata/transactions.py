@@ -10,13 +10,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cluster.metadata.tables import Tables
-from cluster.metadata.topics import FENCED, NOT_SUPPORTED, Rejected
+from cluster.metadata.topics import FENCED, INVALID_REQUEST, NOT_SUPPORTED, Rejected
 from cluster.transactions.coordinator_records import transaction_record
 from cluster.transactions.run_records import expected_of, published_of
 from cluster.transactions.transaction import Transaction
-from cluster.transactions.types import Holder, Refused
+from cluster.transactions.types import (
+    INVALID_ARGUMENT,
+    STALE_REQUEST,
+    TOO_MANY_PARTITIONS,
+    TOO_MANY_TRANSACTIONS,
+    Holder,
+    Refused,
+)
 from cluster.v1 import metadata_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
+
+THROTTLED = "THROTTLED"
+# What has no reason of its own in the public contract.
+_PUBLIC = {
+    INVALID_ARGUMENT: INVALID_REQUEST,
+    STALE_REQUEST: INVALID_REQUEST,
+    TOO_MANY_PARTITIONS: INVALID_REQUEST,
+    TOO_MANY_TRANSACTIONS: THROTTLED,
+}
 
 
 def apply(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.MetadataResult:
@@ -24,7 +40,7 @@ def apply(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.Me
     try:
         row = _dispatch(tables, command, now_ms)
     except Refused as refused:
-        raise Rejected(refused.reason, str(refused)) from refused
+        raise Rejected(_PUBLIC.get(refused.reason, refused.reason), str(refused)) from refused
     if row is None:
         return pb.MetadataResult()
     return pb.MetadataResult(transaction=transaction_record(replace(row, parts={}, expected=())))

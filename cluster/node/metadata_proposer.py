@@ -34,7 +34,7 @@ RETRY_WAIT = 0.05  # seconds; a leader is being elected
 # Commands that may be repeated when their outcome is unknown.
 REPEATABLE = (
     "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret",
-    "finalize_upgrade", None,
+    "finalize_upgrade", "transaction", None,
 )  # fmt: skip
 
 

@@ -45,25 +45,22 @@ from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenan
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample
+from cluster.node.offered import add_services
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
+from cluster.node.transactions import Transactions
 from cluster.node.upgrades import Upgrades, finalize_when_due, keep_version
 from cluster.partition.replica import Partition
-from cluster.services.cluster_service import ClusterService
-from cluster.services.group_service import GroupService
-from cluster.services.log_service import LogService, add_log_service
-from cluster.services.producer_service import ProducerService
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
-from oncelog.v1 import cluster_pb2_grpc, group_pb2_grpc, producer_pb2_grpc
 from storage.engine import Engine
 from storage.errors import StorageError
 from storage.identity import DirectoryLock, claim
@@ -143,7 +140,20 @@ class Node:
             lease_lifetime_ms=config.lease_lifetime_ms,
             producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
-        self._requests = PeerRequests(clock, self._install, self._proposer.propose_here)
+        self._transactions = Transactions(
+            config.node_id,
+            self.metadata,
+            self._proposer.group,
+            self._replicas.by_group,
+            self._peers.links,
+            self._leaders.leader_of,
+            self._proposer.propose,
+            clock,
+            timeout=self.request_timeout,
+        )
+        self._requests = PeerRequests(
+            clock, self._install, self._proposer.propose_here, self._transactions
+        )
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids,
@@ -243,7 +253,7 @@ class Node:
         stack.callback(listener.stop)
         if self.config.peer_listen:
             await listener.start()
-        self._add_services(server)
+        add_services(self, self._transactions, server.grpc, self._agreed_now_ms)
         stack.push_async_callback(server.stop, STOP_TIMEOUT)
         await server.start()
         stack.push_async_callback(self._hand_over)
@@ -268,18 +278,8 @@ class Node:
         standstill = self.config.election_timeout_ms / 2000
         tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
         tasks.spawn(self._register(identity, server))
+        tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(finalize_when_due(self.upgrades, self._proposer, self.request_timeout))
-
-    def _add_services(self, server: Server) -> None:
-        offered = server.grpc
-        add_log_service(LogService(self), offered)
-        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(self), offered)
-        producers = ProducerService(
-            self, now_ms=self._agreed_now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
-        )
-        producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
-        groups = GroupService(self, now_ms=self._agreed_now_ms)
-        group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
 
     async def _register(self, identity: Identity, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""
@@ -390,6 +390,7 @@ class Node:
         # Groups are opened and closed after this round: apply runs inside it.
         asyncio.get_running_loop().call_soon(self._follower.follow)
         self._proposer.on_applied(index)
+        self._transactions.changed()
 
     async def propose_metadata(
         self, command: mpb.MetadataCommand, timeout: float

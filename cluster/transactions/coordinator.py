@@ -71,6 +71,7 @@ class Coordinator:
         self._next = 1
         self._rows: dict[int, Transaction] = {}
         self._unfinished: OrderedDict[int, Transaction] = OrderedDict()  # rising
+        self._decided: dict[int, Transaction] = {}  # of these
         self._open = 0
         self._owners: dict[str, Owner] = {}
         self._sinks = Sinks()
@@ -98,6 +99,14 @@ class Coordinator:
     def unfinished(self) -> Iterator[Transaction]:
         """Open and decided ones, the oldest first."""
         return iter(self._unfinished.values())
+
+    @property
+    def has_decided(self) -> bool:
+        return bool(self._decided)
+
+    def decided(self) -> list[Transaction]:
+        """Those whose outcome some partitions do not know yet."""
+        return list(self._decided.values())
 
     def open_of(self, owner: str) -> Transaction | None:
         """The open transaction of a producer's name."""
@@ -355,6 +364,7 @@ class Coordinator:
     def _decide(self, row: Transaction, state: State) -> None:
         assert row.state is State.OPEN, "an outcome never changes"
         row.state = state
+        self._decided[row.transaction_id] = row
         self._open -= 1
         self._finish(row)
 
@@ -387,7 +397,7 @@ class Coordinator:
             return
         row.state = State.COMMITTED if row.state is State.COMMITTING else State.ABORTED
         before = self.open_low
-        del self._unfinished[row.transaction_id]
+        del self._unfinished[row.transaction_id], self._decided[row.transaction_id]
         for transaction_id in range(before, self.open_low):
             self._forget(transaction_id)
 
@@ -425,4 +435,5 @@ class Coordinator:
         self._unfinished = OrderedDict(
             (i, row) for i, row in saved.rows.items() if row.state not in FINISHED
         )
+        self._decided = {i: r for i, r in self._unfinished.items() if r.state is not State.OPEN}
         self._open = sum(row.state is State.OPEN for row in self._unfinished.values())

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from google.protobuf.message import DecodeError
 
 from cluster.dedup.verdict import MAX_INT64, WINDOW, RecentBatch
-from cluster.entries import MARKER, CorruptEntryError
+from cluster.entries import MARKER, CorruptEntryError, has_unknown_fields
 from cluster.transactions.run import Ended, Run
 from cluster.transactions.types import Expected, Marker, Published
 from cluster.v1 import transactions_pb2 as pb
@@ -20,16 +20,26 @@ from oncelog.wire.varint import encode_varint
 _ENDED_TAG = bytes((pb.RunsSnapshot.ENDED_FIELD_NUMBER << 3 | 2,))
 
 
-def pack_marker(marker: Marker) -> bytes:
-    """A marker as a Raft entry."""
-    message = pb.Marker(
+def marker_record(marker: Marker) -> pb.Marker:
+    return pb.Marker(
         transaction_id=marker.transaction_id,
         committed=marker.committed,
         runs=[expected_record(run._replace(group=0)) for run in marker.expected],
         stamp_ms=marker.stamp_ms,
         open_low=marker.open_low,
     )
-    return bytes((MARKER,)) + message.SerializeToString(deterministic=True)
+
+
+def marker_of(message: pb.Marker) -> Marker:
+    runs = tuple(expected_of(run) for run in message.runs)
+    return Marker(
+        message.transaction_id, message.committed, runs, message.stamp_ms, message.open_low
+    )
+
+
+def pack_marker(marker: Marker) -> bytes:
+    """A marker as a Raft entry."""
+    return bytes((MARKER,)) + marker_record(marker).SerializeToString(deterministic=True)
 
 
 def unpack_marker(data: bytes) -> Marker:
@@ -38,12 +48,9 @@ def unpack_marker(data: bytes) -> Marker:
         message = pb.Marker.FromString(data[1:])
     except DecodeError as error:
         raise CorruptEntryError(f"marker of {len(data)} bytes: {error}") from error
-    if data[0] != MARKER or message.transaction_id < 1:
+    if data[0] != MARKER or message.transaction_id < 1 or has_unknown_fields(message):
         raise CorruptEntryError(f"not a marker: type {data[0]:#04x}, {message.transaction_id}")
-    runs = tuple(expected_of(run) for run in message.runs)
-    return Marker(
-        message.transaction_id, message.committed, runs, message.stamp_ms, message.open_low
-    )
+    return marker_of(message)
 
 
 def pack_ended(transaction_id: int, ended: Ended) -> bytes:

@@ -72,6 +72,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",
+            "cluster.transactions",
             "cluster.v1",
             "oncelog",
             "storage.errors",

@@ -126,7 +126,7 @@ def test_batches_are_pipelined_and_repeats_join(leader: Leader) -> None:
     gap = leader.send(8, 9)
     assert not any(answers)
     leader.log.commit()
-    assert [a[0].verdict[:2] for a in answers] == [(101, 0), (101, 2), (101, 4)]
+    assert [a[0].verdict[:2] for a in answers] == [(3, 0), (3, 2), (3, 4)]
     assert again[0].verdict.kind.name == "STAGED_DUPLICATE" and again[0].verdict.base_offset == 2
     assert conflict[0].verdict.kind.name == "SEQUENCE_CONFLICT"
     assert gap[0].verdict.kind.name == "OUT_OF_ORDER"
