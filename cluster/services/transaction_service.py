@@ -141,9 +141,11 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
                 await self._catch_up()
                 row = coordinator.get(number)
             groups = [] if row is None else list(row.parts)
-            expected: Sequence[Expected] = asked
+            expected: Sequence[Expected] | None = asked
             if row is not None and row.state is State.OPEN:
                 expected = await self._confirm(row, asked, groups)
+                if expected is None:
+                    continue
             commit = tpb.CommitTransaction(
                 transaction_id=number,
                 producer_id=request.producer_id,
@@ -163,8 +165,12 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
 
     async def _confirm(
         self, row: Transaction, asked: tuple[Expected, ...], groups: list[int]
-    ) -> Sequence[Expected]:
-        """A no is true only if the transaction is still open: its runs go when it ends."""
+    ) -> Sequence[Expected] | None:
+        """What the partitions say; None: this node was behind, look again.
+
+        A no is true if the transaction is still open afterwards, with these partitions:
+        its runs go when it ends.
+        """
         live = [group for group in groups if not row.parts[group].gone]
         if len(live) < len(groups):
             return asked  # the decision will be to abort
@@ -172,9 +178,10 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             return await self._coordination.confirm(row.transaction_id, asked, live, row.sink)
         except Rejected:
             await self._catch_up()
-            if row.state is State.OPEN:
+            known = self.node.metadata.coordinator.get(row.transaction_id)
+            if known is not None and known.state is State.OPEN and list(known.parts) == groups:
                 raise
-            return asked
+            return None
 
     async def _catch_up(self) -> None:
         """Returns when this node has applied what was committed before the call."""
