@@ -9,6 +9,7 @@
     0x20   a metadata command (protobuf)
     0x21   the metadata command that raises the cluster version (protobuf)
     0x30   a command on the committed offsets of a group (protobuf)
+    0x32   the same, about members: who owns a partition, and their commits (protobuf)
 
 Everything that apply may depend on is in the entry: the leader's clock, the
 lease lifetime, the expiry watermark. The header is 96 bytes, so the payload
@@ -31,6 +32,8 @@ METADATA = 0x20
 # without an unknown command.
 UPGRADE = 0x21
 OFFSETS = 0x30
+# A kind of its own: older releases stop there, where they would store what they cannot check.
+GROUP_MEMBERS = 0x32
 VERSION = 1
 
 # Flags of batches and opens: a name held the producer id when it was proposed.

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from cluster.entries import (
     BATCH,
+    GROUP_MEMBERS,
     LOG_START,
     MARKER,
     METADATA,
@@ -55,9 +56,10 @@ class Versions(NamedTuple):
 BEFORE_THE_GATE = Versions(1, 1)
 # Cluster versions that this release takes part in.
 CLUSTER_VERSIONS = Versions(1, 2)
+GROUPS = "groups"  # consumer groups whose partitions the brokers share out
 TRANSACTIONS = "transactions"
 # Feature -> the cluster version that it comes with.
-FEATURES: Mapping[str, int] = {TRANSACTIONS: 2}
+FEATURES: Mapping[str, int] = {GROUPS: 2, TRANSACTIONS: 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -70,6 +72,7 @@ ENTRIES: Mapping[int, Since] = {
     MARKER: TRANSACTIONS,
     METADATA: 1,
     OFFSETS: 1,
+    GROUP_MEMBERS: GROUPS,
     # Comes before its version: it is what raises it.
     UPGRADE: 1,
 }

@@ -20,6 +20,7 @@ from oncelog.v1 import (
     batch_pb2,
     cluster_pb2,
     cluster_pb2_grpc,
+    group_pb2_grpc,
     log_pb2,
     log_pb2_grpc,
     producer_pb2,
@@ -121,6 +122,7 @@ class Api:
         self.producers = producer_pb2_grpc.ProducerServiceStub(proving)
         self.transactions = transaction_pb2_grpc.TransactionServiceStub(proving)
         self.cluster = cluster_pb2_grpc.ClusterServiceStub(self.channel)
+        self.groups = group_pb2_grpc.GroupServiceStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)
 
     def close(self) -> None:

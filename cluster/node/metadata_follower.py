@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.consensus.driver import Driver
+from cluster.metadata.events import LayoutChanged
 from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered, UpgradeFinalized
 from cluster.node.replicas import METADATA_GROUP, Replicas
 
@@ -22,6 +23,7 @@ class MetadataFollower:
 
     on_lease_lifetime(ms): leases have become shorter.
     on_upgrade(version): the cluster version is this from now on.
+    on_layout(): topics or nodes came or went.
     """
 
     def __init__(
@@ -31,9 +33,11 @@ class MetadataFollower:
         driver: Driver,
         on_lease_lifetime: Callable[[int], None],
         on_upgrade: Callable[[int], None],
+        on_layout: Callable[[], None],
     ) -> None:
         self._metadata, self._replicas, self._driver = metadata, replicas, driver
         self._on_lease_lifetime, self._on_upgrade = on_lease_lifetime, on_upgrade
+        self._on_layout = on_layout
 
     def follow(self) -> None:
         """Brings the node to what is applied by now. Not inside a round of the driver."""
@@ -48,6 +52,8 @@ class MetadataFollower:
             self._replicas.apply_settings()
         if terms_changed:
             self._on_lease_lifetime(self._metadata.lease_lifetime_ms)
+        if any(isinstance(event, LayoutChanged) for event in events):
+            self._on_layout()
         group = self._driver.groups.get(METADATA_GROUP)
         if group is not None and group.failed is None:
             group.checkpoint()

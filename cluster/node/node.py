@@ -55,6 +55,7 @@ from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.transactions import Transactions
 from cluster.node.upgrades import Upgrades, finalize_when_due, keep_version
 from cluster.partition.replica import Partition
+from cluster.services.group_members import GroupMembers
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
@@ -141,15 +142,13 @@ class Node:
             producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
         self._transactions = Transactions(
-            config.node_id,
+            config,
             self.metadata,
-            self._proposer.group,
+            self._proposer,
             self._replicas.by_group,
             self._peers.links,
             self._leaders.leader_of,
-            self._proposer.propose,
             clock,
-            timeout=self.request_timeout,
         )
         self._requests = PeerRequests(
             clock, self._install, self._proposer.propose_here, self._transactions
@@ -161,12 +160,15 @@ class Node:
             max_age_s=max_block_age_s(config.lease_lifetime_ms),
             clock=clock,
         )
+        self._group_members = GroupMembers(self)
+        stack.callback(self._group_members.close)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
             self._driver,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
             partial(keep_version, lock),
+            self._group_members.metadata_changed,
         )
         self._follower.follow()
 
@@ -253,7 +255,7 @@ class Node:
         stack.callback(listener.stop)
         if self.config.peer_listen:
             await listener.start()
-        add_services(self, self._transactions, server.grpc, self._agreed_now_ms)
+        add_services(self, self._transactions, self._group_members, server.grpc)
         stack.push_async_callback(server.stop, STOP_TIMEOUT)
         await server.start()
         stack.push_async_callback(self._hand_over)
@@ -366,6 +368,7 @@ class Node:
                 self.metrics.elections += 1
             self._peers.send_all(self._leadership(gid))
         self._leaders.notify()
+        asyncio.get_running_loop().call_soon(self._group_members.role_changed)  # it may propose
 
     async def _install(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
         """Takes a leader's snapshot between two rounds of the driver."""
@@ -432,7 +435,7 @@ class Node:
             return self._clocks.disagrees
         return node_id in self._clocks.wrong
 
-    def _agreed_now_ms(self) -> int:
+    def agreed_now_ms(self) -> int:
         now_ms = self._clocks.now_ms()
         if not self._clocks.agreed:
             raise NotReadyError("this node's wall clock is not the one a majority agrees on")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import grpc
 
 from cluster.node.transactions import Transactions
 from cluster.services.cluster_service import ClusterService
+from cluster.services.group_members import GroupMembers
 from cluster.services.group_service import GroupService
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
@@ -26,16 +26,20 @@ if TYPE_CHECKING:
 
 
 def add_services(
-    node: Node, transactions: Transactions, offered: grpc.aio.Server, now_ms: Callable[[], int]
+    node: Node,
+    transactions: Transactions,
+    members: GroupMembers,
+    offered: grpc.aio.Server,
 ) -> None:
-    """`now_ms`: the agreed wall clock."""
+    """Puts the node's services on a server."""
+    now_ms = node.agreed_now_ms
     add_log_service(LogService(node), offered)
     cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(node), offered)
     producers = ProducerService(
         node, now_ms=now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
     )
     producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
-    groups = GroupService(node, now_ms=now_ms)
+    groups = GroupService(node, members, now_ms=now_ms)
     group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
     service = TransactionService(node, transactions, now_ms=now_ms)
     transaction_pb2_grpc.add_TransactionServiceServicer_to_server(service, offered)

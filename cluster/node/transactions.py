@@ -14,14 +14,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from cluster.consensus.group import Group
+from cluster.config import NodeConfig
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.errors import ClusterError, NotReadyError
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import Rejected
 from cluster.node.maintenance_loop import Tasks
+from cluster.node.metadata_proposer import MetadataProposer
 from cluster.partition.replica import Partition
 from cluster.services.outcomes import called_back
 from cluster.transactions.run_records import (
@@ -47,31 +48,27 @@ TIMER_PERIOD = 1.0  # seconds between looks at what is due
 RETRY_WAIT = (0.05, 1.0)  # seconds; a leader is being elected, or a node is away
 MARKERS_PER_REQUEST = 1000
 
-Propose = Callable[[mpb.MetadataCommand, float], Awaitable[mpb.MetadataResult]]
-
 
 class Transactions:
     """Of one node.
 
-    group: the metadata's, here. leader_of: (node, term) of a group's leader, 0: not known.
+    leader_of: (node, term) of a group's leader, 0: not known.
     """
 
     def __init__(
         self,
-        node_id: int,
+        config: NodeConfig,
         metadata: MetadataState,
-        group: Group,
+        proposer: MetadataProposer,
         partitions: Mapping[int, Partition],
         links: Mapping[int, PeerLink],
         leader_of: Callable[[int], tuple[int, int]],
-        propose: Propose,
         clock: Callable[[], float],
-        *,
-        timeout: float,
     ) -> None:
-        self._node_id, self._metadata, self._group = node_id, metadata, group
+        self._node_id, self._metadata, self._group = config.node_id, metadata, proposer.group
         self._partitions, self._links, self._leader_of = partitions, links, leader_of
-        self._propose, self._clock, self._timeout = propose, clock, timeout
+        self._propose, self._clock = proposer.propose, clock
+        self._timeout = config.request_timeout_ms / 1000
         self._timers = Timers()
         self._marking: set[int] = set()
         self._wake = asyncio.Event()

@@ -74,8 +74,7 @@ class Upgrades:
         """
         if self._metadata.nodes or self._metadata.finalized != Finalized():
             return None
-        linked = {peer: self._peers.release_of(peer) for peer in self._peers.linked_since}
-        plan = upgrade.plan(Finalized(), {**linked, self._node_id: THIS_RELEASE})
+        plan = self.plan()
         return upgrade.command(plan.target) if plan.is_ready else None
 
     def due(self, *, leads: bool) -> mpb.FinalizeUpgrade | None:
@@ -98,7 +97,9 @@ class Upgrades:
         return upgrade.command(plan.target)
 
     def _releases(self) -> dict[int, Release | None]:
-        return {node_id: self.release_of(node_id) for node_id in list(self._metadata.nodes)}
+        """Of the registered nodes, and of those that are linked and will register."""
+        nodes = {self._node_id, *self._metadata.nodes, *self._peers.linked_since}
+        return {node_id: self.release_of(node_id) for node_id in sorted(nodes)}
 
 
 async def finalize_when_due(upgrades: Upgrades, proposer: Proposer, timeout: float) -> None:

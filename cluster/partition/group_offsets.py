@@ -11,6 +11,8 @@ producer id is not checked and leaves the producer's state as it is, so that a
 seek by hand does not let a zombie in. Producer ids rise, so a lower one than the
 stored one is a zombie, too; who must go back to one deletes the group first.
 
+A group with members (cluster/groups) takes commits of the partitions' owners only.
+
 An offset is kept as the bytes that a snapshot holds, made once when it is committed:
 a checkpoint is written between two rounds of the node's loop, so it must only join them.
 """
@@ -22,7 +24,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from cluster.entries import OFFSETS, CorruptEntryError, has_unknown_fields
+from cluster.entries import GROUP_MEMBERS, OFFSETS, CorruptEntryError, has_unknown_fields
+from cluster.groups.ownership import (
+    FENCED_MEMBER,
+    GROUP_HAS_MEMBERS,
+    OUT_OF_ORDER,
+    GroupOwnership,
+    TopicPartition,
+)
+from cluster.groups.table import OwnershipTable
 from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
 from cluster.v1 import offsets_pb2 as pb
 from oncelog.wire.varint import encode_varint
@@ -38,9 +48,17 @@ MAX_STATE_BYTES = 256 * 1024 * 1024  # names, topics and metadata
 OFFSET_BYTES = 128  # counted for each offset beside its texts
 
 _GROUPS_TAG = bytes((pb.OffsetsSnapshot.GROUPS_FIELD_NUMBER << 3 | 2,))
+# Commands that releases without groups with members do not know.
+_OF_MEMBERS = frozenset({"change_owners", "claim_instance", "remove_member"})
 
-FENCED, OUT_OF_ORDER, SEQUENCE_CONFLICT = "FENCED", "OUT_OF_ORDER", "SEQUENCE_CONFLICT"
+FENCED, SEQUENCE_CONFLICT = "FENCED", "SEQUENCE_CONFLICT"
 THROTTLED = "THROTTLED"
+_REASONS = {
+    FENCED_MEMBER: "member_id: the partition is not this member's, or not under this ownership",
+    GROUP_HAS_MEMBERS: "member_id: the group has members, and only they commit",
+    OUT_OF_ORDER: "commit_number: a newer commit of the member is stored",
+    SEQUENCE_CONFLICT: "commit_number: it is stored with another offset or metadata",
+}
 
 
 def partition_of(group: str, partitions: int) -> int:
@@ -114,8 +132,10 @@ class GroupState:
 
 
 def pack_command(command: pb.OffsetsCommand) -> bytes:
-    """A command as a Raft entry."""
-    return bytes((OFFSETS,)) + command.SerializeToString()
+    """A command as a Raft entry: of a kind of its own if it is about members (feature groups)."""
+    of_members = command.WhichOneof("command") in _OF_MEMBERS or bool(command.commit.member)
+    kind = GROUP_MEMBERS if of_members else OFFSETS
+    return bytes((kind,)) + command.SerializeToString()
 
 
 class OffsetsTable:
@@ -130,6 +150,7 @@ class OffsetsTable:
     ) -> None:
         self._limits = (max_groups, max_offsets, max_bytes)
         self._groups: dict[str, GroupState] = {}
+        self._ownerships = OwnershipTable()
         self._clock_ms = 0
         self._offsets = 0
         self._bytes = 0
@@ -139,6 +160,14 @@ class OffsetsTable:
     def group(self, name: str) -> GroupState | None:
         return self._groups.get(name)
 
+    def ownership(self, group: str) -> GroupOwnership:
+        """Who owns what in a group; empty if the group has no members. Read only."""
+        return self._ownerships.of(group)
+
+    def with_members(self) -> list[str]:
+        """Groups whose partitions are shared out, by name."""
+        return self._ownerships.names()
+
     def groups(self, after: str, limit: int) -> list[tuple[str, GroupState]]:
         """At most `limit` groups with names above `after`, by name."""
         names = sorted(self._groups)
@@ -147,11 +176,12 @@ class OffsetsTable:
 
     # -- apply ------------------------------------------------------------------------
 
-    def apply(self, data: bytes) -> list[CommitResult] | bool:
-        """Applies a serialized OffsetsCommand.
+    def apply(self, index: int, data: bytes) -> list[CommitResult] | bool | str:
+        """Applies a serialized OffsetsCommand, the entry at `index`.
 
         Returns what became of each offset of a commit; of a delete, whether the
-        group was there. Raises CorruptEntryError.
+        group was there, or why it stays; of the others, whether they did anything.
+        Raises CorruptEntryError.
         """
         command = pb.OffsetsCommand.FromString(data)
         if has_unknown_fields(command):
@@ -159,11 +189,48 @@ class OffsetsTable:
         self._clock_ms = max(self._clock_ms, command.stamp_ms)
         match command.WhichOneof("command"):
             case "commit":
-                group = command.commit.group
-                return [self._commit(group, record) for record in command.commit.offsets]
+                return self._commit_all(command.commit)
             case "delete":
                 return self._delete(command.delete.group)
-        raise AssertionError("an entry of __offsets holds no command")
+            case "change_owners":
+                return self._ownerships.change_owners(index, command.change_owners)
+            case "claim_instance":
+                return self._ownerships.claim_instance(index, command.claim_instance)
+            case "remove_member":
+                return self._ownerships.remove_member(command.remove_member)
+        raise CorruptEntryError("an entry of __offsets holds no command")
+
+    def _commit_all(self, commit: pb.CommitGroupOffsets) -> list[CommitResult]:
+        if not commit.member and not self._ownerships.of(commit.group).has_members:
+            return [self._commit(commit.group, record) for record in commit.offsets]
+        ownerships = commit.ownerships or [0] * len(commit.offsets)
+        if len(ownerships) != len(commit.offsets):
+            raise CorruptEntryError("a commit of a member does not say what it owns")
+        return [
+            self._commit_owned(commit, record, ownership)
+            for record, ownership in zip(commit.offsets, ownerships, strict=True)
+        ]
+
+    def _commit_owned(
+        self, commit: pb.CommitGroupOffsets, record: pb.OffsetRecord, ownership: int
+    ) -> CommitResult:
+        """One offset of a commit in a group with members, or by somebody who is none any more."""
+        facts = self._ownerships.of(commit.group)
+        part = TopicPartition(record.topic_id, record.partition)
+        error = facts.check_commit(part, commit.member, ownership, commit.number)
+        state = self._groups.get(commit.group)
+        before = None if state is None else state.get((record.topic, record.partition))
+        if error:
+            text = f"{record.topic}-{record.partition}: {_REASONS[error]}"
+            return CommitResult(error, text, False, before)
+        if facts.is_repeat(part, commit.number) and before is not None:
+            same = (before.offset, before.metadata) == (record.offset, record.metadata)
+            error, text = ("", "") if same else (SEQUENCE_CONFLICT, _REASONS[SEQUENCE_CONFLICT])
+            return CommitResult(error, text, same, before)
+        result = self._commit(commit.group, record)
+        if not result.error:
+            facts.committed(part, commit.number)
+        return result
 
     def _commit(self, group: str, record: pb.OffsetRecord) -> CommitResult:
         state = self._groups.get(group)
@@ -203,7 +270,9 @@ class OffsetsTable:
             return f"offsets: {where} {size} bytes, its limit"
         return ""
 
-    def _delete(self, group: str) -> bool:
+    def _delete(self, group: str) -> bool | str:
+        if self._ownerships.of(group).has_members:
+            return GROUP_HAS_MEMBERS
         state = self._groups.pop(group, None)
         if state is None:
             return False
@@ -219,7 +288,8 @@ class OffsetsTable:
         for name in sorted(self._groups):
             group = self._groups[name].dump(name)
             parts += (_GROUPS_TAG, encode_varint(len(group)), group)
-        return b"".join(parts)
+        owners = pb.OffsetsSnapshot(ownerships=self._ownerships.records())
+        return b"".join((*parts, owners.SerializeToString(deterministic=True)))
 
     @classmethod
     def load(cls, data: bytes) -> OffsetsTable:
@@ -233,6 +303,7 @@ class OffsetsTable:
                 state.put(record, _offset_bytes(record.topic, record.metadata))
             table._offsets += len(state)
             table._bytes += state.bytes
+        table._ownerships.load(snapshot.ownerships)
         return table
 
 

@@ -23,6 +23,7 @@ from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.entries import (
     BATCH,
+    GROUP_MEMBERS,
     HELD,
     LOG_START,
     MARKER,
@@ -94,6 +95,7 @@ class PartitionMachine:
             RELEASE_PRODUCERS: self._apply_release,
             MARKER: self._apply_marker,
             OFFSETS: self._apply_offsets,
+            GROUP_MEMBERS: self._apply_offsets,
         }
 
     def apply(self, index: int, data: bytes, batch: WriteBatch) -> object:
@@ -175,8 +177,8 @@ class PartitionMachine:
 
     def _apply_offsets(
         self, index: int, data: bytes, batch: WriteBatch
-    ) -> list[CommitResult] | bool:
-        return self.group_offsets.apply(data[1:])
+    ) -> list[CommitResult] | bool | str:
+        return self.group_offsets.apply(index, data[1:])
 
     def _advance(self, entry: BatchEntry | OpenProducerEntry | ReleaseEntry) -> None:
         """Log time and the expiry watermark move on to the entry's, never back."""

@@ -10,12 +10,13 @@ A group is in one partition, so all its calls are answered by one node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from cluster.consensus.proposals import Outcome
 from cluster.dedup.verdict import MAX_INT32, MAX_INT64
 from cluster.errors import NotLeaderError, NotReadyError
+from cluster.features import GROUPS
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
     TOPIC_ALREADY_EXISTS,
@@ -25,7 +26,6 @@ from cluster.metadata.topics import (
 )
 from cluster.partition.group_offsets import (
     MAX_COMMITS,
-    MAX_GROUP_CHARS,
     MAX_METADATA_BYTES,
     OFFSETS_PARTITIONS,
     CommitResult,
@@ -40,6 +40,8 @@ from cluster.partition.replica import Partition
 from cluster.services.cluster_service import place_replicas
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
+from cluster.services.group_members import GroupMembers
+from cluster.services.joining import Joining, check_name, described
 from cluster.services.outcomes import applied, confirm, one_answer, unable
 from cluster.services.replicas import leading
 from cluster.services.requests import (
@@ -62,25 +64,44 @@ MAX_LISTED = 10_000
 class GroupService(group_pb2_grpc.GroupServiceServicer):
     """Answers for one node. `now_ms`: the wall clock, milliseconds since the Unix epoch."""
 
-    def __init__(self, node: NodeContext, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, node: NodeContext, members: GroupMembers, *, now_ms: Callable[[], int]
+    ) -> None:
         self.node = node
         self._now_ms = now_ms
+        self._members = members
+        self._joining = Joining(node, members, self._replica_of)
+
+    @public_errors
+    async def JoinGroup(
+        self, request_iterator: AsyncIterator[pb.JoinGroupRequest], context: Any
+    ) -> None:
+        await self._joining.stream(request_iterator, context)
+
+    @public_errors
+    async def GroupHeartbeat(
+        self, request: pb.GroupHeartbeatRequest, context: Any
+    ) -> pb.JoinGroupResponse:
+        return await self._joining.heartbeat(request, context.peer())
 
     @public_errors
     async def CommitOffsets(
         self, request: pb.CommitOffsetsRequest, context: Any
     ) -> pb.CommitOffsetsResponse:
-        _check_group(request.group)
-        count_in_range("offsets", len(request.offsets), 1, MAX_COMMITS)
-        for commit in request.offsets:
-            _check_commit(commit)
+        _check_commits(request)
+        if request.member_id:
+            self.node.metadata.features.require(GROUPS)
         async with self._deadline(request.timeout_ms):
             replica = await self._replica_of(request.group)
             known = [self._topic_id(commit) for commit in request.offsets]
-            command = internal.CommitGroupOffsets(group=request.group)
+            command = internal.CommitGroupOffsets(
+                group=request.group, member=request.member_id, number=request.commit_number
+            )
             for commit, topic_id in zip(request.offsets, known, strict=True):
                 if topic_id:
                     command.offsets.append(_record(commit, topic_id))
+                    if request.member_id:
+                        command.ownerships.append(commit.ownership)
             done: list[CommitResult] = []
             if command.offsets:
                 outcome = await self._apply(replica, internal.OffsetsCommand(commit=command))
@@ -98,7 +119,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     async def FetchOffsets(
         self, request: pb.FetchOffsetsRequest, context: Any
     ) -> pb.FetchOffsetsResponse:
-        _check_group(request.group)
+        check_name("group", request.group)
         count_in_range("partitions", len(request.partitions), 0, MAX_LISTED)
         _, table = await self._read(request.group)
         group = table.group(request.group)
@@ -119,12 +140,14 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     async def DescribeGroup(
         self, request: pb.DescribeGroupRequest, context: Any
     ) -> pb.DescribeGroupResponse:
-        _check_group(request.group)
+        check_name("group", request.group)
         replica, table = await self._read(request.group)
         group = table.group(request.group)
+        running = self._members.running(replica, request.group)
         return pb.DescribeGroupResponse(
+            **({} if running is None else described(running)),
             group=request.group,
-            exists=group is not None,
+            exists=group is not None or running is not None,
             last_commit_ms=0 if group is None else group.last_commit_ms,
             offsets=[_committed(*key, state) for key, state in self._all_valid(group).items()],
             offsets_partition=replica.index,
@@ -135,11 +158,13 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     async def DeleteGroup(
         self, request: pb.DeleteGroupRequest, context: Any
     ) -> pb.DeleteGroupResponse:
-        _check_group(request.group)
+        check_name("group", request.group)
         async with self._deadline(0):
             replica = await self._replica_of(request.group)
             command = internal.DeleteGroupOffsets(group=request.group)
             existed = await self._apply(replica, internal.OffsetsCommand(delete=command))
+        if isinstance(existed, str):
+            raise invalid("group", "has members, and is deleted when they have gone")
         return pb.DeleteGroupResponse(existed=bool(existed))
 
     @public_errors
@@ -264,12 +289,16 @@ class _Deadline:
 _UNKNOWN = CommitResult(UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition", False, None)
 
 
-def _check_group(group: str) -> None:
-    if not 1 <= len(group) <= MAX_GROUP_CHARS:
-        limit = f"1..{MAX_GROUP_CHARS}"
-        raise invalid("group", f"has {len(group)} characters, must have {limit}", limit)
-    if any(char < " " or char == "\x7f" for char in group):
-        raise invalid("group", "must not contain control characters")
+def _check_commits(request: pb.CommitOffsetsRequest) -> None:
+    check_name("group", request.group)
+    if request.member_id:
+        check_name("member_id", request.member_id)
+    elif request.commit_number:
+        raise invalid("member_id", "must be set where commit_number is")
+    in_range("commit_number", request.commit_number, 0, MAX_INT64)
+    count_in_range("offsets", len(request.offsets), 1, MAX_COMMITS)
+    for commit in request.offsets:
+        _check_commit(commit)
 
 
 def _check_commit(commit: pb.OffsetCommit) -> None:
@@ -279,6 +308,7 @@ def _check_commit(commit: pb.OffsetCommit) -> None:
         ("producer_id", MAX_INT64),
         ("epoch", MAX_INT32),
         ("sequence", MAX_INT64),
+        ("ownership", MAX_INT64),
     )
     for field, high in limits:
         in_range(f"offsets.{field}", getattr(commit, field), 0, high)

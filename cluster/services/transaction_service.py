@@ -141,11 +141,12 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
                 await self._catch_up()
                 row = coordinator.get(number)
             groups = [] if row is None else list(row.parts)
-            expected: Sequence[Expected] | None = asked
+            expected: Sequence[Expected] = asked
             if row is not None and row.state is State.OPEN:
-                expected = await self._confirm(row, asked, groups)
-                if expected is None:
+                confirmed = await self._confirm(row, asked, groups)
+                if confirmed is None:
                     continue
+                expected = confirmed
             commit = tpb.CommitTransaction(
                 transaction_id=number,
                 producer_id=request.producer_id,

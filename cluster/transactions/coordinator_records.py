@@ -37,7 +37,7 @@ def pack(
         next_transaction_id=next_id,
         transactions=map(transaction_record, rows),
         owners=[
-            pb.OwnerRecord(
+            pb.TransactionOwnerRecord(
                 name=name,
                 producer_id=owner.holder.producer_id,
                 epoch=owner.holder.epoch,

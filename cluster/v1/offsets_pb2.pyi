@@ -7,22 +7,90 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class OffsetsCommand(_message.Message):
-    __slots__ = ("stamp_ms", "commit", "delete")
+    __slots__ = ("stamp_ms", "commit", "delete", "change_owners", "claim_instance", "remove_member")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     DELETE_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_OWNERS_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_MEMBER_FIELD_NUMBER: _ClassVar[int]
     stamp_ms: int
     commit: CommitGroupOffsets
     delete: DeleteGroupOffsets
-    def __init__(self, stamp_ms: _Optional[int] = ..., commit: _Optional[_Union[CommitGroupOffsets, _Mapping]] = ..., delete: _Optional[_Union[DeleteGroupOffsets, _Mapping]] = ...) -> None: ...
+    change_owners: ChangeOwners
+    claim_instance: ClaimInstance
+    remove_member: RemoveMember
+    def __init__(self, stamp_ms: _Optional[int] = ..., commit: _Optional[_Union[CommitGroupOffsets, _Mapping]] = ..., delete: _Optional[_Union[DeleteGroupOffsets, _Mapping]] = ..., change_owners: _Optional[_Union[ChangeOwners, _Mapping]] = ..., claim_instance: _Optional[_Union[ClaimInstance, _Mapping]] = ..., remove_member: _Optional[_Union[RemoveMember, _Mapping]] = ...) -> None: ...
 
 class CommitGroupOffsets(_message.Message):
-    __slots__ = ("group", "offsets")
+    __slots__ = ("group", "offsets", "member", "number", "ownerships")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWNERSHIPS_FIELD_NUMBER: _ClassVar[int]
     group: str
     offsets: _containers.RepeatedCompositeFieldContainer[OffsetRecord]
-    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetRecord, _Mapping]]] = ...) -> None: ...
+    member: str
+    number: int
+    ownerships: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetRecord, _Mapping]]] = ..., member: _Optional[str] = ..., number: _Optional[int] = ..., ownerships: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class OwnerChange(_message.Message):
+    __slots__ = ("topic_id", "partition", "expected", "member")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    partition: int
+    expected: int
+    member: str
+    def __init__(self, topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., expected: _Optional[int] = ..., member: _Optional[str] = ...) -> None: ...
+
+class GroupTerms(_message.Message):
+    __slots__ = ("assignor", "session_timeout_ms", "revoke_timeout_ms", "processing_timeout_ms")
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PROCESSING_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    assignor: str
+    session_timeout_ms: int
+    revoke_timeout_ms: int
+    processing_timeout_ms: int
+    def __init__(self, assignor: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., revoke_timeout_ms: _Optional[int] = ..., processing_timeout_ms: _Optional[int] = ...) -> None: ...
+
+class ChangeOwners(_message.Message):
+    __slots__ = ("group", "epoch", "changes", "terms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    epoch: int
+    changes: _containers.RepeatedCompositeFieldContainer[OwnerChange]
+    terms: GroupTerms
+    def __init__(self, group: _Optional[str] = ..., epoch: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[OwnerChange, _Mapping]]] = ..., terms: _Optional[_Union[GroupTerms, _Mapping]] = ...) -> None: ...
+
+class ClaimInstance(_message.Message):
+    __slots__ = ("group", "instance", "expected", "member")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    instance: str
+    expected: int
+    member: str
+    def __init__(self, group: _Optional[str] = ..., instance: _Optional[str] = ..., expected: _Optional[int] = ..., member: _Optional[str] = ...) -> None: ...
+
+class RemoveMember(_message.Message):
+    __slots__ = ("group", "member")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    member: str
+    def __init__(self, group: _Optional[str] = ..., member: _Optional[str] = ...) -> None: ...
 
 class DeleteGroupOffsets(_message.Message):
     __slots__ = ("group",)
@@ -60,10 +128,50 @@ class GroupRecord(_message.Message):
     offsets: _containers.RepeatedCompositeFieldContainer[OffsetRecord]
     def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetRecord, _Mapping]]] = ...) -> None: ...
 
+class OwnerRecord(_message.Message):
+    __slots__ = ("topic_id", "partition", "member", "number", "last_commit")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LAST_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    partition: int
+    member: str
+    number: int
+    last_commit: int
+    def __init__(self, topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., member: _Optional[str] = ..., number: _Optional[int] = ..., last_commit: _Optional[int] = ...) -> None: ...
+
+class InstanceRecord(_message.Message):
+    __slots__ = ("instance", "member", "number")
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    instance: str
+    member: str
+    number: int
+    def __init__(self, instance: _Optional[str] = ..., member: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+
+class OwnershipRecord(_message.Message):
+    __slots__ = ("group", "epoch", "owners", "instances", "terms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
+    INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    epoch: int
+    owners: _containers.RepeatedCompositeFieldContainer[OwnerRecord]
+    instances: _containers.RepeatedCompositeFieldContainer[InstanceRecord]
+    terms: GroupTerms
+    def __init__(self, group: _Optional[str] = ..., epoch: _Optional[int] = ..., owners: _Optional[_Iterable[_Union[OwnerRecord, _Mapping]]] = ..., instances: _Optional[_Iterable[_Union[InstanceRecord, _Mapping]]] = ..., terms: _Optional[_Union[GroupTerms, _Mapping]] = ...) -> None: ...
+
 class OffsetsSnapshot(_message.Message):
-    __slots__ = ("clock_ms", "groups")
+    __slots__ = ("clock_ms", "groups", "ownerships")
     CLOCK_MS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    OWNERSHIPS_FIELD_NUMBER: _ClassVar[int]
     clock_ms: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupRecord]
-    def __init__(self, clock_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupRecord, _Mapping]]] = ...) -> None: ...
+    ownerships: _containers.RepeatedCompositeFieldContainer[OwnershipRecord]
+    def __init__(self, clock_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupRecord, _Mapping]]] = ..., ownerships: _Optional[_Iterable[_Union[OwnershipRecord, _Mapping]]] = ...) -> None: ...

@@ -146,9 +146,9 @@ class CoordinatorSnapshot(_message.Message):
     SINKS_FIELD_NUMBER: _ClassVar[int]
     next_transaction_id: int
     transactions: _containers.RepeatedCompositeFieldContainer[TransactionRecord]
-    owners: _containers.RepeatedCompositeFieldContainer[OwnerRecord]
+    owners: _containers.RepeatedCompositeFieldContainer[TransactionOwnerRecord]
     sinks: _containers.RepeatedCompositeFieldContainer[SinkRecord]
-    def __init__(self, next_transaction_id: _Optional[int] = ..., transactions: _Optional[_Iterable[_Union[TransactionRecord, _Mapping]]] = ..., owners: _Optional[_Iterable[_Union[OwnerRecord, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkRecord, _Mapping]]] = ...) -> None: ...
+    def __init__(self, next_transaction_id: _Optional[int] = ..., transactions: _Optional[_Iterable[_Union[TransactionRecord, _Mapping]]] = ..., owners: _Optional[_Iterable[_Union[TransactionOwnerRecord, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkRecord, _Mapping]]] = ...) -> None: ...
 
 class TransactionRecord(_message.Message):
     __slots__ = ("transaction_id", "owner", "sink", "producer_id", "epoch", "state", "reason", "begun_ms", "idle_ms", "total_ms", "parts", "expected")
@@ -190,7 +190,7 @@ class PartRecord(_message.Message):
     runs: _containers.RepeatedCompositeFieldContainer[PublishedRun]
     def __init__(self, group_id: _Optional[int] = ..., done: _Optional[bool] = ..., gone: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[PublishedRun, _Mapping]]] = ...) -> None: ...
 
-class OwnerRecord(_message.Message):
+class TransactionOwnerRecord(_message.Message):
     __slots__ = ("name", "producer_id", "epoch", "nonce", "last_transaction_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]

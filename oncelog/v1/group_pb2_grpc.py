@@ -59,6 +59,16 @@ class GroupServiceStub:
                 request_serializer=oncelog_dot_v1_dot_group__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_group__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
+        self.JoinGroup = channel.stream_stream(
+                '/oncelog.v1.GroupService/JoinGroup',
+                request_serializer=oncelog_dot_v1_dot_group__pb2.JoinGroupRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_group__pb2.JoinGroupResponse.FromString,
+                _registered_method=True)
+        self.GroupHeartbeat = channel.unary_unary(
+                '/oncelog.v1.GroupService/GroupHeartbeat',
+                request_serializer=oncelog_dot_v1_dot_group__pb2.GroupHeartbeatRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_group__pb2.JoinGroupResponse.FromString,
+                _registered_method=True)
 
 
 class GroupServiceServicer:
@@ -98,6 +108,25 @@ class GroupServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def JoinGroup(self, request_iterator, context):
+        """Membership: the brokers share a group's partitions out among its members. The
+        first request is a hello; the server answers each hello with the assignment,
+        and sends each later one by itself. A stream that breaks ends nothing: the
+        member goes on over another one within its session. At most one owner of a
+        partition can commit, whatever else goes wrong.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GroupHeartbeat(self, request, context):
+        """The same without a stream, for proxies: one request of JoinGroup (an empty one
+        is a ping), answered with the newest message for the member.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -125,6 +154,16 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=oncelog_dot_v1_dot_group__pb2.DeleteGroupRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_group__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'JoinGroup': grpc.stream_stream_rpc_method_handler(
+                    servicer.JoinGroup,
+                    request_deserializer=oncelog_dot_v1_dot_group__pb2.JoinGroupRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_group__pb2.JoinGroupResponse.SerializeToString,
+            ),
+            'GroupHeartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.GroupHeartbeat,
+                    request_deserializer=oncelog_dot_v1_dot_group__pb2.GroupHeartbeatRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_group__pb2.JoinGroupResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -262,6 +301,60 @@ class GroupService:
             '/oncelog.v1.GroupService/DeleteGroup',
             oncelog_dot_v1_dot_group__pb2.DeleteGroupRequest.SerializeToString,
             oncelog_dot_v1_dot_group__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JoinGroup(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/oncelog.v1.GroupService/JoinGroup',
+            oncelog_dot_v1_dot_group__pb2.JoinGroupRequest.SerializeToString,
+            oncelog_dot_v1_dot_group__pb2.JoinGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GroupHeartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.GroupService/GroupHeartbeat',
+            oncelog_dot_v1_dot_group__pb2.GroupHeartbeatRequest.SerializeToString,
+            oncelog_dot_v1_dot_group__pb2.JoinGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -339,8 +339,8 @@ def offsets_apply(data: bytes) -> None:
     one, other = OffsetsTable(max_offsets=4, max_groups=2), OffsetsTable.load(b"")
     for table in (one, other):
         try:
-            table.apply(data)
-            table.apply(data)
+            table.apply(1, data)
+            table.apply(1, data)
         except (DecodeError, CorruptEntryError) as error:
             expect(error)
             return
@@ -358,7 +358,7 @@ def offsets_seeds() -> list[bytes]:
     commit = opb.CommitGroupOffsets(group="g", offsets=[record, record])
     command = opb.OffsetsCommand(stamp_ms=7, commit=commit)
     table = OffsetsTable()
-    table.apply(command.SerializeToString())
+    table.apply(1, command.SerializeToString())
     delete = opb.OffsetsCommand(stamp_ms=8, delete=opb.DeleteGroupOffsets(group="g"))
     return [command.SerializeToString(), delete.SerializeToString(), table.dump()]
 

@@ -26,6 +26,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.transactions": frozenset(
         {"cluster.dedup", "cluster.entries", "cluster.v1", "oncelog.wire.varint"}
     ),
+    "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
         {
             "cluster.entries",
@@ -54,6 +55,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.transactions",
             "cluster.v1",
@@ -69,6 +71,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",
@@ -102,6 +105,7 @@ _IO = frozenset({"asyncio", "grpc", "os", "socket", "threading", "time"})
 # Clock, randomness, network and disk are passed in.
 NOT_IN: Mapping[str, frozenset[str]] = {
     "cluster.dedup": _IO | {"random"},
+    "cluster.groups": _IO | {"random"},
     "cluster.metadata": _IO | {"random"},
     "cluster.transactions": _IO | {"random"},
     "cluster.entries": _IO | {"random"},

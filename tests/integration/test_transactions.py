@@ -65,7 +65,7 @@ class Sender:
         eventually(is_open, "the partition is opened")
         return int(found[-1].last_sequence)
 
-    def begin(self, **times: int) -> int:
+    def begin(self, **times: Any) -> int:
         request = pb.BeginTransactionRequest(
             producer_name=self.name,
             producer_id=self.lease.producer_id,

@@ -53,6 +53,7 @@ class Cluster:
         self.checker.disks = {node_id: node.disk for node_id, node in self.nodes.items()}
         self.client_delay = 0.003
         self.client_loss = self.client_repeats = 0.0
+        self.upgraded: set[int] = set()  # nodes that have run the newer release
         self.cut_off: set[int] = set()  # nodes that clients cannot reach
         self.installs = self.resolves = self.crashes = 0
         self.verbose = verbose

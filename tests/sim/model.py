@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.features import Finalized
 from cluster.v1 import metadata_pb2 as mpb
 
 _BATCH = struct.Struct("<BBBBIqiIqqqqqqqqq")
@@ -67,7 +68,7 @@ class Model:
                 self.log_start = start
         elif data[0] == 0x12:
             self._apply_open(index, data, answer)
-        elif data[0] != 0x13:  # a release: what it allows is to expire
+        elif data[0] not in (0x13, 0x7E):  # a release: what it allows is to expire; a PROBE
             raise Violation(f"{self.name}: entry {index} has type {data[0]:#x}")
 
     def _apply_open(self, index: int, data: bytes, answer: Any) -> None:
@@ -149,6 +150,7 @@ class MetadataModel:
         self.names: dict[str, tuple[int, int]] = {}
         self.topics: dict[str, dict[int, list[int]]] = {}  # group -> the nodes that hold it
         self._next_group = 16
+        self.finalized = Finalized()
 
     def apply(self, index: int, data: bytes, answer: bytes) -> set[int]:
         """Returns the groups that this command deleted."""
@@ -171,6 +173,11 @@ class MetadataModel:
             groups = {self._next_group + i: list(p.replicas) for i, p in enumerate(placements)}
             self._next_group += len(placements)
             self.topics[command.create_topic.name] = groups
+        elif command.HasField("finalize_upgrade"):
+            agreed = command.finalize_upgrade
+            if agreed.version < self.finalized.version:
+                raise Violation(f"metadata {index}: the cluster version falls")
+            self.finalized = Finalized(agreed.version, frozenset(agreed.features))
         elif command.HasField("delete_topic"):
             return set(self.topics.pop(command.delete_topic.name))
         return set()

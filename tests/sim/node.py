@@ -29,6 +29,7 @@ from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, Repl
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
+from tests.sim import releases
 from tests.sim.checker import Violation
 from tests.sim.clock import EPOCH_MS, NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
@@ -68,6 +69,7 @@ class Settings:
     retention_ms: int = -1
     sync_time: float = 0.002
     metadata: bool = False  # whether topics come from a metadata group
+    releases: bool = False  # whether nodes begin with an older release, and are upgraded
 
 
 class Process:
@@ -91,8 +93,8 @@ class Process:
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
         )
         self.driver = Driver(node.disk, self.clock, node.send, node.wake, replay)
-        lease_ms = settings.lease_ms or LEASE_MS
-        self.state = MetadataState(lease_lifetime_ms=lease_ms, name_expiry_ms=lease_ms)
+        ms = settings.lease_ms or LEASE_MS
+        self.state = MetadataState(lease_lifetime_ms=ms, name_expiry_ms=ms, release=node.release)
         facts = Facts(node, self.state)
         peers = [peer for peer in cluster.node_ids if peer != node.id]
         self.clocks = ClockAgreement(
@@ -123,9 +125,8 @@ class Process:
             ),
             lambda gid: self._watched(node, gid),
         )
-        self.follower = MetadataFollower(
-            self.state, self.replicas, self.driver, lambda lifetime: None, lambda version: None
-        )
+        callbacks = (lambda lifetime: None, node.note_version, lambda: None)
+        self.follower = MetadataFollower(self.state, self.replicas, self.driver, *callbacks)
         self.maintenance = Maintenance(
             MaintenanceSettings(node.id, settings.preferred_leader_delay, METADATA_ENTRIES),
             self.driver,
@@ -182,6 +183,8 @@ class Node:
         self.sync_time = cluster.settings.sync_time
         self.paused_until = 0.0
         self.names = Names(cluster, 1.5 * cluster.rng.random())
+        self.release = releases.NEW
+        self.cluster_version = 1  # as its directory says
 
     # -- process ------------------------------------------------------------------------
 
@@ -219,12 +222,16 @@ class Node:
         """Opens the node from its disk."""
         assert not self.alive
         self.incarnation += 1
-        self.process = Process(self)
+        self.process = releases.opened(self, lambda: Process(self))
         self.process.follow()
         self.wake()
         self.cluster.network.node_up(self.id)
         self._plan_look()
         self._plan_retention()
+
+    def note_version(self, version: int) -> None:
+        """Its directory says from now on what its cluster has agreed on."""
+        self.cluster_version = version
 
     def wall_ms(self) -> int:
         return EPOCH_MS + int(self.cluster.scheduler.now * 1000) + self.wall_skew_ms
@@ -373,6 +380,8 @@ class Node:
             assert group is not None
             damaged = (self.id, gid) in self.cluster.checker.damaged
             if group.failed is not None and (damaged or type(group.failed) is PlantedDamage):
+                continue
+            if group.failed is not None and releases.ends(self, group):
                 continue
             if group.failed is not None and gid not in self.cluster.checker.deleted:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed

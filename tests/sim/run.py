@@ -23,6 +23,7 @@ from tests.sim.cluster import Cluster, create_topic, register_node, topic_config
 from tests.sim.faults import Faults
 from tests.sim.network import BitFlips
 from tests.sim.node import Settings
+from tests.sim.upgrading import Operator
 
 DURATION = 30.0
 REST = 40.0  # seconds of rest after the end in which all must converge
@@ -235,6 +236,8 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     if seed % 8 == 3:
         settings = replace(settings, streams=True)
         limits += [(send_queue, "FRAME_BYTES", 1000), (send_queue, "MAX_BULK_BYTES", 20_000)]
+    if seed % 8 == 1:
+        settings = replace(settings, metadata=True, releases=True)
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
     if seed % 5 == 1:
         cluster.network.damage = BitFlips(random.Random(seed), 0.02)
@@ -271,6 +274,9 @@ def _drive(cluster: Cluster, duration: float, damage_at: Iterable[float]) -> Fau
     for node in cluster.nodes.values():
         if cluster.rng.random() < 0.3:
             node.rate = 0.95 + 0.1 * cluster.rng.random()
+    operator = Operator(cluster, cluster.rng, until=duration * 0.65, end=duration)
+    if cluster.settings.releases:
+        operator.start()
     cluster.start()
     clients.start()
     faults.start()

@@ -74,6 +74,7 @@ CAUGHT_BY = {
     "frames-not-compared": "a_flipped_bit_on_its_way_changes_nothing",
     "states-not-compared": "a_follower_whose_map_is_damaged_stops",
     "wrong-checkpoints-kept": "a_leader_whose_map_is_damaged_stops",
+    "gate-not-asked": "nothing_new_is_written_before_the_upgrade",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }
 

@@ -13,6 +13,7 @@ from cluster.metadata.topics import PartitionState, TopicState
 from cluster.node.replicas import METADATA_GROUP
 from cluster.partition.replica import Answer, Partition
 from storage.kv import WriteBatch
+from tests.sim import releases
 from tests.sim.checker import DUMP_EVERY, Violation
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class WatchedPartition(Partition):
         self._sim, self._gid, self.watched_index = node, gid, 0
         self._checker = node.cluster.checker
         super().__init__(*args, **kwargs)
+        releases.teach(self.machine, node.release)
 
     def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object:
         result = super().apply(index, term, data, batch)
@@ -88,6 +90,7 @@ class WatchedMetadata(MetadataMachine):
         now_in, node = self.group.core.term, self._node.id
         self._checker.applies(node, METADATA_GROUP, after, now_in, index, term, data, result)
         self._checker.state(node, METADATA_GROUP, index, super().dump())
+        releases.check_upgrade(self._node, data, result)
         return result
 
     def restore(self, state: bytes | None, index: int) -> None:

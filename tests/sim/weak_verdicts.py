@@ -1,4 +1,4 @@
-"""Mutations of what a leader promises and of the verdict on a batch."""
+"""Mutations of what a leader promises, of the verdict on a batch, and of the feature gate."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from cluster.consensus.replication import Replicator
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.entries import LOG_START
+from cluster.features import Features
+from cluster.metadata import upgrade
+from cluster.metadata.state import MetadataState
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.maintenance import Maintenance
 from cluster.partition.leader import Leadership
@@ -254,3 +257,21 @@ def no_fencing() -> Any:
         return verdict
 
     return [(LastSeen, "check", unfenced)]
+
+
+# -- the feature gate ------------------------------------------------------------------------------
+
+
+@mutation("writers do not ask the gate")
+def gate_not_asked() -> Any:
+    return [(Features, "is_on", lambda self, feature: True)]
+
+
+@mutation("an upgrade is finalized whatever the nodes run")
+def upgrade_without_all_nodes() -> Any:
+    return [(upgrade, "_hindrances", lambda target, nodes: ())]
+
+
+@mutation("an older release goes on beyond an upgrade")
+def upgrade_skipped_by_old_release() -> Any:
+    return [(MetadataState, "_check_release", lambda self, finalized: None)]

@@ -16,7 +16,7 @@ def commit(table: OffsetsTable, group: str = "g", stamp: int = 1, **fields) -> C
     command = pb.OffsetsCommand(
         stamp_ms=stamp, commit=pb.CommitGroupOffsets(group=group, offsets=[record])
     )
-    results = table.apply(command.SerializeToString())
+    results = table.apply(1, command.SerializeToString())
     assert isinstance(results, list)
     (result,) = results
     return result
@@ -30,7 +30,7 @@ def now(result: CommitResult) -> OffsetState:
 
 def delete(table: OffsetsTable, group: str) -> bool:
     command = pb.OffsetsCommand(delete=pb.DeleteGroupOffsets(group=group))
-    deleted = table.apply(command.SerializeToString())
+    deleted = table.apply(1, command.SerializeToString())
     assert isinstance(deleted, bool)
     return deleted
 

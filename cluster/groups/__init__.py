@@ -1,0 +1,1 @@
+"""Consumer groups whose partitions the brokers share out. See README.md."""

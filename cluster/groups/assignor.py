@@ -1,0 +1,121 @@
+"""Who of a group should read which partition. Pure functions of what is known.
+
+    members' topics, partitions, present owners --assign--> partition -> member
+
+Both are deterministic, so two leaders that know the same decide the same, and sticky: what
+need not move does not. Moves follow KIP-54's and KIP-848's rules: a member that has its fair
+share keeps what it has.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Mapping, Set
+
+from cluster.groups.ownership import RANGE, UNIFORM, TopicPartition
+
+Topics = Mapping[int, int]  # topic id -> how many partitions
+Subscriptions = Mapping[str, Set[int]]  # member -> topic ids
+Owners = Mapping[TopicPartition, str]
+
+
+def assign(
+    name: str, topics: Topics, members: Subscriptions, owners: Owners
+) -> dict[TopicPartition, str]:
+    """The wanted owner of each partition that a member reads; others are left out.
+
+    `owners`: who has what now, without what is being given back already.
+    """
+    assert name in (UNIFORM, RANGE), name
+    return (_range if name == RANGE else _uniform)(topics, members, owners)
+
+
+def _uniform(topics: Topics, members: Subscriptions, owners: Owners) -> dict[TopicPartition, str]:
+    """As even as the subscriptions allow, over all topics together, with the fewest moves."""
+    readers = _readers(topics, members)
+    target: dict[TopicPartition, str] = {}
+    held: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
+    for partition in sorted(readers):
+        owner = owners.get(partition, "")
+        if owner in readers[partition]:
+            target[partition] = owner
+            held[owner].append(partition)
+    load = [(len(parts), member) for member, parts in held.items()]
+    load.sort()
+
+    def give(partition: TopicPartition, count: int, member: str) -> None:
+        load.remove((count, member))
+        insort(load, (count + 1, member))
+        held[member].append(partition)
+        target[partition] = member
+
+    for partition in sorted(readers.keys() - target.keys()):
+        count, member = next(one for one in load if one[1] in readers[partition])
+        give(partition, count, member)
+    _level(readers, target, held, load)
+    return target
+
+
+def _level(
+    readers: Mapping[TopicPartition, Set[str]],
+    target: dict[TopicPartition, str],
+    held: dict[str, list[TopicPartition]],
+    load: list[tuple[int, str]],
+) -> None:
+    """Moves one partition at a time from who has most to who has least, while that helps."""
+    moved = True
+    while moved:
+        moved = False
+        for least, poor in load:
+            richer = [one for one in reversed(load) if one[0] >= least + 2]
+            found = next(
+                (
+                    (count, rich, partition)
+                    for count, rich in richer
+                    for partition in reversed(held[rich])
+                    if poor in readers[partition]
+                ),
+                None,
+            )
+            if found is None:
+                continue
+            count, rich, partition = found
+            held[rich].remove(partition)
+            held[poor].append(partition)
+            target[partition] = poor
+            load.remove((least, poor))
+            load.remove((count, rich))
+            insort(load, (least + 1, poor))
+            insort(load, (count - 1, rich))
+            moved = True
+            break
+
+
+def _range(topics: Topics, members: Subscriptions, owners: Owners) -> dict[TopicPartition, str]:
+    """Of each topic a stretch for each reader, so that equal numbers of topics meet.
+
+    Topics with the same readers and as many partitions are shared out alike. Who reads which
+    stretch follows from the names of the members alone, so a member that comes moves some.
+    """
+    target: dict[TopicPartition, str] = {}
+    for topic, count in sorted(topics.items()):
+        readers = sorted(member for member, wanted in members.items() if topic in wanted)
+        for place, member in enumerate(readers):
+            first = place * count // len(readers)
+            end = (place + 1) * count // len(readers)
+            for number in range(first, end):
+                target[TopicPartition(topic, number)] = member
+    return target
+
+
+def _readers(topics: Topics, members: Subscriptions) -> dict[TopicPartition, Set[str]]:
+    """Who may read each partition; those that nobody reads are left out."""
+    of_topic = {
+        topic: {member for member, wanted in members.items() if topic in wanted} for topic in topics
+    }
+    return {
+        TopicPartition(topic, number): of_topic[topic]
+        for topic, count in topics.items()
+        if of_topic[topic]
+        for number in range(count)
+    }

@@ -1,0 +1,116 @@
+"""A consumer's part in its group: what it owns, and what it has to give back. Pure.
+
+    stream --assignment, fenced--> Membership --Step--> on_lost, on_revoked, on_assigned
+    on_revoked is done --released--> Owned --> stream
+
+An ownership has a number. The same partition under another number is another ownership: what
+was read and not committed under the first may belong to somebody else, so it is lost first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+Part = tuple[int, int]  # topic id, partition
+
+
+class Owned(NamedTuple):
+    """The answer to an assignment that asked for something back: what is still held."""
+
+    connection: int
+    epoch: int
+    partitions: frozenset[Part]
+
+
+class Step(NamedTuple):
+    """What an assignment means, in the order in which it is to be done.
+
+    lost:     gone already: drop positions, abort transactions, commit nothing.
+    revoked:  finish what was read, commit, then call `released`.
+    assigned: read from the committed offset on; with the number for commits.
+    """
+
+    lost: tuple[Part, ...]
+    revoked: tuple[Part, ...]
+    assigned: dict[Part, int]
+
+
+class Membership:
+    """One member's ownerships over all its connections.
+
+    connection: of the newest hello; rises.
+    epoch:      of the newest assignment; 0: none yet, or fenced since.
+    """
+
+    def __init__(self) -> None:
+        self.connection = self.epoch = 0
+        self._owned: dict[Part, int] = {}
+        self._revoking: set[Part] = set()
+        self._commits = 0
+
+    @property
+    def owned(self) -> Mapping[Part, int]:
+        return self._owned
+
+    def connect(self) -> int:
+        """A new connection begins; returns its number. What is owned stays owned.
+
+        The hello that follows says so, and what was asked back is asked back again.
+        """
+        self.connection += 1
+        self._revoking.clear()
+        return self.connection
+
+    def may_poll(self, part: Part) -> bool:
+        """Whether new records of it may be handed out."""
+        return part in self._owned and part not in self._revoking
+
+    def next_commit(self, part: Part) -> tuple[int, int] | None:
+        """(ownership, number) for a commit of this partition; None: it is not owned."""
+        if part not in self._owned:
+            return None
+        self._commits += 1
+        return self._owned[part], self._commits
+
+    def assignment(
+        self, connection: int, epoch: int, partitions: Mapping[Part, int], revoke: Iterable[Part]
+    ) -> Step:
+        """The newest assignment. One of an older connection changes nothing."""
+        if connection != self.connection:
+            return Step((), (), {})
+        self.epoch = epoch
+        asked = set(revoke)
+        lost = sorted(
+            part
+            for part, number in self._owned.items()
+            if (part not in asked if part not in partitions else partitions[part] != number)
+        )
+        for part in lost:
+            del self._owned[part]
+        assigned = {part: one for part, one in partitions.items() if part not in self._owned}
+        self._owned |= assigned
+        revoked = sorted((asked & self._owned.keys()) - self._revoking)
+        self._revoking = asked & self._owned.keys()
+        return Step(tuple(lost), tuple(revoked), assigned)
+
+    def released(self, connection: int, parts: Iterable[Part]) -> Owned | None:
+        """The work on these is finished and committed: the message that gives them back.
+
+        None if a new connection has begun since they were asked back: its hello said that
+        they are held, so they are, until they are asked back there.
+        """
+        if connection != self.connection:
+            return None
+        for part in self._revoking.intersection(parts):
+            self._revoking.discard(part)
+            del self._owned[part]
+        return Owned(self.connection, self.epoch, frozenset(self._owned))
+
+    def fenced(self) -> tuple[Part, ...]:
+        """The coordinator has ended the membership; returns what is lost by that."""
+        lost = tuple(sorted(self._owned))
+        self._owned.clear()
+        self._revoking.clear()
+        self.epoch = 0
+        return lost
