@@ -305,7 +305,7 @@ class ProducerExpiredError(ProducerFatalError):
 # --- transactions --------------------------------------------------------------------
 
 
-class TransactionError(FatalError):
+class TransactionError(DeliveryError):
     """A transaction did not become, or is not, what was asked for."""
 
     reason = "TRANSACTION_FAILED"

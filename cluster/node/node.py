@@ -102,15 +102,11 @@ class Node:
         clock = time.monotonic
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
-        self.fetch_max_bytes = config.fetch_max_bytes
-        self.metadata = MetadataState()
+        self.metadata, self.fetch_max_bytes = MetadataState(), config.fetch_max_bytes
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
-        hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
-        watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
-        metrics.sync_watch = watch
         self._clocks = _clocks(config, self._peers)
-        self._driver_loop = _driver_loop(config, watch, metrics, self._fail)
+        self._driver_loop = _driver_loop(config, metrics, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
@@ -142,17 +138,9 @@ class Node:
             producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
         self._transactions = Transactions(
-            config,
-            self.metadata,
-            self._proposer,
-            self._replicas.by_group,
-            self._peers.links,
-            self._leaders.leader_of,
-            clock,
+            config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
         )
-        self._requests = PeerRequests(
-            clock, self._install, self._proposer.propose_here, self._transactions
-        )
+        self._requests = PeerRequests(clock, self._install, self._proposer, self._transactions)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids,
@@ -485,10 +473,12 @@ def _clocks(config: NodeConfig, peers: Peers) -> ClockAgreement:
 
 def _driver_loop(
     config: NodeConfig,
-    watch: SyncWatch,
     metrics: Metrics,
     on_failure: Callable[[BaseException], None],
 ) -> DriverLoop:
+    hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
+    watch = SyncWatch(time.monotonic, config.heartbeat_ms / 1000, hangs_after)
+    metrics.sync_watch = watch
     return DriverLoop(
         time.monotonic,
         config.election_timeout_ms / 2000,

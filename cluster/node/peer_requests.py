@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from cluster.consensus.message import Snapshot, SnapshotError
+from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.transactions import Transactions
 from cluster.transport.snapshots import SnapshotParts
 from cluster.v1 import peer_pb2 as pb
@@ -17,7 +18,7 @@ class PeerRequests:
     """Answers requests.
 
     install: takes a snapshot; returns the answer for its sender.
-    propose: a metadata command that a peer sent on to this node.
+    proposer: for a metadata command that a peer sent on to this node.
     transactions: what is asked of this node's partitions, or of the metadata's leader.
     """
 
@@ -25,10 +26,10 @@ class PeerRequests:
         self,
         clock: Callable[[], float],
         install: Callable[[int, Snapshot], Awaitable[pb.SnapshotResult]],
-        propose: Callable[[bytes], Awaitable[pb.ProposeMetadataResponse]],
+        proposer: MetadataProposer,
         transactions: Transactions,
     ) -> None:
-        self._install, self._propose = install, propose
+        self._install, self._propose = install, proposer.propose_here
         self._transactions = transactions
         self._parts = SnapshotParts(clock)
 

@@ -14,15 +14,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cluster.config import NodeConfig
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.errors import ClusterError, NotReadyError
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import Rejected
+from cluster.node.leaders import Leaders
 from cluster.node.maintenance_loop import Tasks
 from cluster.node.metadata_proposer import MetadataProposer
+from cluster.node.peers import Peers
+from cluster.node.replicas import Replicas
 from cluster.partition.replica import Partition
 from cluster.services.outcomes import called_back
 from cluster.transactions.run_records import (
@@ -37,7 +40,6 @@ from cluster.transactions.timers import Timers
 from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import COMMIT_INCOMPLETE, EXPIRED, Expected, Marker, State
 from cluster.transport.calls import PeerCallError
-from cluster.transport.link import PeerLink
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
@@ -50,23 +52,21 @@ MARKERS_PER_REQUEST = 1000
 
 
 class Transactions:
-    """Of one node.
-
-    leader_of: (node, term) of a group's leader, 0: not known.
-    """
+    """Of one node."""
 
     def __init__(
         self,
         config: NodeConfig,
         metadata: MetadataState,
         proposer: MetadataProposer,
-        partitions: Mapping[int, Partition],
-        links: Mapping[int, PeerLink],
-        leader_of: Callable[[int], tuple[int, int]],
+        replicas: Replicas,
+        peers: Peers,
+        leaders: Leaders,
         clock: Callable[[], float],
     ) -> None:
         self._node_id, self._metadata, self._group = config.node_id, metadata, proposer.group
-        self._partitions, self._links, self._leader_of = partitions, links, leader_of
+        self._partitions, self._links = replicas.by_group, peers.links
+        self._leader_of = leaders.leader_of
         self._propose, self._clock = proposer.propose, clock
         self._timeout = config.request_timeout_ms / 1000
         self._timers = Timers()
