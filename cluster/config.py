@@ -36,6 +36,7 @@ ENV_CONFIG_FILE = "ONCELOG_CONFIG"
 
 # What a message carries beside the payload of its largest batch.
 MESSAGE_OVERHEAD_BYTES = MIB
+LARGEST_MESSAGE_BYTES = 64 * MIB + MESSAGE_OVERHEAD_BYTES  # whatever max_batch_bytes is
 MAX_NODES = 64
 MAX_NODE_ID = 2**31 - 1
 MAX_ADDRESS_CHARS = 255
@@ -82,6 +83,7 @@ SETTINGS: tuple[Setting, ...] = (
     _int("clock_bound_ms", 100, HOUR_MS,
          "how far a node's wall clock may be from a majority's before it may not lead"),
     _int("request_timeout_ms", 100, 10 * MINUTE_MS, "longest wait for a commit"),
+    # These three are the cluster's: a new one is founded with them (`oncelog cluster set`).
     _int("max_batch_bytes", KIB, 64 * MIB, "cap on the topics' max_batch_bytes"),
     _int("lease_lifetime_ms", SECOND_MS, 30 * DAY_MS, "how long a producer id is valid"),
     _int("producer_name_expiry_ms", SECOND_MS, 365 * DAY_MS,
@@ -106,6 +108,8 @@ SETTINGS: tuple[Setting, ...] = (
          "memory for the newest entries of all partitions, in equal shares, 256 KiB each at least"),
     _int("page_cache_bytes", 0, 1024 * 1024 * MIB,
          "bytes of its log that the node leaves in the system's page cache; 0: no limit"),
+    _int("client_memory_bytes", 256 * MIB, 1024 * 1024 * MIB,
+         "memory above the empty node's that clients may make it use, about"),
     _int("last_seen_capacity", 100, 100_000_000,
          "producers that a partition remembers at most"),
 )  # fmt: skip
@@ -144,7 +148,10 @@ class NodeConfig:
     fetch_max_bytes: int = 4 * MIB
     tail_cache_bytes: int = 16 * MIB
     page_cache_bytes: int = 1024 * MIB
+    client_memory_bytes: int = 1024 * MIB
     last_seen_capacity: int = 1_000_000
+    # Names of the settings that were given, and are not defaults.
+    given: frozenset[str] = field(default=frozenset(), compare=False)
     # Asked for on the command line: print the settings and stop.
     print_config: bool = False
 
@@ -183,7 +190,9 @@ class NodeConfig:
         for name, value in flags.items():
             given[name] = _Given(value, _BY_NAME[name].flag)
         values = {name: _convert(_BY_NAME[name], item) for name, item in given.items()}
-        return dataclasses.replace(_resolve(values, given), print_config=print_config)
+        return dataclasses.replace(
+            _resolve(values, given), given=frozenset(values), print_config=print_config
+        )
 
     def describe(self) -> str:
         """The settings as a file that `load` reads back to the same settings."""

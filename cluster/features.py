@@ -56,10 +56,13 @@ class Versions(NamedTuple):
 BEFORE_THE_GATE = Versions(1, 1)
 # Cluster versions that this release takes part in.
 CLUSTER_VERSIONS = Versions(1, 2)
-GROUPS = "groups"  # consumer groups whose partitions the brokers share out
+# The settings that decide replicated facts are the cluster's, in the metadata.
+CLUSTER_SETTINGS = "cluster_settings"
+# Consumer groups whose partitions the nodes share out.
+GROUPS = "groups"
 TRANSACTIONS = "transactions"
 # Feature -> the cluster version that it comes with.
-FEATURES: Mapping[str, int] = {GROUPS: 2, TRANSACTIONS: 2}
+FEATURES: Mapping[str, int] = {CLUSTER_SETTINGS: 2, GROUPS: 2, TRANSACTIONS: 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -86,6 +89,8 @@ COMMANDS: Mapping[str, Since] = {
     "create_lease_secret": 1,
     "finalize_upgrade": 1,
     "transaction": TRANSACTIONS,
+    "found_cluster_settings": CLUSTER_SETTINGS,
+    "set_cluster_setting": CLUSTER_SETTINGS,
 }
 
 

@@ -129,6 +129,13 @@ class Upgrades(Protocol):
 StorageSource = Callable[[], EngineStats | None]
 
 
+class Memory(Protocol):
+    """What clients make the node hold. `Budget` is one."""
+
+    used: int
+    limit: int
+
+
 class SyncState(Protocol):
     """How the fsync under way is doing. `node.sync_watch.SyncWatch` is one."""
 
@@ -151,6 +158,7 @@ class Metrics:
         self.fsync_latency = Histogram()
         self.loop_delay = Histogram()
         self.sync_watch: SyncState | None = None
+        self.memory: Memory | None = None
         self.source: Source = tuple
         self.storage: StorageSource = lambda: None
         self.clocks: Clocks | None = None
@@ -216,6 +224,17 @@ class _NodeCollector(Collector):
                 "oncelog_fsyncs_hung",
                 "Fsyncs that took longer than three election timeouts",
                 metrics.sync_watch.hung,
+            )
+        if metrics.memory is not None:
+            yield GaugeMetricFamily(
+                "oncelog_client_memory_bytes",
+                "Memory of what clients have under way, as it is counted",
+                metrics.memory.used,
+            )
+            yield GaugeMetricFamily(
+                "oncelog_client_memory_limit_bytes",
+                "From here on clients are answered THROTTLED",
+                metrics.memory.limit,
             )
         if metrics.clocks is not None:
             yield from _clock_families(metrics.clocks)

@@ -97,6 +97,10 @@ class Admin:
         """
         return self._run(self._core.finalize_upgrade())
 
+    def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
+        """Set what all nodes go by; return all such settings. Raises InvalidRequestError."""
+        return self._run(self._core.set_cluster_setting(name, value))
+
     def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         """Have another replica lead (0: the most caught-up one); return the leader's id."""
         return self._run(self._core.transfer_leadership(topic, partition, target_node_id))

@@ -162,17 +162,22 @@ class Consumer:
         return limit
 
     def _take(self, chunk: Chunk | None, limit: int) -> dict[TopicPartition, list[Record]]:
-        """Records of this chunk and of those that are there behind it."""
+        """Records of this chunk and of those that are there behind it, up to an error."""
         result: dict[TopicPartition, list[Record]] = {}
         while chunk is not None:
-            records = chunk.records(self.config.check_crcs)
+            try:
+                records = chunk.records(self.config.check_crcs)
+            except errors.CorruptLogError:
+                if not result:
+                    raise
+                break  # for the next call: what is before it must not be lost
             start = chunk.next - chunk.base_offset
             some = records[start : start + limit]
             result.setdefault(chunk.tp, []).extend(some)
             limit -= len(some)
             chunk.next += len(some)
             self._buffer.advance(chunk)
-            chunk = self._next_chunk(0.0) if limit > 0 else None
+            chunk = self._buffer.peek(0.0, errors_wait=True) if limit > 0 else None
         return result
 
     def batches(self, timeout_ms: int | None = None) -> Iterator[Any]:

@@ -16,6 +16,9 @@ from typing import NamedTuple
 
 Header = tuple[str, bytes | None]
 
+# Of a record that is given without a timestamp. No int64, so no stored record's own.
+NOW_US = 2**63
+
 
 class TopicPartition(NamedTuple):
     """A partition, by topic and number."""
@@ -33,7 +36,7 @@ class Record(NamedTuple):
     value: bytes | None
     key: bytes | None = None
     headers: Sequence[Header] = ()
-    timestamp_us: int = -1  # given: -1 means "now"
+    timestamp_us: int = NOW_US  # left out of what is sent: the time of the call
     topic: str = ""
     partition: int = -1
     offset: int = -1
@@ -203,6 +206,7 @@ class ClusterInfo:
     under_replicated_partitions: int
     max_message_bytes: int
     upgrade: UpgradeInfo = UpgradeInfo()
+    settings: Mapping[str, int] = field(default_factory=dict)  # what all nodes go by
 
     @property
     def healthy(self) -> bool:

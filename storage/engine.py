@@ -24,7 +24,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from storage.batch import Batch
@@ -161,11 +161,28 @@ class Engine:
         self._refuse_if_failed()
         self._refuse_if_full(batch)
         with self._shared() as store:
-            if store.cycle.must_wait():
-                self._guarded("write", store.cycle.run)
+            self._catch_up(store)
             with self._write_lock:
                 self._refuse_if_failed()  # another thread may have met a fault meanwhile
                 self._append(store, batch)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether `write` would wait for the tables: call `catch_up` from a thread before."""
+        store = self._store
+        return store is not None and store.cycle.must_wait() and self._failure is None
+
+    def catch_up(self) -> None:
+        """Waits until the tables hold what was written. Blocks. Raises StorageError.
+
+        If the disk is full, the next `write` says so.
+        """
+        with suppress(StorageFullError), self._shared() as store:
+            self._catch_up(store)
+
+    def _catch_up(self, store: OpenStore) -> None:
+        if store.cycle.must_wait():
+            self._guarded("write", store.cycle.run)
 
     def _append(self, store: OpenStore, batch: Batch) -> None:
         """One record, and its rows. Holds the write lock."""
@@ -217,6 +234,8 @@ class Engine:
             self._refuse_if_failed()
         with self._shared() as store:
             self._guarded("sync", store.log.sync)
+            if store.cycle.is_wanted:
+                self._guarded("flush", store.cycle.switch_if_synced)
             if self._is_full(store) or store.cycle.is_due():
                 self._upkeep.wake()
 

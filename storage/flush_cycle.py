@@ -1,8 +1,12 @@
 """How the tables follow the commit log: what a start must replay, and when it gets shorter.
 
-    sync the log, switch memtables  --> all rows up to a place are being written out
+    log synced, switch memtables    --> all rows up to a place are being written out
     wait until they are in files    --> note the place, and whose entries segments hold
     wait until that is in a file    --> a replay begins there
+
+Who writes may be the event loop, so nobody syncs while he holds the lock that a writer needs.
+Memtables are switched at a moment when all that was written is synced. There is one in each
+round of a node's driver: after its sync, while it writes nothing.
 
 The place is noted only after the tables below it are in files, so a crash between two steps
 means a longer replay and nothing else: replaying what a table already holds ends in the
@@ -26,6 +30,7 @@ REPLAY_KEY = b"replay"
 _PROBE_KEY = b"probe"
 _USAGE_KEY = struct.Struct(">5sxQ")
 _POLL_S = 0.002
+_TRIES = 20  # syncs, after each of which somebody had written already
 # At most this many times the intended memory and log are used before a writer has to wait.
 _SLACK = 4
 # A read of a memtable with many range marks sorts them anew after each new one.
@@ -66,6 +71,8 @@ class FlushCycle:
         self._options = options
         self._write_lock = write_lock
         self._running = system.lock()
+        self._wanted = False  # run waits for memtables to be switched
+        self._switched: tuple[Place, dict[int, bytes]] = (done, {})  # where, and the usages then
 
     @property
     def replay_bytes(self) -> int:
@@ -94,12 +101,16 @@ class FlushCycle:
         """
         with self._running:
             errors = self._db.background_errors
-            self._log.sync()  # most of it now, so that the lock is held for the rest only
-            with self._write_lock:
+            self._wanted = True
+            for _ in range(_TRIES):
                 self._log.sync()
-                place = self._log.end
-                usages = {number: usage.pack() for number, usage in self.usages.items()}
-                self._db.flush_families()
+                if self.switch_if_synced():
+                    break
+            else:
+                with self._write_lock:
+                    self._log.sync()
+                    self._switch()
+            place, usages = self._switched
             self._wait(errors)
             self._log.refuse_if_failed()
             rows = {usage_key(number): row for number, row in usages.items()}
@@ -108,6 +119,30 @@ class FlushCycle:
             for number in usages:
                 if number < place.segment:
                     del self.usages[number]
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a call of `switch_if_synced` is wanted, by whoever has synced the log."""
+        return self._wanted
+
+    def switch_if_synced(self) -> bool:
+        """Switches memtables, if that is wanted and the log has nothing that is not synced.
+
+        Returns whether it is done. Raises RocksDB's own error.
+        """
+        with self._write_lock:
+            if self._wanted and self._log.is_synced:
+                self._switch()
+            return not self._wanted
+
+    def _switch(self) -> None:
+        """Holds the write lock."""
+        if not self._wanted:
+            return  # the writer was quicker
+        usages = {number: usage.pack() for number, usage in self.usages.items()}
+        self._switched = self._log.end, usages
+        self._wanted = False
+        self._db.flush_families()
 
     def note(self, rows: Mapping[bytes, bytes]) -> None:
         """Bookkeeping rows, in files on return. Raises RocksDB's own error."""

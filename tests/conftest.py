@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-KINDS = frozenset({"unit", "sim", "integration", "chaos", "durability", "fuzz", "spark"})
+KINDS = frozenset({"unit", "sim", "integration", "chaos", "durability", "fuzz", "spark", "clients"})
 
 # A slow machine is no failure: deadlines are wall time. CI prints what reproduces
 # a failure; a developer's run also searches further on each run.

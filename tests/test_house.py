@@ -35,6 +35,8 @@ MAY_IMPORT = {
     # Commands and measurements around the harness, which starts real nodes as processes.
     "scripts": {"scripts", "oncelog", "harness", "tests"},
     "bench": {"bench", "oncelog", "storage", "cluster", "harness"},
+    # It has the nodes' own verdicts; its drivers use the clients.
+    "conformance": {"conformance", "oncelog", "cluster", "harness"},
     "examples": {"examples", "oncelog"},
     "harness": {"harness", "examples", "oncelog"},
     "tests": OURS,

@@ -37,6 +37,7 @@ from cluster.consensus.message import (
     Snapshot,
     TimeoutNow,
 )
+from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
 from storage.errors import StorageFullError
@@ -65,6 +66,7 @@ class Driver:
     ) -> None:
         self._kv, self._clock, self._send, self._wake = kv, clock, send, wake
         self.replay = replay
+        self.windows = PeerWindows()
         self.groups: dict[int, Group] = {}
         self.batch: WriteBatch = kv.batch()
         self._inbound: list[tuple[int, Message]] = []

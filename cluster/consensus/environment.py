@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from cluster.consensus.peer_window import PeerWindow
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
 from storage.kv import WriteBatch
@@ -57,6 +58,7 @@ class Environment:
     batch: Callable[[], WriteBatch]
     tail_bytes: Callable[[], int]
     replay: ReplayBudget
+    windows: Mapping[int, PeerWindow]
     leader_changed: Callable[[], None]
     stopped: Callable[[int], None]
     may_lead: Callable[[], bool]

@@ -356,7 +356,9 @@ class Group:
             log.info("steps down partition=%s term=%d", self.name, term)
             self._end_leading("no longer the leader")
         if leads:
-            self._leading = LeaderTerm(self.config, self._raft, self._env.clock, self._up)
+            self._leading = LeaderTerm(
+                self.config, self._raft, self._env.clock, self._up, self._env.windows
+            )
             log.info("leads partition=%s term=%d index=%d", self.name, term, self.applied_index)
         if led or leads:
             self.machine.on_role(leader=leads, ready=False, term=term)
@@ -373,6 +375,7 @@ class Group:
         """Drops all that lives one term, and answers everybody who waits."""
         ended, self._leading = self._leading, None
         if ended is not None:
+            ended.replicator.close()
             ended.proposals.abandon(self._abandoned(reason))
 
     def _abandoned(self, reason: str) -> Abandoned:

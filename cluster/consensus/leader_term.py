@@ -7,10 +7,11 @@ Nothing in here outlives the term, so nothing of an earlier one can be counted i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from cluster.consensus.environment import GroupConfig
 from cluster.consensus.message import CheckpointAt, Message, TimeoutNow
+from cluster.consensus.peer_window import PeerWindow
 from cluster.consensus.port import Clock
 from cluster.consensus.proposals import Proposals
 from cluster.consensus.quiescence import Quiescence
@@ -34,11 +35,14 @@ class LeaderTerm:
         raft: Raft,
         clock: Clock,
         up: Iterable[int],
+        windows: Mapping[int, PeerWindow],
     ) -> None:
         self.term, self.ready = raft.core.term, False
         self.proposals = Proposals()
         self.quiescence = Quiescence(raft.core, clock)
-        self.replicator = Replicator(config.group, self.term, raft.journal, config.peers, up)
+        self.replicator = Replicator(
+            config.group, self.term, raft.journal, config.peers, up, windows
+        )
         self._config, self._clock = config, clock
         self._core, self._journal, self._check = raft.core, raft.journal, raft.check
         self.transfer_target, self._transfer_until = 0, float("inf")

@@ -183,11 +183,13 @@ class ClockReply:
     """To a ClockProbe, with its `sent_us`.
 
     disagrees: the replying node's clock is outside of what a majority agrees on.
+    sick:      its disk or its event loop does not keep up.
     """
 
     sent_us: int
     wall_ms: int
     disagrees: bool
+    sick: bool = False
 
 
 GroupMessage = (

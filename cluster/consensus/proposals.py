@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from cluster.consensus.port import NO_OP
 
+MAX_ROUND_BYTES = 8 * 1024 * 1024  # of one group's proposals; more is for the next rounds
+
 
 @dataclass(slots=True)
 class Applied:
@@ -52,7 +54,10 @@ class Proposals:
         self.queued = True
 
     def take(self) -> list[tuple[bytes, Done]]:
-        """All that is queued; one no-op for all who want a confirmation."""
+        """What goes in this round, in order; one no-op for all who want a confirmation.
+
+        A round is written at once, on the event loop, so it holds a bounded number of bytes.
+        """
         if self._confirming:
             waiting, self._confirming = self._confirming, []
 
@@ -61,8 +66,14 @@ class Proposals:
                     done(outcome)
 
             self._queue.append((NO_OP, confirmed))
-        queue, self._queue = self._queue, []
-        self.queued = False
+        count = size = 0
+        for data, _ in self._queue:
+            size += len(data)
+            if count and size > MAX_ROUND_BYTES:
+                break
+            count += 1
+        queue, self._queue = self._queue[:count], self._queue[count:]
+        self.queued = bool(self._queue)
         return queue
 
     def appended(self, index: int, done: Done) -> None:

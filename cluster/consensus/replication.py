@@ -17,12 +17,13 @@ pieces by the wrong length (docs/adr/0001).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply
+from cluster.consensus.peer_window import PeerWindow
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # nothing overtakes a message that is being sent
 MAX_MESSAGE_ENTRIES = 1024
@@ -41,6 +42,7 @@ class Progress:
     """How far one follower is, as this leader knows it."""
 
     next: int
+    window: PeerWindow  # shared with other groups
     match: int = 0
     state: State = State.PROBE
     probe_sent: bool = False
@@ -50,11 +52,20 @@ class Progress:
 
     def free_up_to(self, index: int) -> None:
         while self.inflight and self.inflight[0][0] <= index:
-            self.inflight_bytes -= self.inflight.popleft()[1]
+            size = self.inflight.popleft()[1]
+            self.inflight_bytes -= size
+            self.window.bytes -= size
+
+    def sent(self, last: int, size: int) -> None:
+        self.inflight.append((last, size))
+        self.inflight_bytes += size
+        self.window.bytes += size
 
     def clear_inflight(self) -> None:
         self.inflight.clear()
+        self.window.bytes -= self.inflight_bytes
         self.inflight_bytes = 0
+        assert self.window.bytes >= 0
 
     def probe_from(self, index: int) -> None:
         assert index > self.match
@@ -66,7 +77,9 @@ class Progress:
     @property
     def window_open(self) -> bool:
         return (
-            self.inflight_bytes < MAX_INFLIGHT_BYTES and len(self.inflight) < MAX_INFLIGHT_MESSAGES
+            self.inflight_bytes < MAX_INFLIGHT_BYTES
+            and len(self.inflight) < MAX_INFLIGHT_MESSAGES
+            and self.window.is_open(waits_for_some=bool(self.inflight))
         )
 
 
@@ -74,6 +87,7 @@ class Replicator:
     """One leader's view of its followers. Made anew with each term that it leads.
 
     up: peers that can be reached; nothing is made for the others.
+    windows: of all peers; see PeerWindow.
     commit_index: what followers may take as committed; brought up to date before each step.
     """
 
@@ -84,6 +98,7 @@ class Replicator:
         journal: Journal,
         peers: Iterable[int],
         up: Iterable[int],
+        windows: Mapping[int, PeerWindow],
     ) -> None:
         self._group, self._term = group, term
         self._journal = journal
@@ -92,7 +107,12 @@ class Replicator:
         self._notified_commit = 0
         start = journal.last_index  # the no-op of this term, just appended
         assert journal.term_at(start) == term
-        self.peers = {peer: Progress(next=start) for peer in peers}
+        self.peers = {peer: Progress(next=start, window=windows[peer]) for peer in peers}
+
+    def close(self) -> None:
+        """The term as a leader is over: what is on its way is nobody's any more."""
+        for progress in self.peers.values():
+            progress.clear_inflight()
 
     def on_reply(self, peer: int, reply: AppendReply) -> None:
         progress, next_index = self.peers[peer], reply.next_index
@@ -203,8 +223,7 @@ class Replicator:
             append = self._append(progress, last)
             size = sum(map(len, append.data))
             progress.next += len(append.data)
-            progress.inflight.append((progress.next - 1, size))
-            progress.inflight_bytes += size
+            progress.sent(progress.next - 1, size)
             out.append((peer, append))
         return out
 

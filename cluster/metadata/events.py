@@ -28,7 +28,12 @@ class UpgradeFinalized:
     """The cluster version, or the set of features, is higher than before."""
 
 
-Event = LayoutChanged | TopicAltered | TermsChanged | UpgradeFinalized
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """The cluster's settings were founded or changed."""
+
+
+Event = LayoutChanged | TopicAltered | TermsChanged | UpgradeFinalized | SettingsChanged
 
 
 def difference(before: Tables, after: Tables) -> list[Event]:
@@ -36,6 +41,8 @@ def difference(before: Tables, after: Tables) -> list[Event]:
     new = {topic.topic_id: topic for topic in after.topics_by_name()}
     old = {topic.topic_id: topic for topic in before.topics.values()}
     events: list[Event] = []
+    if before.settings != after.settings:
+        events.append(SettingsChanged())
     if before.finalized != after.finalized:
         events.append(UpgradeFinalized())
     if before.nodes != after.nodes or old.keys() != new.keys():

@@ -12,6 +12,7 @@ from cluster.entries import has_unknown_fields
 from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
 from cluster.metadata.producer_names import NameState
+from cluster.metadata.settings import SETTINGS
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.v1 import metadata_pb2 as pb
@@ -40,6 +41,10 @@ def dump_tables(tables: Tables) -> bytes:
         # Before the first upgrade the bytes are those of the releases from before the gate.
         cluster_version=tables.finalized.version if tables.finalized != Finalized() else 0,
         features=sorted(tables.finalized.features),
+        settings=[
+            pb.ClusterSetting(name=name, value=value)
+            for name, value in sorted(tables.settings.items())
+        ],
     )
     if not tables.coordinator.is_new:
         snapshot.coordinator.ParseFromString(tables.coordinator.dump())
@@ -64,6 +69,7 @@ def load_tables(data: bytes) -> Tables:
             node.node_id: node.directory_id for node in snapshot.nodes if node.directory_id
         },
         finalized=Finalized(snapshot.cluster_version or 1, frozenset(snapshot.features)),
+        settings={setting.name: setting.value for setting in snapshot.settings},
     )
     for record in snapshot.topics:
         tables.put_topic(_topic_of(record))
@@ -138,6 +144,8 @@ def _check_snapshot(snapshot: pb.MetadataSnapshot) -> None:
         raise ValueError("a lease lifetime or name expiry is negative")
     if len(snapshot.lease_secret) not in (0, SECRET_BYTES):
         raise ValueError(f"a lease secret of {len(snapshot.lease_secret)} bytes")
+    if snapshot.settings and {setting.name for setting in snapshot.settings} != SETTINGS.keys():
+        raise ValueError("the cluster's settings are not complete")
     _check_unique("node", (node.node_id for node in snapshot.nodes))
     _check_unique("topic", (topic.name for topic in snapshot.topics))
     topic_ids = [topic.topic_id for topic in snapshot.topics]

@@ -9,10 +9,10 @@ all. `dump` gives the same bytes on every replica that has applied the same log.
 What the rest of the node must do about a change (open a group, close one)
 comes out of `take_events`; after `load` it is the difference to before.
 
-Lease lifetime and name expiry decide what a replica forgets, so they come with
-the commands, from the settings of the node that leads at that moment. The
-shortest ever stamped is in force for good: an increase is ignored, because what
-was forgotten under the shorter time would count as valid again.
+Lease lifetime and name expiry decide what a replica forgets, so they are the
+cluster's settings. Before those are founded they come with the commands, from the
+settings of the node that leads at that moment, and the shortest ever stamped is in
+force: what was forgotten under the shorter time must not count as valid again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from google.protobuf.message import DecodeError
 from cluster.entries import has_unknown_fields
 from cluster.errors import OlderReleaseError
 from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
+from cluster.metadata import settings as cluster_settings
 from cluster.metadata import topics as rules
 from cluster.metadata import transactions
 from cluster.metadata import upgrade as upgrades
 from cluster.metadata.events import (
     Event,
     LayoutChanged,
+    SettingsChanged,
     TermsChanged,
     TopicAltered,
     UpgradeFinalized,
@@ -60,6 +62,7 @@ __all__ = [
     "LayoutChanged",
     "MetadataCorruptError",
     "MetadataState",
+    "SettingsChanged",
     "TermsChanged",
     "TopicAltered",
     "UpgradeFinalized",
@@ -131,6 +134,11 @@ class MetadataState:
     def finalized(self) -> Finalized:
         """The cluster version and the features that are on."""
         return self._tables.finalized
+
+    @property
+    def settings(self) -> Mapping[str, int]:
+        """The cluster's settings; empty: not founded yet."""
+        return MappingProxyType(self._tables.settings)
 
     @property
     def features(self) -> Features:
@@ -218,11 +226,12 @@ class MetadataState:
         if upgrade and which != "finalize_upgrade":
             raise MetadataCorruptError(f"{which} in the entry of an upgrade", index=index)
         now_ms = max(self.clock_ms, parsed.stamp_ms)
-        stamped = self._tables.stamped
-        self._tables.stamped = (
-            _shorter(stamped[0], parsed.lease_lifetime_ms),
-            _shorter(stamped[1], parsed.producer_name_expiry_ms),
-        )
+        stamped, terms = self._tables.stamped, self._terms(self._tables)
+        if not self._tables.settings:
+            self._tables.stamped = (
+                _shorter(stamped[0], parsed.lease_lifetime_ms),
+                _shorter(stamped[1], parsed.producer_name_expiry_ms),
+            )
         try:
             if which == "finalize_upgrade" and not upgrade:
                 # A leader from before the gate took it for a command of its own: it rejects it.
@@ -233,7 +242,7 @@ class MetadataState:
             result = pb.MetadataResult(error=rejected.reason, message=str(rejected))
         else:
             self._tables.clock_ms = now_ms
-            if self._tables.stamped != stamped:
+            if self._tables.stamped != stamped or self._terms(self._tables) != terms:
                 self._events.append(TermsChanged())
             self._tables.names.sweep(now_ms, self.name_expiry_ms)
             self._tables.blocks.forget(now_ms, self.lease_lifetime_ms)
@@ -269,6 +278,10 @@ class MetadataState:
                 return self._finalize_upgrade(command.finalize_upgrade)
             case "transaction":
                 return transactions.apply(self._tables, command.transaction, now_ms)
+            case "found_cluster_settings":
+                return self._found_settings(command.found_cluster_settings)
+            case "set_cluster_setting":
+                return self._set_setting(command.set_cluster_setting.setting)
         raise AssertionError(f"a command without a handler: {which}")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:
@@ -368,6 +381,26 @@ class MetadataState:
             self._events.append(UpgradeFinalized())
         return pb.MetadataResult()
 
+    def _found_settings(self, command: pb.FoundClusterSettings) -> pb.MetadataResult:
+        if not self._tables.settings:  # else another node was faster
+            given = {setting.name: setting.value for setting in command.settings}
+            terms = self._terms(self._tables)
+            self._change_settings(cluster_settings.founded(given, *terms))
+        return pb.MetadataResult()
+
+    def _set_setting(self, setting: pb.ClusterSetting) -> pb.MetadataResult:
+        if not self._tables.settings:
+            raise Rejected(rules.NOT_SUPPORTED, "the cluster has no settings yet")
+        self._change_settings(
+            cluster_settings.changed(self._tables.settings, setting.name, setting.value)
+        )
+        return pb.MetadataResult()
+
+    def _change_settings(self, settings: dict[str, int]) -> None:
+        if settings != self._tables.settings:
+            self._tables.settings = settings
+            self._events.append(SettingsChanged())
+
     def _check_release(self, finalized: Finalized) -> None:
         lacks = self._release.lacks(finalized)
         if lacks:
@@ -430,6 +463,9 @@ class MetadataState:
 
     def _terms(self, tables: Tables) -> tuple[int, int]:
         """Lease lifetime and name expiry that are in force."""
+        if tables.settings:
+            settings = tables.settings
+            return settings[cluster_settings.LEASE_LIFETIME], settings[cluster_settings.NAME_EXPIRY]
         lifetime_ms = tables.stamped[0] or self._defaults[0]
         # Shorter than a lease, it would free an id that can still be leased.
         return lifetime_ms, max(tables.stamped[1] or self._defaults[1], lifetime_ms)

@@ -25,6 +25,7 @@ class Tables:
     groups: group id -> (topic, partition number). It follows from `topics`.
     finalized: the cluster version and the features that are on.
     coordinator: all transactions.
+    settings: the cluster's, see settings.py; none: not founded yet.
     """
 
     clock_ms: int = 0
@@ -41,6 +42,7 @@ class Tables:
     blocks: IssuedBlocks = field(default_factory=IssuedBlocks)
     finalized: Finalized = field(default_factory=Finalized)
     coordinator: Coordinator = field(default_factory=Coordinator)
+    settings: dict[str, int] = field(default_factory=dict)
 
     def topics_by_name(self) -> list[TopicState]:
         return [self.topics[name] for name in sorted(self.topics)]

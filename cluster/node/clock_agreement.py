@@ -42,10 +42,12 @@ class ClockAgreement:
     steady:  seconds; never set, and goes on while the machine sleeps.
     wall_ms: the wall clock, milliseconds since the Unix epoch.
     send:    hands messages for one peer to the network.
+    is_sick: what this node says of itself in that regard.
 
     agreed:  whether the node may lead and stamp, as of the last look at the own clock. What
              a jump since then would do, `now_ms` holds back by itself.
     wrong:   the peers that say of themselves that they are outside a majority's time.
+    sick:    the peers that say that their disk or their event loop does not keep up.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class ClockAgreement:
         steady: Callable[[], float],
         wall_ms: Callable[[], int],
         send: Callable[[int, list[Message]], None],
+        is_sick: Callable[[], bool] = lambda: False,
     ) -> None:
         self._peers, self._bound_ms = frozenset(peers), bound_ms
         self._steady, self._wall_ms, self._send = steady, wall_ms, send
+        self._is_sick = is_sick
         self._majority = (len(self._peers) + 1) // 2 + 1
         self._samples: dict[int, _Sample] = {}
         self._reached: set[int] = set()
@@ -65,6 +69,7 @@ class ClockAgreement:
         self._last_ms = 0 if self._peers else wall_ms()
         self.agreed = not self._peers
         self.wrong: set[int] = set()
+        self.sick: set[int] = set()
         self._reported: bool | None = None
 
     # -- what the node asks -----------------------------------------------------------
@@ -109,7 +114,8 @@ class ClockAgreement:
         if peer not in self._peers:
             return
         if isinstance(message, ClockProbe):
-            self._send(peer, [ClockReply(message.sent_us, self._wall_ms(), self.disagrees)])
+            reply = ClockReply(message.sent_us, self._wall_ms(), self.disagrees, self._is_sick())
+            self._send(peer, [reply])
             if peer not in self._reached:
                 # Its link to here is up, so from now on its answers can come.
                 self._reached.add(peer)
@@ -118,6 +124,7 @@ class ClockAgreement:
             self._take(peer, message)
 
     def _take(self, peer: int, reply: ClockReply) -> None:
+        (self.sick.add if reply.sick else self.sick.discard)(peer)
         now_us = self._steady_us()
         error_ms = (now_us - reply.sent_us) / 2000
         known = self._samples.get(peer)

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.node.sync_watch import SyncWatch
 from storage.errors import StorageError
@@ -15,8 +16,17 @@ from storage.errors import StorageError
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
 FULL_DISK_WAIT = 0.5  # seconds between attempts to write when the disk is full
 READ_FIRST = 0.02  # seconds for messages that came while this node stood still
+
+
+class Store(Protocol):
+    """Where the driver writes. `Engine` is one."""
+
+    @property
+    def is_behind(self) -> bool: ...
+    def catch_up(self) -> None: ...
 
 
 class DriverLoop:
@@ -31,6 +41,7 @@ class DriverLoop:
 
     standstill, slack: seconds.
     watch: looks at each fsync while it is under way.
+    store: where a write would wait while it is behind, it is waited for in the thread.
     on_sync(seconds): called with how long each fsync took.
     on_failure(error): the node must end: an fsync failed.
     """
@@ -41,11 +52,12 @@ class DriverLoop:
         standstill: float,
         slack: float,
         watch: SyncWatch,
+        store: Store,
         on_sync: Callable[[float], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._clock, self._standstill, self._slack = clock, standstill, slack
-        self._watch = watch
+        self._watch, self._store = watch, store
         self._next_look: asyncio.TimerHandle | None = None
         self._on_sync, self._on_failure = on_sync, on_failure
         self._work = asyncio.Event()
@@ -53,6 +65,26 @@ class DriverLoop:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._between: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+
+    @classmethod
+    def of(
+        cls,
+        config: NodeConfig,
+        clock: Callable[[], float],
+        watch: SyncWatch,
+        store: Store,
+        on_sync: Callable[[float], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> DriverLoop:
+        return cls(
+            clock,
+            config.election_timeout_ms / 2000,
+            config.heartbeat_ms / 1000 * WAKE_SLACK,
+            watch,
+            store,
+            on_sync,
+            on_failure,
+        )
 
     def wake(self) -> None:
         self._work.set()
@@ -91,8 +123,10 @@ class DriverLoop:
                     await asyncio.sleep(READ_FIRST)
                 self._work.clear()
                 self._run_between()
+                if self._store.is_behind:
+                    await self._in_thread(loop, driver, self._store.catch_up)
                 if driver.begin():
-                    await self._sync(loop, driver)
+                    self._on_sync(await self._in_thread(loop, driver, driver.sync))
                     driver.finish()
                 else:
                     await asyncio.sleep(0)  # let the servicers run
@@ -103,16 +137,18 @@ class DriverLoop:
             log.critical("the driver failed, the node must end", exc_info=error)
             self._on_failure(error)
 
-    async def _sync(self, loop: asyncio.AbstractEventLoop, driver: Driver) -> None:
-        """Raises StorageError: end the node."""
+    async def _in_thread(
+        self, loop: asyncio.AbstractEventLoop, driver: Driver, step: Callable[[], None]
+    ) -> float:
+        """How long it took, in seconds. Raises StorageError: end the node."""
         self._watch.begin()
         self._next_look = loop.call_later(self._watch.period, self._look, loop, driver)
         try:
-            await loop.run_in_executor(self._pool, driver.sync)
+            await loop.run_in_executor(self._pool, step)
         finally:
             self._next_look.cancel()
             seconds = self._watch.end()
-        self._on_sync(seconds)
+        return seconds
 
     def _look(self, loop: asyncio.AbstractEventLoop, driver: Driver) -> None:
         self._watch.look(driver)

@@ -15,6 +15,7 @@ from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
 from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.health import successor
 from cluster.node.preferred_leader import PreferredLeader
 from cluster.node.replicas import METADATA_GROUP, Metadata, Replicas
 from cluster.partition.replica import Partition
@@ -85,9 +86,9 @@ class Maintenance:
 
     def _hand_over(self, gid: int, group: Group) -> None:
         """A node with a wrong clock stamps nothing: another must lead."""
-        successor = group.best_successor(self._clocks.wrong)
-        if successor:
-            group.transfer(successor)
+        target = successor(group, self._clocks.wrong, self._clocks.sick)
+        if target:
+            group.transfer(target)
             self._driver.touch(gid)
 
     def _send_snapshot(self, gid: int, peer: int, group: Group) -> None:
@@ -130,7 +131,7 @@ class Maintenance:
         since = self._linked_since.get(preferred)
         if not group.is_ready or since is None or now - since < delay:
             return
-        if preferred in self._clocks.wrong:
+        if preferred in self._clocks.wrong or preferred in self._clocks.sick:
             return
         if not record.may_return(now):
             return

@@ -10,12 +10,21 @@ no such topic.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from cluster.consensus.driver import Driver
 from cluster.metadata.events import LayoutChanged
-from cluster.metadata.state import MetadataState, TermsChanged, TopicAltered, UpgradeFinalized
+from cluster.metadata.state import (
+    MetadataState,
+    SettingsChanged,
+    TermsChanged,
+    TopicAltered,
+    UpgradeFinalized,
+)
 from cluster.node.replicas import METADATA_GROUP, Replicas
+
+log = logging.getLogger(__name__)
 
 
 class MetadataFollower:
@@ -48,7 +57,10 @@ class MetadataFollower:
             self._on_upgrade(self._metadata.finalized.version)
         self._replicas.reconcile()
         terms_changed = any(isinstance(event, TermsChanged) for event in events)
-        if terms_changed or any(isinstance(event, TopicAltered) for event in events):
+        if any(isinstance(event, SettingsChanged) for event in events):
+            log.info("the cluster's settings are %s", dict(self._metadata.settings))
+        policies = (TermsChanged, TopicAltered, SettingsChanged)
+        if any(isinstance(event, policies) for event in events):
             self._replicas.apply_settings()
         if terms_changed:
             self._on_lease_lifetime(self._metadata.lease_lifetime_ms)

@@ -17,8 +17,9 @@ from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA, UPGRADE
 from cluster.errors import FeatureOffError, NotReadyError, ProposalTimeoutError
 from cluster.features import Features
+from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
 from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.upgrades import Upgrades
+from cluster.node.founding import Founding
 from cluster.transport.calls import PeerCallError
 from cluster.transport.link import PeerLink
 from cluster.transport.versions import UPGRADES
@@ -34,7 +35,7 @@ RETRY_WAIT = 0.05  # seconds; a leader is being elected
 # Commands that may be repeated when their outcome is unknown.
 REPEATABLE = (
     "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret",
-    "finalize_upgrade", "transaction", None,
+    "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "transaction", None,
 )  # fmt: skip
 
 
@@ -47,17 +48,12 @@ class MetadataProposer:
         links: Mapping[int, PeerLink],
         touch: Callable[[], None],
         clocks: ClockAgreement,
-        upgrades: Upgrades,
+        founding: Founding,
         features: Features,
-        *,
-        lease_lifetime_ms: int,
-        producer_name_expiry_ms: int,
     ) -> None:
-        """The last two are this node's settings: as leader it stamps them into commands."""
+        """As leader it stamps two of `founding.settings` into commands."""
         self.group, self._links, self._touch, self._clocks = group, links, touch, clocks
-        self._upgrades, self._features = upgrades, features
-        self._lease_lifetime_ms = lease_lifetime_ms
-        self._producer_name_expiry_ms = producer_name_expiry_ms
+        self._founding, self._features = founding, features
         self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
 
     def on_applied(self, index: int) -> None:
@@ -128,9 +124,7 @@ class MetadataProposer:
         stamp_ms = self._clocks.now_ms()
         if not self._clocks.agreed:  # it is about to hand over
             return pb.ProposeMetadataResponse(not_leader=True)
-        founding = self._upgrades.founding()
-        if founding is not None:
-            first = mpb.MetadataCommand(finalize_upgrade=founding)
+        for first in self._founding.commands():
             self.group.propose(self._entry(first, stamp_ms), lambda outcome: None)
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -150,12 +144,12 @@ class MetadataProposer:
 
     def _entry(self, command: mpb.MetadataCommand, stamp_ms: int) -> bytes:
         command.stamp_ms = stamp_ms
-        command.lease_lifetime_ms = self._lease_lifetime_ms
-        command.producer_name_expiry_ms = self._producer_name_expiry_ms
+        command.lease_lifetime_ms = self._founding.settings[LEASE_LIFETIME]
+        command.producer_name_expiry_ms = self._founding.settings[NAME_EXPIRY]
         kind = METADATA
         if command.WhichOneof("command") == "finalize_upgrade":
             kind = UPGRADE
-            self._upgrades.complete(command.finalize_upgrade)
+            self._founding.upgrades.complete(command.finalize_upgrade)
         return bytes((kind,)) + command.SerializeToString()
 
     async def _wait_applied(self, index: int) -> None:

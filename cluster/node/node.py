@@ -15,11 +15,13 @@ import contextlib
 import logging
 import os
 import random
+import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 
-from cluster.config import NodeConfig
+from cluster.budget import Budget
+from cluster.config import LARGEST_MESSAGE_BYTES, NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import (
     NODE_MESSAGES,
@@ -31,17 +33,26 @@ from cluster.consensus.message import (
     SnapshotError,
 )
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.errors import ClusterError, NotLeaderError, NotReadyError, OlderReleaseError
+from cluster.errors import (
+    ClusterError,
+    ConfigError,
+    NotLeaderError,
+    NotReadyError,
+    OlderReleaseError,
+)
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.driver_loop import DriverLoop
+from cluster.node.founding import Founding
+from cluster.node.health import NodeHealth, successor
 from cluster.node.leaders import Leaders
 from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
 from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenance
+from cluster.node.memory_watch import memory_budget, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample
@@ -53,9 +64,10 @@ from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, Repl
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.transactions import Transactions
-from cluster.node.upgrades import Upgrades, finalize_when_due, keep_version
+from cluster.node.upgrades import Upgrades, keep_version
 from cluster.partition.replica import Partition
 from cluster.services.group_members import GroupMembers
+from cluster.services.turns import Turns
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
@@ -71,7 +83,7 @@ log = logging.getLogger(__name__)
 
 HANDOVER_TIMEOUT = 3.0
 STOP_TIMEOUT = 1.0  # seconds that calls under way get when the server stops
-WAKE_SLACK = 0.1  # of the heartbeat's period: how late a timeout may come
+MAX_BATCHES_UNDER_WAY = 2048  # then a client with more than its share waits
 METADATA_ENTRIES = 1000  # kept for followers that are a little behind
 
 
@@ -85,7 +97,7 @@ def steady_clock() -> float:
 
 
 class Node:
-    """A node. Also `services.context.NodeContext` and `log_service.LogContext`.
+    """A node. Also `services.context.NodeContext`.
 
     failure: its result says why the node must end.
     """
@@ -95,6 +107,7 @@ class Node:
         config: NodeConfig,
         engine: Engine,
         metrics: Metrics,
+        memory: Budget,
         stack: contextlib.AsyncExitStack,
         lock: DirectoryLock,
     ) -> None:
@@ -102,11 +115,15 @@ class Node:
         clock = time.monotonic
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
-        self.metadata, self.fetch_max_bytes = MetadataState(), config.fetch_max_bytes
+        self.metadata, self.memory, self.turns = MetadataState(), memory, Turns()
+        self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
-        self._clocks = _clocks(config, self._peers)
-        self._driver_loop = _driver_loop(config, metrics, self._fail)
+        hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
+        watch = metrics.sync_watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
+        self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
+        self._clocks = _clocks(config, self._peers, self._health)
+        self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
@@ -126,21 +143,22 @@ class Node:
         )
         auto_finalize = config.upgrade_auto_finalize_ms / 1000
         self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
+        self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         self._proposer = MetadataProposer(
             self._replicas.open_metadata(config.nodes, machine),
             self._peers.links,
             lambda: self._driver.touch(METADATA_GROUP),
             self._clocks,
-            self.upgrades,
+            self._founding,
             self.metadata.features,
-            lease_lifetime_ms=config.lease_lifetime_ms,
-            producer_name_expiry_ms=config.producer_name_expiry_ms,
         )
         self._transactions = Transactions(
             config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
         )
-        self._requests = PeerRequests(clock, self._install, self._proposer, self._transactions)
+        self._requests = PeerRequests(
+            clock, memory, self._install, self._proposer, self._transactions
+        )
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids,
@@ -149,7 +167,6 @@ class Node:
             clock=clock,
         )
         self._group_members = GroupMembers(self)
-        stack.callback(self._group_members.close)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
@@ -209,7 +226,7 @@ class Node:
             lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
             lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
-            config.max_message_bytes + MAX_FRAME_BYTES,
+            LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
         )
         stack.callback(listener.stop)
         if config.peer_listen:
@@ -217,14 +234,16 @@ class Node:
         metrics = Metrics()
         if config.metrics_listen:
             stack.callback(metrics.start_http(config.metrics_listen))
-        server = Server(config)
+        memory = memory_budget(config, metrics)
+        server = Server(config, memory)
         server.bind()
         stack.push_async_callback(server.close)
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
-        node = cls(config, engine, metrics, stack, lock)
+        node = cls(config, engine, metrics, memory, stack, lock)
         stack.callback(node._save)
+        node._founding.check_own()
         await node._run(identity, listener, server)
         return node
 
@@ -243,6 +262,7 @@ class Node:
         stack.callback(listener.stop)
         if self.config.peer_listen:
             await listener.start()
+        stack.callback(self._group_members.close)
         add_services(self, self._transactions, self._group_members, server.grpc)
         stack.push_async_callback(server.stop, STOP_TIMEOUT)
         await server.start()
@@ -266,10 +286,12 @@ class Node:
         retention_period = self.config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
         standstill = self.config.election_timeout_ms / 2000
-        tasks.spawn(watch_loop(self.metrics.loop_delay.observe, standstill))
+        tasks.spawn(watch_memory(self.memory, self.config, server.port).run())
+        on_delay = self._health.watching(self.metrics.loop_delay.observe)
+        tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(identity, server))
         tasks.spawn(self._transactions.run(tasks))
-        tasks.spawn(finalize_when_due(self.upgrades, self._proposer, self.request_timeout))
+        tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 
     async def _register(self, identity: Identity, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""
@@ -283,16 +305,21 @@ class Node:
         while True:
             with contextlib.suppress(ClusterError):
                 await self._proposer.propose(command, self.request_timeout)
-                await server.serving()
-                return
+                break
+        try:
+            self._founding.check_own()  # it may know the cluster's only now
+        except ConfigError as error:
+            self._fail(error)
+        else:
+            await server.serving()
 
     async def _hand_over(self) -> None:
         led = [group for group in self._driver.groups.values() if group.is_leader]
         wrong = self._clocks.wrong
         for group in led:
-            successor = group.best_successor(wrong)
-            if successor:
-                group.transfer(successor)
+            target = successor(group, wrong, self._clocks.sick)
+            if target:
+                group.transfer(target)
                 self._driver.touch(group.config.group)
         if not await self._leaders.wait_until(
             lambda: not any(group.is_leader and group.best_successor(wrong) for group in led),
@@ -311,6 +338,10 @@ class Node:
             self._engine.sync()
         except StorageError as error:
             log.error("the last checkpoints were not saved: %s", error)
+
+    def _on_sync(self, seconds: float) -> None:
+        self._health.observe(seconds)
+        self.metrics.fsync_latency.observe(seconds)
 
     def _fail(self, error: BaseException) -> None:
         if not self.failure.done():
@@ -432,26 +463,13 @@ class Node:
     def partition(self, group_id: int) -> Partition | None:
         return self._replicas.by_group.get(group_id)
 
-    def find(self, topic: str, partition: int) -> tuple[Partition | None, int]:
-        """See log_service.LogContext.find."""
-        here = self._replicas.by_name.get((topic, partition))
-        if here is not None:
-            return here, self.leader_of(here.group.config.group)[0]
-        gid = self.metadata.group_of(topic, partition)
-        if gid is None:
-            raise KeyError((topic, partition))
-        return None, self.leader_of(gid)[0]
-
-    def address_of(self, node_id: int) -> str:
-        return self.metadata.nodes.get(node_id, "")
-
     async def transfer_leadership(self, group_id: int, target: int) -> int:
         """Returns the leader afterwards. Raises NotLeaderError."""
         group, node_id = self._driver.groups.get(group_id), self.config.node_id
         if group is None or not group.is_leader:
             leader = self.leader_of(group_id)[0]
             raise NotLeaderError("this node does not lead the partition", leader)
-        target = target or group.best_successor(self._clocks.wrong)
+        target = target or successor(group, self._clocks.wrong, self._clocks.sick)
         if target and target != node_id:
             group.transfer(target)
             self._driver.touch(group_id)
@@ -461,29 +479,12 @@ class Node:
         return self.leader_of(group_id)[0]
 
 
-def _clocks(config: NodeConfig, peers: Peers) -> ClockAgreement:
+def _clocks(config: NodeConfig, peers: Peers, health: NodeHealth) -> ClockAgreement:
     return ClockAgreement(
         set(config.nodes) - {config.node_id},
         config.clock_bound_ms,
         steady_clock,
         wall_clock_ms,
         peers.send,
-    )
-
-
-def _driver_loop(
-    config: NodeConfig,
-    metrics: Metrics,
-    on_failure: Callable[[BaseException], None],
-) -> DriverLoop:
-    hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
-    watch = SyncWatch(time.monotonic, config.heartbeat_ms / 1000, hangs_after)
-    metrics.sync_watch = watch
-    return DriverLoop(
-        time.monotonic,
-        config.election_timeout_ms / 2000,
-        config.heartbeat_ms / 1000 * WAKE_SLACK,
-        watch,
-        metrics.fsync_latency.observe,
-        on_failure,
+        lambda: health.sick,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from cluster.budget import Budget
 from cluster.consensus.message import Snapshot, SnapshotError
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.transactions import Transactions
@@ -17,6 +18,7 @@ from cluster.v1 import peer_pb2 as pb
 class PeerRequests:
     """Answers requests.
 
+    memory:  counts what has come of snapshots.
     install: takes a snapshot; returns the answer for its sender.
     proposer: for a metadata command that a peer sent on to this node.
     transactions: what is asked of this node's partitions, or of the metadata's leader.
@@ -25,13 +27,14 @@ class PeerRequests:
     def __init__(
         self,
         clock: Callable[[], float],
+        memory: Budget,
         install: Callable[[int, Snapshot], Awaitable[pb.SnapshotResult]],
         proposer: MetadataProposer,
         transactions: Transactions,
     ) -> None:
         self._install, self._propose = install, proposer.propose_here
         self._transactions = transactions
-        self._parts = SnapshotParts(clock)
+        self._parts = SnapshotParts(clock, memory.open("snapshots"))
 
     async def answer(self, peer: int, request: pb.Request) -> pb.Response:
         """Raises ValueError if the request is none of this version."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -20,6 +20,7 @@ from cluster.consensus.driver import Driver
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.group import Group
 from cluster.features import Features
+from cluster.metadata.settings import MAX_BATCH_BYTES
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.partition.replica import Partition, Policy
@@ -75,6 +76,8 @@ class Metadata(Names, Protocol):
     def lease_lifetime_ms(self) -> int: ...
     @property
     def features(self) -> Features: ...
+    @property
+    def settings(self) -> Mapping[str, int]: ...
     def topic(self, name: str) -> TopicState | None: ...
     def topics(self) -> list[TopicState]: ...
     def partition(self, group_id: int) -> tuple[TopicState, int, PartitionState] | None: ...
@@ -228,6 +231,7 @@ class Replicas:
                 batch=partial(getattr, context.driver, "batch"),
                 tail_bytes=partial(getattr, self, "_tail_bytes"),
                 replay=context.driver.replay,
+                windows=context.driver.windows,
                 leader_changed=context.leader_changed,
                 stopped=context.driver.on_stopped,
                 may_lead=partial(getattr, context.clocks, "agreed"),
@@ -249,8 +253,9 @@ class Replicas:
     def _policy(self, settings: TopicSettings) -> Policy:
         """What a topic's settings mean on this node."""
         metadata, now_ms = self._context.metadata, self._context.clocks.now_ms
+        cap = metadata.settings.get(MAX_BATCH_BYTES, self._settings.max_batch_bytes)
         return Policy(
-            max_batch_bytes=min(settings.max_batch_bytes, self._settings.max_batch_bytes),
+            max_batch_bytes=min(settings.max_batch_bytes, cap),
             expected_offsets=settings.expected_offsets,
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,

@@ -6,10 +6,14 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from cluster.budget import Budget
 from cluster.config import NodeConfig
 from cluster.errors import ListenError
 from cluster.services.decoding import Decoding
+from cluster.services.metering import Metering
 from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2
+
+MAX_STREAMS = 10_000  # of one connection; more wait at the client
 
 _SERVICES = [
     service.full_name
@@ -23,15 +27,18 @@ _OPTIONS = [
     # A client that vanished without closing is noticed within 8 s.
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.max_concurrent_streams", 10_000),
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
+    # Calls wait for their turn: gRPC would end most of those beyond 1,000, without a word why.
+    ("grpc.server.max_pending_requests", 1_000_000),
+    ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
 ]
 
 
 class Server:
     """A grpc.aio server with health and reflection."""
 
-    def __init__(self, config: NodeConfig) -> None:
-        self._config = config
+    def __init__(self, config: NodeConfig, memory: Budget) -> None:
+        self._config, self.port = config, 0
         self._started = False
         # An answer of several batches may be longer than the largest batch.
         largest = config.max_message_bytes + config.fetch_max_bytes
@@ -41,7 +48,7 @@ class Server:
                 ("grpc.max_send_message_length", largest),
                 ("grpc.max_receive_message_length", largest),
             ],
-            interceptors=[Decoding()],
+            interceptors=[Metering(memory), Decoding()],
         )
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
@@ -52,7 +59,7 @@ class Server:
         reflection.enable_server_reflection(names, self.grpc)
         listen = self._config.listen
         try:
-            self.grpc.add_insecure_port(listen)
+            self.port = self.grpc.add_insecure_port(listen)
         except RuntimeError as error:
             raise ListenError(f"listen: {listen} cannot be used: {error}") from error
 

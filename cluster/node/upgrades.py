@@ -1,7 +1,7 @@
 """This node's part in raising the cluster version: what hinders it, and when it is done by itself.
 
     links' Hellos --> Upgrades.plan --> services (shown), metrics
-    Maintenance.look --> Upgrades.look --FinalizeUpgrade--> MetadataProposer, on the leader
+    Founding.watch --> Upgrades.due --FinalizeUpgrade--> MetadataProposer, on the leader
 
 A new cluster is at the newest version from its first command on. One that was upgraded stays
 at the older version until somebody finalizes it, or until all nodes have run the newer
@@ -10,13 +10,9 @@ release for `upgrade_auto_finalize_ms` without a break, as the leader of the met
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
-from cluster.consensus.group import Group
-from cluster.errors import ClusterError
 from cluster.features import THIS_RELEASE, Finalized, Release
 from cluster.metadata import upgrade
 from cluster.metadata.state import MetadataState
@@ -25,16 +21,6 @@ from cluster.v1 import metadata_pb2 as mpb
 from storage.identity import DirectoryLock
 
 log = logging.getLogger(__name__)
-
-LOOK_PERIOD = 1.0  # seconds
-
-
-class Proposer(Protocol):
-    """Takes metadata commands. `MetadataProposer` is one."""
-
-    group: Group
-
-    async def propose(self, command: mpb.MetadataCommand, timeout: float) -> mpb.MetadataResult: ...
 
 
 class Upgrades:
@@ -100,21 +86,6 @@ class Upgrades:
         """Of the registered nodes, and of those that are linked and will register."""
         nodes = {self._node_id, *self._metadata.nodes, *self._peers.linked_since}
         return {node_id: self.release_of(node_id) for node_id in sorted(nodes)}
-
-
-async def finalize_when_due(upgrades: Upgrades, proposer: Proposer, timeout: float) -> None:
-    while True:
-        await asyncio.sleep(LOOK_PERIOD)
-        due = upgrades.due(leads=proposer.group.is_ready)
-        if due is None:
-            continue
-        try:
-            result = await proposer.propose(mpb.MetadataCommand(finalize_upgrade=due), timeout)
-        except ClusterError as error:
-            log.warning("the upgrade was not finalized: %s", error)
-            continue
-        if result.error:
-            log.warning("the upgrade was not finalized: %s", result.message)
 
 
 def keep_version(lock: DirectoryLock, version: int) -> None:

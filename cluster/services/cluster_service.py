@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.config import NodeConfig
 from cluster.errors import NotReadyError
 from cluster.metadata import upgrade
 from cluster.metadata.placement import place
+from cluster.metadata.settings import MAX_BATCH_BYTES, changed
 from cluster.metadata.topics import (
     TopicSettings,
     TopicState,
@@ -55,6 +55,7 @@ class ClusterService(rpc.ClusterServiceServicer):
             max_message_bytes=node.config.max_message_bytes,
             limits=request_limits(node.config),
             upgrade=self._upgrade_info(),
+            settings=self._settings(),
         )
         alive = {info.node_id for info in response.nodes if info.alive}
         for topic in node.metadata.topics():
@@ -107,7 +108,7 @@ class ClusterService(rpc.ClusterServiceServicer):
     ) -> pb.AlterTopicResponse:
         topic = self._topic(request.name)
         topic.settings.altered(request.config, set_expected_offsets=request.set_expected_offsets)
-        _check_cap(request.config, self.node.config)
+        _check_cap(request.config, self._max_batch_bytes)
         command = meta.MetadataCommand(
             alter_topic=meta.AlterTopic(
                 name=request.name,
@@ -172,6 +173,27 @@ class ClusterService(rpc.ClusterServiceServicer):
             accepted(await self.node.propose_metadata(command, timeout_s(0, self.node)))
         return pb.FinalizeUpgradeResponse(upgrade=self._upgrade_info())
 
+    @public_errors
+    async def SetClusterSetting(
+        self, request: pb.SetClusterSettingRequest, context: Any
+    ) -> pb.SetClusterSettingResponse:
+        wanted = request.setting
+        settings = self.node.metadata.settings
+        if not settings:
+            raise errors.NotSupportedError(
+                "the cluster has no settings of its own before its upgrade is finalized"
+            )
+        changed(settings, wanted.name, wanted.value)
+        command = meta.SetClusterSetting(
+            setting=meta.ClusterSetting(name=wanted.name, value=wanted.value)
+        )
+        accepted(
+            await self.node.propose_metadata(
+                meta.MetadataCommand(set_cluster_setting=command), timeout_s(0, self.node)
+            )
+        )
+        return pb.SetClusterSettingResponse(settings=self._settings())
+
     # --- requests ------------------------------------------------------------------
 
     def _create_command(self, request: pb.CreateTopicRequest) -> meta.CreateTopic:
@@ -186,9 +208,9 @@ class ClusterService(rpc.ClusterServiceServicer):
         settings.CopyFrom(request.config)
         if not settings.HasField("max_batch_bytes"):
             default = TopicSettings().max_batch_bytes
-            settings.max_batch_bytes = min(default, config.max_batch_bytes)
+            settings.max_batch_bytes = min(default, self._max_batch_bytes)
         TopicSettings().altered(settings, set_expected_offsets=True)
-        _check_cap(settings, config)
+        _check_cap(settings, self._max_batch_bytes)
         placements = place_replicas(
             self.node,
             request.partitions or config.default_partitions,
@@ -231,6 +253,15 @@ class ClusterService(rpc.ClusterServiceServicer):
             info.oldest_cluster_version, info.newest_cluster_version = release.versions
             info.features[:] = sorted(release.features)
         return info
+
+    def _settings(self) -> list[pb.ClusterSetting]:
+        settings = sorted(self.node.metadata.settings.items())
+        return [pb.ClusterSetting(name=name, value=value) for name, value in settings]
+
+    @property
+    def _max_batch_bytes(self) -> int:
+        node = self.node
+        return node.metadata.settings.get(MAX_BATCH_BYTES, node.config.max_batch_bytes)
 
     def _upgrade_info(self) -> pb.UpgradeInfo:
         plan = self.node.upgrades.plan()
@@ -294,8 +325,8 @@ def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tu
     return place(partitions, replicas, known, live, node.metadata.topics())
 
 
-def _check_cap(config: pb.TopicConfig, node: NodeConfig) -> None:
-    """Raise Rejected if this node takes no messages as large as the topic's batches."""
-    if config.max_batch_bytes > node.max_batch_bytes:
-        text = f"{config.max_batch_bytes} must be at most the nodes' limit, {node.max_batch_bytes}"
-        raise invalid("max_batch_bytes", text, f"..{node.max_batch_bytes}")
+def _check_cap(config: pb.TopicConfig, cap: int) -> None:
+    """Raise Rejected if the cluster takes no batches as large as the topic's."""
+    if config.max_batch_bytes > cap:
+        text = f"{config.max_batch_bytes} must be at most the cluster's limit, {cap}"
+        raise invalid("max_batch_bytes", text, f"..{cap}")

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from cluster.budget import Budget
 from cluster.config import NodeConfig
 from cluster.features import Release
 from cluster.metadata.state import MetadataState
 from cluster.metadata.upgrade import Plan
 from cluster.metrics import Metrics
 from cluster.partition.replica import Partition
+from cluster.services.turns import Turns
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 
@@ -35,6 +37,10 @@ class NodeContext(Protocol):
     def metrics(self) -> Metrics: ...
     @property
     def upgrades(self) -> Upgrades: ...
+
+    memory: Budget  # in bytes, for what clients have under way
+    batches_under_way: Budget
+    turns: Turns
 
     async def propose_metadata(self, command: MetadataCommand, timeout: float) -> MetadataResult:
         """Have `command` stamped, committed and applied on this node.

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import grpc
 
 from cluster import errors as faults
+from cluster.budget import Account
 from cluster.metadata.topics import INVALID_REQUEST, Rejected
 from cluster.services.context import NodeContext
 from cluster.v1.metadata_pb2 import MetadataResult
@@ -62,10 +63,17 @@ def public_errors(
     return answered
 
 
-async def write(context: grpc.aio.ServicerContext[Any, ResponseT], message: ResponseT) -> None:
-    """Send one message of a stream. Ends the call if the client has gone."""
+async def write(
+    context: grpc.aio.ServicerContext[Any, ResponseT], message: ResponseT, account: Account
+) -> None:
+    """Send one message of a stream. Ends the call if the client has gone.
+
+    account: of the call; it may be ended while the client leaves the message unread.
+    """
+    account.blocked_since = asyncio.get_running_loop().time()
     try:
         await context.write(message)
+        account.blocked_since = None
     except grpc.aio.InternalError as error:
         # gRPC cancels the call next; what it raises here it would log as a fault of ours.
         raise asyncio.CancelledError("the client has gone") from error

@@ -51,6 +51,7 @@ class Joining:
             raise invalid("message", "a stream begins with a hello")
         hello = first.hello
         running, connection = await self._hello(hello, context.peer())
+        account = self._node.memory.of_call(context.peer())
         reader = asyncio.create_task(self._read(running, hello, requests))
         try:
             while True:
@@ -61,7 +62,7 @@ class Joining:
                     reader.result()
                     return  # the member has closed its side
                 message = news.result()
-                await write(context, _response(running, connection.number, message))
+                await write(context, _response(running, connection.number, message), account)
                 if not isinstance(message, Assignment):
                     return
         finally:

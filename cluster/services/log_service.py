@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc
@@ -17,7 +18,7 @@ from cluster.services.context import NodeContext
 from cluster.services.errors import public_errors, write
 from cluster.services.listening import Listening
 from cluster.services.producing import Appender, ProduceStream
-from cluster.services.reading import Reader
+from cluster.services.reading import HELD_TWICE, Reader
 from cluster.services.requests import count_in_range, in_range
 from cluster.services.resolving import Resolver
 from oncelog.v1 import log_pb2 as pb
@@ -56,21 +57,24 @@ class LogService(rpc.LogServiceServicer):
 
     @public_errors
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
-        return pb.ProduceResponse(results=await self._appender.all_of(request))
+        return pb.ProduceResponse(results=await self._appender.all_of(request, context.peer()))
 
     @public_errors
     async def ProduceStream(
         self, request_iterator: AsyncIterator[pb.ProduceRequest], context: Any
     ) -> None:
-        stream = ProduceStream(self._appender)
+        account = self.node.memory.of_call(context.peer())
+        stream = ProduceStream(self._appender, context.peer())
         reader = asyncio.create_task(stream.read(request_iterator))
         try:
             while answers := await stream.next_results():
                 results = [self._appender.result(*answer) for answer in answers]
-                await write(context, pb.ProduceResponse(results=results))
+                await write(context, pb.ProduceResponse(results=results), account)
+                stream.taken(len(results))
             await reader
         finally:
             reader.cancel()
+            stream.close()
 
     @public_errors
     async def Fetch(self, request: pb.FetchRequest, context: Any) -> bytes:
@@ -86,16 +90,17 @@ class LogService(rpc.LogServiceServicer):
         wanted = [pb.PartitionFetch() for _ in request.partitions]
         for mine, theirs in zip(wanted, request.partitions, strict=True):
             mine.CopyFrom(theirs)
+        account = self.node.memory.of_call(context.peer())
         with Listening(self._reader.replicas(wanted)) as listening:
-            more = asyncio.create_task(self._reader.next_message(wanted, request, listening))
+            reading = partial(self._reader.next_message, wanted, request, listening, account)
+            more = asyncio.create_task(reading())
             try:
                 while True:
                     message, is_last = await more
                     if not is_last:
-                        more = asyncio.create_task(
-                            self._reader.next_message(wanted, request, listening)
-                        )
-                    await write(context, message)
+                        more = asyncio.create_task(reading())
+                    await write(context, message, account)
+                    account.release(HELD_TWICE * len(message))
                     if is_last:
                         return
             finally:

@@ -5,9 +5,10 @@
                                                                     '--> Partition.append
 
 One `ProduceStream` is one reader task (batches into partitions, in order) and one writer
-(results as they come, as many as are there in one message). Memory is bounded by not
-reading on while too many bytes wait for their answer, which gRPC's flow control carries to
-the client. Requests are worked off in slices (`turns`).
+(results as they come, as many as are there in one message). What waits for its answer, or
+for the client to read it, is bounded for each stream and for the node (`budget`): a stream
+beyond its share is not read on, which gRPC's flow control carries to the client. Requests
+are worked off in slices, clients in turn (`turns`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.partition.replica import Answer, AnswerTo, AppendRequest, Partition
@@ -35,7 +37,9 @@ from oncelog.v1 import log_pb2 as pb
 
 MAX_BATCHES = 20_000  # in one request
 MAX_RESULTS = 1000  # in one message of a stream
-MAX_WAITING_BYTES = 64 * 1024 * 1024  # a stream's batches without an answer
+MAX_WAITING_BYTES = 64 * 1024 * 1024  # a stream's batches whose answer was not taken
+BATCH_BYTES = 4096  # of memory that a batch takes beside its payload while it is under way
+RESULT_BYTES = 1024  # of memory that an answer takes until the client takes it
 PREDECESSOR_WAIT = 1.0  # seconds that a unary batch waits for the one before it
 SWEEP = 1.0  # seconds between looks for batches whose time is over
 
@@ -43,6 +47,9 @@ _STORED = (Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
 # What senders know under another number.
 _PUBLIC = {Kind.STAGED_DUPLICATE: Kind.STAGED}
 _NOT_IN_TIME = Verdict(Kind.TIMEOUT, message="not committed in time")
+_NO_MEMORY = Answer(
+    Verdict(Kind.THROTTLED, message="this node's memory for clients (client_memory_bytes) is used")
+)
 
 
 def meta_of(header: bpb.BatchHeader) -> BatchMeta:
@@ -59,11 +66,41 @@ def meta_of(header: bpb.BatchHeader) -> BatchMeta:
     )
 
 
+class UnderWay:
+    """The batches of one call that wait for their answer.
+
+    They are counted until it comes, and be it after the call's end: what was proposed stays
+    in memory until then.
+    """
+
+    def __init__(self, node: NodeContext) -> None:
+        self._node, self._ended = node, False
+        self.memory = node.memory.open(self)
+        self.batches = node.batches_under_way.open(self)
+
+    def add(self, size: int) -> None:
+        self.memory.take(size + BATCH_BYTES)
+        self.batches.take(1)
+
+    def answered(self, size: int) -> None:
+        self.memory.release(size + BATCH_BYTES)
+        self.batches.release(1)
+        if self._ended:
+            self.close()
+
+    def close(self) -> None:
+        """No batch is added any more."""
+        self._ended = True
+        if not self.batches.held:
+            self._node.memory.close(self)
+            self._node.batches_under_way.close(self)
+
+
 class Appender:
     """Takes batches for the partitions of one node."""
 
     def __init__(self, node: NodeContext, resolver: Resolver) -> None:
-        self._node = node
+        self.node = node
         self._resolver = resolver
         self._leases = Leases(node)
         self._registrations = Registrations(node)
@@ -80,10 +117,16 @@ class Appender:
         payload: the batch's. heads: those of its stream. Waits only where a proven
         producer id is newer than this node's metadata.
         """
-        node, header = self._node, batch.header
+        node, header = self.node, batch.header
         meta, topic, number = meta_of(header), header.topic, header.partition
         # As it is now: by the time of the answer the head may have come again.
         reason = heads.reason(topic, number, meta) if heads else None
+        if node.memory.full:
+            refused = _NO_MEMORY
+            if heads is not None:
+                refused = heads.answered(topic, number, meta, refused, reason)
+            answer_to(refused)
+            return
         located = locate(node, topic, number)
         replica = None if located is None else located.replica
         verdict = refusal(
@@ -156,7 +199,7 @@ class Appender:
         def answer(answer: Answer) -> None:
             kind = answer.verdict.kind
             if kind is Kind.APPENDED:
-                self._node.metrics.commit_latency.observe(time.monotonic() - started)
+                self.node.metrics.commit_latency.observe(time.monotonic() - started)
             elif heads is not None and kind not in _STORED:
                 answer = heads.answered(topic, number, meta, answer, reason)
             answer_to(answer)
@@ -178,7 +221,7 @@ class Appender:
             result.message = verdict.message
             if verdict.kind is Kind.NOT_LEADER and answer.leader_id:
                 result.leader_id = answer.leader_id
-                result.leader_address = self._node.metadata.nodes.get(answer.leader_id, "")
+                result.leader_address = self.node.metadata.nodes.get(answer.leader_id, "")
         return result
 
     def commit_timeout(self, request: pb.ProduceRequest) -> float:
@@ -187,33 +230,39 @@ class Appender:
         Raises InvalidRequestError for a request that is beyond the limits.
         """
         count_in_range("batches", len(request.batches), 0, MAX_BATCHES)
-        longest = self._node.config.request_timeout_ms
+        longest = self.node.config.request_timeout_ms
         asked = in_range("timeout_ms", request.timeout_ms, 0, MAX_TIMEOUT_MS)
         return min(asked or longest, longest) / 1000
 
     # -- Produce ------------------------------------------------------------------------
 
-    async def all_of(self, request: pb.ProduceRequest) -> list[pb.BatchResult]:
+    async def all_of(self, request: pb.ProduceRequest, client: str = "") -> list[pb.BatchResult]:
         """The results of all batches of a unary request, in their order."""
         deadline = asyncio.get_running_loop().time() + self.commit_timeout(request)
-        turn, tasks = Turn(), list[asyncio.Task[Answer]]()
-        with Listening(()) as listening:
+        node, tasks = self.node, list[asyncio.Task[Answer]]()
+        await node.turns.take(client)
+        under_way = UnderWay(node)
+        with Listening(()) as listening, closing(under_way):
             async with asyncio.TaskGroup() as group:
                 for batch in request.batches:
-                    located = locate(self._node, batch.header.topic, batch.header.partition)
+                    located = locate(node, batch.header.topic, batch.header.partition)
                     if located is not None and located.replica is not None:
                         listening.add(located.replica)
-                    tasks.append(group.create_task(self._one(batch, deadline, listening)))
-                    if turn.spend(len(batch.payload)):
-                        await asyncio.sleep(0)
-        results: list[pb.BatchResult] = []
+                    one = self._one(batch, deadline, listening, under_way)
+                    tasks.append(group.create_task(one))
+                    if node.turns.spend(len(batch.payload)):
+                        await node.turns.take(client)
+                        await under_way.batches.room()
+        turn, results = Turn(), list[pb.BatchResult]()
         for batch, task in zip(request.batches, tasks, strict=True):
             results.append(self.result(batch.id, task.result()))
             if turn.spend(0):
                 await asyncio.sleep(0)
         return results
 
-    async def _one(self, batch: bpb.Batch, deadline: float, listening: Listening) -> Answer:
+    async def _one(
+        self, batch: bpb.Batch, deadline: float, listening: Listening, under_way: UnderWay
+    ) -> Answer:
         """Unary calls overtake each other, so a gap is given a while to close."""
         loop = asyncio.get_running_loop()
         gap_until = min(deadline, loop.time() + PREDECESSOR_WAIT)
@@ -223,7 +272,13 @@ class Appender:
             # Before it asks: the predecessor may come while the refusal is confirmed.
             seen = listening.count
             future: asyncio.Future[Answer]
-            future, answer_to = one_answer()
+            future, done = one_answer()
+
+            def answer_to(answer: Answer, done: AnswerTo = done) -> None:
+                under_way.answered(len(payload))
+                done(answer)
+
+            under_way.add(len(payload))
             await self.append(batch, payload, answer_to)
             try:
                 async with asyncio.timeout_at(deadline):
@@ -240,10 +295,16 @@ class Appender:
 
 
 class ProduceStream:
-    """The batches of one stream that wait for their answer, and the answers to send."""
+    """The batches of one stream that wait for their answer, and the answers to send.
 
-    def __init__(self, appender: Appender) -> None:
-        self._appender = appender
+    client: whose stream it is.
+    """
+
+    def __init__(self, appender: Appender, client: str = "") -> None:
+        self._appender, self._client = appender, client
+        node = appender.node
+        self._turns, self._memory = node.turns, node.memory.of_call(client)
+        self._under_way = UnderWay(node)
         self._loop = asyncio.get_running_loop()
         self._results: list[tuple[int, Answer]] = []
         # position in the stream -> (batch id, payload bytes, deadline)
@@ -253,18 +314,31 @@ class ProduceStream:
         self._heads = RefusedHeads()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
-        self._ended = False
+        self._ended = self._closed = False
 
     async def read(self, requests: AsyncIterator[pb.ProduceRequest]) -> None:
         """Appends all that comes. Raises InvalidRequestError; what came before is answered."""
+        memory, under_way = self._memory, self._under_way
         try:
+            memory.receiving = True
             async for request in requests:
+                memory.receiving = False
                 timeout = self._appender.commit_timeout(decoded(request))
-                turn = Turn()
+                size = request.ByteSize()
+                memory.take(size)
+                if self._turns.must_wait:
+                    await self._turns.take(self._client)
                 for batch in request.batches:
-                    if turn.spend(await self._append(batch, timeout)):
-                        await asyncio.sleep(0)
+                    if self._turns.spend(await self._append(batch, timeout)):
+                        await self._turns.take(self._client)
+                        await under_way.batches.room()
+                memory.release(size)
+                for account in (under_way.memory, memory):
+                    if account.must_wait:
+                        await account.room()
+                memory.receiving = True
         finally:
+            memory.receiving = False
             self._ended = True
             self._news.set()
 
@@ -277,18 +351,25 @@ class ProduceStream:
         payload = batch.payload
         position, size = self._position, len(payload)
         self._waiting[position] = (batch.id, size, self._loop.time() + timeout)
-        self._waiting_bytes += size
+        self._waiting_bytes += size + BATCH_BYTES
+        self._under_way.add(size)
         await self._appender.append(
-            batch, payload, lambda answer: self._answer(position, answer), self._heads
+            batch, payload, lambda answer: self._decided(position, size, answer), self._heads
         )
         return size
 
+    def _decided(self, position: int, size: int, answer: Answer) -> None:
+        self._under_way.answered(size)
+        self._answer(position, answer)
+
     def _answer(self, position: int, answer: Answer) -> None:
         waiting = self._waiting.pop(position, None)
-        if waiting is None:
+        if waiting is None or self._closed:
             return  # its time was over
-        self._waiting_bytes -= waiting[1]
-        self._results.append((waiting[0], answer))
+        batch_id, size, _ = waiting
+        self._waiting_bytes -= size
+        self._memory.take(RESULT_BYTES)
+        self._results.append((batch_id, answer))
         self._news.set()
         self._room.set()
 
@@ -303,6 +384,17 @@ class ProduceStream:
             self._news.clear()
         results, self._results = self._results[:MAX_RESULTS], self._results[MAX_RESULTS:]
         return results
+
+    def taken(self, results: int) -> None:
+        """The client takes answers: so many of those that `next_results` gave have left."""
+        self._waiting_bytes -= results * BATCH_BYTES
+        self._memory.release(results * RESULT_BYTES)
+        self._room.set()
+
+    def close(self) -> None:
+        """Nobody waits for answers any more."""
+        self._closed = True
+        self._under_way.close()
 
     def _sweep(self) -> None:
         """Answers TIMEOUT for batches whose time is over; they may commit later."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from cluster.budget import Account
 from cluster.entries import payload_of, unpack_batch
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.partition.replica import OffsetOutOfRangeError, Partition, ReadBatch
@@ -20,12 +21,20 @@ from cluster.services.fetch_wire import Section, encode
 from cluster.services.listening import Listening
 from cluster.services.replicas import has_stopped, leading, locate, replica_here, unreadable
 from cluster.services.turns import SLICE_BATCHES, SLICE_BYTES, Turn
-from oncelog.errors import CorruptLogError, OncelogError, UnknownTopicOrPartitionError
+from oncelog.errors import (
+    CorruptLogError,
+    OncelogError,
+    ThrottledError,
+    UnknownTopicOrPartitionError,
+)
 from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
 from storage.errors import StorageError
 
 MAX_BATCHES = 1000  # in one answer
+HELD_TWICE = 2  # an answer that is sent is held here and by gRPC
+MIN_ANSWER_BYTES = 64 * 1024  # when memory is scarce
+ANSWERS_IN_SPARE = 16  # an answer takes at most such a part of the memory that is left
 _RECHECK = 60.0  # seconds until a subscription looks again without news
 _REFUSALS = (OncelogError, NotLeaderError, NotReadyError, OffsetOutOfRangeError)
 _Into = pb.PartitionRecords | pb.OffsetResult  # the answer for one partition
@@ -58,28 +67,37 @@ class Reader:
         """A serialized FetchResponse: see fetch_wire.py."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.max_wait_ms / 1000
-        budget = self._budget(request.max_bytes)
+        account, asked = self._node.memory.of_call(), self._budget(request.max_bytes)
         with Listening(self.replicas(request.partitions)) as listening:
             while True:
                 seen = listening.count
-                found = await self.collect(request.partitions, budget, request.any_replica)
+                found = await self._affordable(
+                    request.partitions, asked, request.any_replica, account
+                )
                 enough = found.size >= request.min_bytes or found.batches >= MAX_BATCHES
-                if found.failed or enough or loop.time() >= deadline:
+                less = found.budget < asked and found.size > 0
+                if found.failed or enough or less or loop.time() >= deadline:
                     return encode(found.sections)
+                del found  # while nobody asks for it, nobody holds it
                 await listening.wait(seen, deadline)
 
     async def next_message(
-        self, wanted: list[pb.PartitionFetch], request: pb.SubscribeRequest, listening: Listening
+        self,
+        wanted: list[pb.PartitionFetch],
+        request: pb.SubscribeRequest,
+        listening: Listening,
+        account: Account,
     ) -> tuple[bytes, bool]:
         """A subscription's next message, and whether it is the last: it holds an error.
 
-        Moves `wanted` on. Partitions that filled this message come last in the next one (as in
-        KIP-74): else the first of them, while it is behind, would keep all others waiting.
+        The account holds it HELD_TWICE. Moves `wanted` on. Partitions that filled this message
+        come last in the next one (as in KIP-74): else the first of them, while it is behind,
+        would keep all others waiting.
         """
-        budget = self._budget(request.max_bytes)
+        asked = self._budget(request.max_bytes)
         while True:
             seen = listening.count
-            found = await self.collect(wanted, budget, request.any_replica)
+            found = await self._affordable(wanted, asked, request.any_replica, account)
             served: list[pb.PartitionFetch] = []
             waiting: list[pb.PartitionFetch] = []
             for fetch, section in zip(wanted, found.sections, strict=True):
@@ -88,12 +106,33 @@ class Reader:
             wanted[:] = waiting + served
             if found.size or found.failed:
                 news = [s for s in found.sections if s.batches or s.records.error]
-                return encode(news), found.failed
+                message = encode(news)
+                account.take(HELD_TWICE * len(message))
+                return message, found.failed
             await listening.wait(seen, asyncio.get_running_loop().time() + _RECHECK)
 
     def _budget(self, asked: int) -> int:
         limit = self._node.config.fetch_max_bytes
         return min(asked, limit) if asked > 0 else limit
+
+    async def _affordable(
+        self, fetches: Sequence[pb.PartitionFetch], asked: int, any_replica: bool, account: Account
+    ) -> Collected:
+        """Batches of `asked` bytes, or of less where this node has not enough memory.
+
+        Raises ThrottledError where it has none for them.
+        """
+        memory = self._node.memory
+        await account.room()
+        budget = min(asked, max(MIN_ANSWER_BYTES, memory.spare // ANSWERS_IN_SPARE))
+        account.take(budget)
+        try:
+            found = await self.collect(fetches, budget, any_replica)
+        finally:
+            account.release(budget)
+        if found.size and memory.used + HELD_TWICE * found.size > memory.limit:
+            raise ThrottledError("this node's memory for clients (client_memory_bytes) is used")
+        return found
 
     # -- batches ------------------------------------------------------------------------
 

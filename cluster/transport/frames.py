@@ -191,6 +191,7 @@ def _clock_head(message: ClockProbe | ClockReply) -> pb.Message:
         sent_us=message.sent_us,
         wall_ms=message.wall_ms,
         disagrees=message.disagrees,
+        sick=message.sick,
     )
 
 
@@ -221,7 +222,7 @@ def _decode(raw: pb.Message) -> Message:
         case pb.MESSAGE_TYPE_CLOCK_PROBE:
             return ClockProbe(raw.sent_us)
         case pb.MESSAGE_TYPE_CLOCK_REPLY:
-            return ClockReply(raw.sent_us, raw.wall_ms, raw.disagrees)
+            return ClockReply(raw.sent_us, raw.wall_ms, raw.disagrees, raw.sick)
     raise FrameError(f"message of unknown type {raw.type}")
 
 

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cluster.budget import Account
 from cluster.consensus.message import Snapshot, SnapshotError
 from cluster.transport.calls import PeerCallError
 from cluster.transport.link import PeerLink
@@ -58,14 +59,23 @@ class _Arriving:
 
 
 class SnapshotParts:
-    """What has come of snapshots, by peer and group: one of each at a time."""
+    """What has come of snapshots, by peer and group: one of each at a time.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    memory: counts it. A replica must get its state, so it is clients that make room.
+    """
+
+    def __init__(self, clock: Callable[[], float], memory: Account) -> None:
+        self._clock, self._memory = clock, memory
         self._arriving: dict[tuple[int, int], _Arriving] = {}
 
     def take(self, peer: int, part: pb.SnapshotPart) -> Snapshot | None:
         """The snapshot whose last part this is. Raises SnapshotError, and forgets what came."""
+        try:
+            return self._take(peer, part)
+        finally:
+            self._count()
+
+    def _take(self, peer: int, part: pb.SnapshotPart) -> Snapshot | None:
         key = (peer, part.group)
         arriving = self._arriving.pop(key, None)
         place = (part.term, part.index, part.index_term, part.size, part.checksum)
@@ -88,6 +98,12 @@ class SnapshotParts:
         """The peer's connection broke: it will begin again."""
         for key in [key for key in self._arriving if key[0] == peer]:
             del self._arriving[key]
+        self._count()
+
+    def _count(self) -> None:
+        size = sum(len(one.data) for one in self._arriving.values())
+        self._memory.release(self._memory.held)
+        self._memory.take(size)
 
     def _make_room(self, size: int) -> None:
         """Raises SnapshotError unless one more may begin. What was given up goes."""

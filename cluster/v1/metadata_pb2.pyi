@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MetadataCommand(_message.Message):
-    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "transaction", "lease_lifetime_ms", "producer_name_expiry_ms")
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "transaction", "lease_lifetime_ms", "producer_name_expiry_ms")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,8 @@ class MetadataCommand(_message.Message):
     LEASE_NAME_FIELD_NUMBER: _ClassVar[int]
     CREATE_LEASE_SECRET_FIELD_NUMBER: _ClassVar[int]
     FINALIZE_UPGRADE_FIELD_NUMBER: _ClassVar[int]
+    FOUND_CLUSTER_SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    SET_CLUSTER_SETTING_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
@@ -31,10 +33,12 @@ class MetadataCommand(_message.Message):
     lease_name: LeaseName
     create_lease_secret: CreateLeaseSecret
     finalize_upgrade: FinalizeUpgrade
+    found_cluster_settings: FoundClusterSettings
+    set_cluster_setting: SetClusterSetting
     transaction: _transactions_pb2.TransactionCommand
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
-    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "address", "directory_id")
@@ -130,6 +134,26 @@ class NodeRelease(_message.Message):
     features: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, node_id: _Optional[int] = ..., release: _Optional[str] = ..., oldest_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class FoundClusterSettings(_message.Message):
+    __slots__ = ("settings",)
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    settings: _containers.RepeatedCompositeFieldContainer[ClusterSetting]
+    def __init__(self, settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ...) -> None: ...
+
+class ClusterSetting(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: int
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+
+class SetClusterSetting(_message.Message):
+    __slots__ = ("setting",)
+    SETTING_FIELD_NUMBER: _ClassVar[int]
+    setting: ClusterSetting
+    def __init__(self, setting: _Optional[_Union[ClusterSetting, _Mapping]] = ...) -> None: ...
+
 class MetadataResult(_message.Message):
     __slots__ = ("error", "message", "first_producer_id", "producer_id", "epoch", "stamp_ms", "applied_index", "transaction", "transaction_id")
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -153,7 +177,7 @@ class MetadataResult(_message.Message):
     def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., transaction_id: _Optional[int] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "coordinator")
+    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator")
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +191,7 @@ class MetadataSnapshot(_message.Message):
     LEASE_SECRET_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRecord]
     topics: _containers.RepeatedCompositeFieldContainer[TopicRecord]
@@ -181,8 +206,9 @@ class MetadataSnapshot(_message.Message):
     lease_secret: bytes
     cluster_version: int
     features: _containers.RepeatedScalarFieldContainer[str]
+    settings: _containers.RepeatedCompositeFieldContainer[ClusterSetting]
     coordinator: _transactions_pb2.CoordinatorSnapshot
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ...) -> None: ...
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ...) -> None: ...
 
 class NodeRecord(_message.Message):
     __slots__ = ("node_id", "address", "directory_id")

@@ -94,7 +94,7 @@ class Entry(_message.Message):
     def __init__(self, term: _Optional[int] = ..., size: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum", "sent_us", "wall_ms", "disagrees")
+    __slots__ = ("group", "type", "term", "index", "log_term", "commit", "entries", "success", "leader", "rejected", "groups", "terms", "commits", "checksum", "sent_us", "wall_ms", "disagrees", "sick")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,7 @@ class Message(_message.Message):
     SENT_US_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     DISAGREES_FIELD_NUMBER: _ClassVar[int]
+    SICK_FIELD_NUMBER: _ClassVar[int]
     group: int
     type: MessageType
     term: int
@@ -129,7 +130,8 @@ class Message(_message.Message):
     sent_us: int
     wall_ms: int
     disagrees: bool
-    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ...) -> None: ...
+    sick: bool
+    def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ...) -> None: ...
 
 class Request(_message.Message):
     __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive")

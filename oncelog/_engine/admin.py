@@ -124,6 +124,14 @@ class AdminCore:
         )
         return messages.upgrade_info(answer.upgrade)
 
+    async def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
+        setting = cluster_pb2.ClusterSetting(name=name, value=value)
+        answer = await self._call(
+            lambda channel: cluster_stub(channel).SetClusterSetting,
+            cluster_pb2.SetClusterSettingRequest(setting=setting),
+        )
+        return {setting.name: setting.value for setting in answer.settings}
+
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int) -> int:
         request = cluster_pb2.TransferLeadershipRequest(
             topic=topic, partition=partition, target_node_id=target_node_id

@@ -8,7 +8,7 @@ from typing import Any
 
 from oncelog import errors
 from oncelog.errors import InvalidBatchError
-from oncelog.types import Header, OffsetCommit, Record, TopicPartition
+from oncelog.types import NOW_US, Header, OffsetCommit, Record, TopicPartition
 from oncelog.wire.batch import encode_payload, read_layout
 
 Bytes = bytes | bytearray | memoryview | str
@@ -72,7 +72,7 @@ def _encode_each(rows: Sequence[Any], now_us: int) -> tuple[bytes, int, int]:
             values.append(as_bytes("value", item.value))
             keys.append(as_bytes("key", item.key))
             headers.append(as_headers(item.headers) if item.headers else ())
-            stamps.append(now_us if item.timestamp_us == -1 else item.timestamp_us)
+            stamps.append(now_us if item.timestamp_us == NOW_US else item.timestamp_us)
             continue
         key, value = item if isinstance(item, tuple) else (None, item)
         values.append(as_bytes("value", value))

@@ -73,6 +73,9 @@ class Admin:
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         return await self._run(self._core.finalize_upgrade())
 
+    async def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
+        return await self._run(self._core.set_cluster_setting(name, value))
+
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         return await self._run(self._core.transfer_leadership(topic, partition, target_node_id))
 

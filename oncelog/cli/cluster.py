@@ -1,13 +1,14 @@
-"""`oncelog cluster info|health|upgrade`."""
+"""`oncelog cluster info|health|upgrade|get|set`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
 
 from oncelog import Admin, ClusterInfo, UpgradeInfo
-from oncelog.cli.options import with_admin
+from oncelog.cli.options import INT64, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table
 
 
@@ -83,6 +84,39 @@ def upgrade(admin: Admin, as_json: bool, dry_run: bool, finalize: bool) -> int:
     else:
         _print_upgrade(facts)
     return 1 if dry_run and state.hindered_by else 0
+
+
+@cluster.command("get")
+@click.argument("name", required=False)
+@with_admin
+def get_setting(admin: Admin, as_json: bool, name: str | None) -> int:
+    """Show the settings that all nodes go by, or one of them."""
+    settings = admin.describe_cluster().settings
+    if name is not None and name not in settings:
+        click.echo(f"oncelog: {name}: the cluster has {', '.join(settings) or 'none'}", err=True)
+        return 1
+    _print_settings({name: settings[name]} if name is not None else settings, as_json)
+    return 0
+
+
+@cluster.command("set")
+@click.argument("name")
+@click.argument("value", type=INT64)
+@with_admin
+def set_setting(admin: Admin, as_json: bool, name: str, value: int) -> None:
+    """Change a setting of all nodes at once, for good.
+
+    A node to which another value is given as its own setting does not start again: leave it
+    out there.
+    """
+    _print_settings(admin.set_cluster_setting(name, value), as_json)
+
+
+def _print_settings(settings: Mapping[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json(dict(settings))
+    elif settings:
+        print_facts(list(settings.items()))
 
 
 def _print_upgrade(facts: ClusterInfo) -> None:

@@ -41,7 +41,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits", "upgrade")
+    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits", "upgrade", "settings")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     ANSWERING_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class DescribeClusterResponse(_message.Message):
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     UPGRADE_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     answering_node_id: int
     controller_id: int
@@ -64,7 +65,28 @@ class DescribeClusterResponse(_message.Message):
     max_message_bytes: int
     limits: RequestLimits
     upgrade: UpgradeInfo
-    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ..., upgrade: _Optional[_Union[UpgradeInfo, _Mapping]] = ...) -> None: ...
+    settings: _containers.RepeatedCompositeFieldContainer[ClusterSetting]
+    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ..., upgrade: _Optional[_Union[UpgradeInfo, _Mapping]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ...) -> None: ...
+
+class ClusterSetting(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: int
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+
+class SetClusterSettingRequest(_message.Message):
+    __slots__ = ("setting",)
+    SETTING_FIELD_NUMBER: _ClassVar[int]
+    setting: ClusterSetting
+    def __init__(self, setting: _Optional[_Union[ClusterSetting, _Mapping]] = ...) -> None: ...
+
+class SetClusterSettingResponse(_message.Message):
+    __slots__ = ("settings",)
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    settings: _containers.RepeatedCompositeFieldContainer[ClusterSetting]
+    def __init__(self, settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ...) -> None: ...
 
 class UpgradeInfo(_message.Message):
     __slots__ = ("cluster_version", "features", "target_version", "target_features", "hindered_by")

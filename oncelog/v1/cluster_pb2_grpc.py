@@ -69,6 +69,11 @@ class ClusterServiceStub:
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeResponse.FromString,
                 _registered_method=True)
+        self.SetClusterSetting = channel.unary_unary(
+                '/oncelog.v1.ClusterService/SetClusterSetting',
+                request_serializer=oncelog_dot_v1_dot_cluster__pb2.SetClusterSettingRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_cluster__pb2.SetClusterSettingResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
@@ -117,6 +122,12 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetClusterSetting(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -154,6 +165,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.FinalizeUpgrade,
                     request_deserializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeResponse.SerializeToString,
+            ),
+            'SetClusterSetting': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetClusterSetting,
+                    request_deserializer=oncelog_dot_v1_dot_cluster__pb2.SetClusterSettingRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_cluster__pb2.SetClusterSettingResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -345,6 +361,33 @@ class ClusterService:
             '/oncelog.v1.ClusterService/FinalizeUpgrade',
             oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeRequest.SerializeToString,
             oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetClusterSetting(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.ClusterService/SetClusterSetting',
+            oncelog_dot_v1_dot_cluster__pb2.SetClusterSettingRequest.SerializeToString,
+            oncelog_dot_v1_dot_cluster__pb2.SetClusterSettingResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -68,6 +68,11 @@ def error_of(result: log_pb2.BatchResult, tp: TopicPartition) -> e.DeliveryError
     return cls(text)
 
 
+def is_understood(verdict: int) -> bool:
+    """Whether this client knows what the refusal says; a later version's may mean: stored."""
+    return verdict in _ERRORS
+
+
 def verdict_name(verdict: int) -> str:
     try:
         return log_pb2.Verdict.Name(verdict).removeprefix("VERDICT_")
@@ -82,4 +87,11 @@ def partition_error_name(error: int) -> str:
         return f"partition error {error}"
 
 
-__all__ = ["RETRIABLE", "STORED", "error_of", "partition_error_name", "verdict_name"]
+__all__ = [
+    "RETRIABLE",
+    "STORED",
+    "error_of",
+    "is_understood",
+    "partition_error_name",
+    "verdict_name",
+]

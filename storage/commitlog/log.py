@@ -137,6 +137,11 @@ class CommitLog:
     def end(self) -> Place:
         return self._end
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether all that was accepted is durable. Who asks keeps others from appending."""
+        return self._synced == self._end
+
     # -- faults -------------------------------------------------------------------
 
     def refuse_if_failed(self) -> None:

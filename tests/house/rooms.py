@@ -20,6 +20,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.errors": frozenset(),
     "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
+    "cluster.budget": frozenset(),
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
     "cluster.dedup": frozenset(),
@@ -41,6 +42,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
         {
+            "cluster.budget",
             "cluster.config",
             "cluster.consensus.message",
             "cluster.errors",
@@ -65,6 +67,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.services": frozenset(
         {
+            "cluster.budget",
             "cluster.config",
             "cluster.consensus.proposals",
             "cluster.dedup",

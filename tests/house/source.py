@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("oncelog", "storage", "cluster", "pyspark_oncelog")
 # What else holds our Python; these may import the client, never the node.
-AROUND = ("scripts", "bench", "examples", "harness", "tests")
+AROUND = ("scripts", "bench", "conformance", "examples", "harness", "tests")
 OURS = frozenset(PACKAGES + AROUND)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

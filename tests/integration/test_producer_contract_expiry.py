@@ -9,6 +9,8 @@ import pytest
 from harness.api import CALL_TIMEOUT, batch, verdict
 from harness.local_cluster import LocalCluster
 from harness.replicas import compare
+from oncelog import Admin
+from oncelog.errors import InvalidRequestError
 from oncelog.v1 import batch_pb2, log_pb2, producer_pb2
 
 LIFETIME_MS, NAME_EXPIRY_MS = 1500, 4000
@@ -186,10 +188,13 @@ def test_longer_leases_in_the_settings_bring_nothing_back(short: LocalCluster, t
     old = lease(short)
     times = write_until_refused(short, topic, old.producer_id)
     short.kill(short.nodes)
-    longer = {"lease_lifetime_ms": 3_600_000, "producer_name_expiry_ms": 7_200_000}
     for node in short.nodes.values():
-        node.spec.settings.update(longer)  # type: ignore[attr-defined]
+        for name in ("lease_lifetime_ms", "producer_name_expiry_ms"):
+            node.spec.settings.pop(name, None)  # type: ignore[attr-defined]
     short.start()
+    with Admin(short.bootstrap) as admin:
+        with pytest.raises(InvalidRequestError, match="must be at most"):
+            admin.set_cluster_setting("lease_lifetime_ms", 3_600_000)
     late = batch(topic, 0, old.producer_id, len(times), b"%d" % len(times))
     assert verdict(short.produce(late)) == "PRODUCER_EXPIRED"
     new = lease(short)

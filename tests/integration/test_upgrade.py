@@ -154,7 +154,7 @@ def test_forward_back_forward_and_finalized_under_load(
         code, shown = cli(capsys, "cluster", "upgrade", "--dry-run", *there)
         assert code == 1 and "hindered by node 3: a release from before" in shown
         code, shown = cli(capsys, "cluster", "health", *there)
-        assert code == 0 and "from version 1 to 2 waits to be finalized" in shown
+        assert code == 0 and "from version 1 to 2 with cluster_settings" in shown
         commands(cluster, 2, "one")
 
         roll(cluster, 2, ROOT)
@@ -175,6 +175,8 @@ def test_forward_back_forward_and_finalized_under_load(
             "all directories say so",
         )
         commands(cluster, 3, "final")
+        code, shown = cli(capsys, "cluster", "get", "lease_lifetime_ms", *there)
+        assert code == 0 and shown == "lease_lifetime_ms  86400000\n"
         sending.more()
 
         refused = cluster.nodes[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.group import Group
@@ -150,6 +151,10 @@ class Facts:
     @property
     def features(self) -> Features:
         return self._state.features
+
+    @property
+    def settings(self) -> Mapping[str, int]:
+        return self._state.settings
 
     def topic(self, name: str) -> TopicState | None:
         return self._state.topic(name)

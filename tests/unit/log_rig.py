@@ -16,6 +16,7 @@ from cluster.partition.replica import Answer, Partition, Policy
 from cluster.partition.types import NodeView
 from cluster.services.decoding import Decoding
 from cluster.services.log_service import LogService, add_log_service
+from cluster.services.metering import Metering
 from cluster.services.producing import Appender
 from cluster.services.resolving import Resolver
 from cluster.v1 import metadata_pb2 as meta
@@ -122,7 +123,7 @@ def batch(payload: bytes = PAYLOAD, **fields: Any) -> batch_pb2.Batch:
 @asynccontextmanager
 async def serving(node: LogNode) -> AsyncIterator[tuple[Any, grpc.aio.Channel]]:
     """A stub of the node's LogService over real gRPC, and its channel."""
-    server = grpc.aio.server(interceptors=[Decoding()])
+    server = grpc.aio.server(interceptors=[Metering(node.memory), Decoding()])
     add_log_service(LogService(node), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -75,7 +75,7 @@ class Turns:
                 self._changed.notify_all()
 
 
-class _Lock:
+class TurnsLock:
     """A lock whose waiting threads take turns; who gets it next is open."""
 
     def __init__(self, turns: Turns) -> None:
@@ -91,6 +91,10 @@ class _Lock:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+    @property
+    def is_held(self) -> bool:
+        return self._lock.locked()
 
 
 class LossySystem(System):
@@ -112,7 +116,7 @@ class LossySystem(System):
         self._syncs, self._fail_at, self._is_met = 0, fail_at, is_met
 
     def lock(self) -> AbstractContextManager[object]:
-        return _Lock(self._turns)
+        return TurnsLock(self._turns)
 
     def open(self, path: Path, flags: int) -> int:
         descriptor = super().open(path, flags)

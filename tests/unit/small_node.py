@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
+from cluster.budget import Budget
 from cluster.config import NodeConfig
 from cluster.dedup.last_seen import LastSeen
 from cluster.features import THIS_RELEASE, Release
@@ -23,6 +24,7 @@ from cluster.metrics import Metrics
 from cluster.node.producer_id_blocks import ProducerIdBlocks
 from cluster.services.cluster_service import ClusterService
 from cluster.services.producer_service import ProducerService
+from cluster.services.turns import Turns
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import cluster_pb2 as cpb
 from oncelog.v1 import cluster_pb2_grpc, producer_pb2_grpc
@@ -56,6 +58,9 @@ class Node:
         )
         self.metadata = MetadataState(lease_lifetime_ms=LIFETIME)
         self.metrics = Metrics()
+        self.memory = Budget(1 << 40, 1 << 39)
+        self.batches_under_way = Budget(1 << 40, 1 << 39)
+        self.turns = Turns()
         self.upgrades = self
         self.releases: dict[int, Release | None] = dict.fromkeys((1, 2, 3), THIS_RELEASE)
         self.controller_id = 2

@@ -40,6 +40,9 @@ def test_a_hint_lasts_until_it_leads_nowhere() -> None:
     assert leaders.address(TP) == "b:2"
     leaders.suspect(TP)  # the second refuses, too, and names nobody
     assert leaders.address(TP) == "b:2"
+    assert leaders.update(answer(1, term=3)) == [TP], "nobody else leads in that term"
+    assert leaders.address(TP) == "a:1"
+    assert leaders.update(answer(2, term=3)) == [], "one leader in a term"
 
 
 def test_what_nodes_say_of_the_same_term_takes_the_place_of_a_hint() -> None:

@@ -20,6 +20,7 @@ class World:
         self.now, self.delay = 1000.0, delay
         self.ahead_ms = dict.fromkeys(range(1, nodes + 1), 0)
         self.cut: set[int] = set()
+        self.sick: set[int] = set()
         self.sent: list[tuple[int, int, Message]] = []
         self.clocks = {node: self._clocks(node, nodes) for node in self.ahead_ms}
 
@@ -33,6 +34,7 @@ class World:
             lambda: self.now + 77 * node,  # steady clocks begin anywhere
             lambda: int(self.now * 1000) + self.ahead_ms[node],
             send,
+            lambda: node in self.sick,
         )
 
     def look(self, *nodes: int) -> None:
@@ -180,3 +182,13 @@ def test_the_log_says_it_once_per_change(caplog: pytest.LogCaptureFixture) -> No
     assert [one.getMessage() for one in caplog.records] == [
         "this node's wall clock agrees with a majority's"
     ]
+
+
+def test_nodes_hear_of_each_other_whether_disk_and_loop_keep_up() -> None:
+    world = World(3)
+    world.sick.add(1)
+    world.look()
+    assert [clocks.sick for clocks in world.clocks.values()] == [set(), {1}, {1}]
+    world.sick.clear()
+    world.look()
+    assert [clocks.sick for clocks in world.clocks.values()] == [set()] * 3

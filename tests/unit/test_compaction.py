@@ -8,6 +8,7 @@ import pytest
 
 from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.environment import Environment, GroupConfig
+from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.raft import open_raft
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.metadata.machine import MetadataMachine
@@ -96,6 +97,7 @@ def test_a_checkpoint_beyond_the_log_is_corruption_and_not_our_mistake():
         lambda: parts.batch,
         lambda: 0,
         ReplayBudget(1 << 40),
+        PeerWindows(),
         lambda: None,
         lambda group: None,
         lambda: True,

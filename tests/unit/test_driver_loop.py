@@ -15,6 +15,19 @@ WATCH = SyncWatch(time.monotonic, 1.0, 1.0)
 HOPS = 5  # between the thread that receives and the driver, as with gRPC
 
 
+class Store:
+    """Its tables are behind until somebody has waited for them in a thread of its own."""
+
+    def __init__(self, *, behind: bool = False) -> None:
+        self.is_behind = behind
+        self.may_go_on = threading.Event()
+
+    def catch_up(self) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        assert self.may_go_on.wait(30)
+        self.is_behind = False
+
+
 class Driver:
     """Has one timeout; notes what had come when it was looked at."""
 
@@ -47,6 +60,7 @@ async def first_look(standstill: float) -> list[str]:
         standstill,
         0.0,
         SyncWatch(time.monotonic, 1.0, 1.0),
+        Store(),
         lambda seconds: None,
         failures.append,
     )
@@ -100,6 +114,7 @@ async def test_timeouts_close_to_each_other_are_looked_at_together() -> None:
         10.0,
         0.05,
         SyncWatch(time.monotonic, 1.0, 1.0),
+        Store(),
         lambda seconds: None,
         lambda error: None,
     )
@@ -152,7 +167,9 @@ async def test_heartbeats_go_on_while_an_fsync_is_under_way_until_it_hangs() -> 
     driver = SlowSync(watch)
     watched: Any = driver
     durations: list[float] = []
-    driver_loop = DriverLoop(time.monotonic, 10.0, 0.0, watch, durations.append, lambda error: None)
+    driver_loop = DriverLoop(
+        time.monotonic, 10.0, 0.0, watch, Store(), durations.append, lambda error: None
+    )
     driver_loop.start(watched)
     driver_loop.wake()
     async with asyncio.timeout(30):
@@ -164,3 +181,38 @@ async def test_heartbeats_go_on_while_an_fsync_is_under_way_until_it_hangs() -> 
     assert 0.1 < driver.under_way <= durations[0]
     assert watch.under_way == 0.0
     assert watch.hung == 1
+
+
+class Beating(SlowSync):
+    """Notes its first heartbeats."""
+
+    def __init__(self, watch: SyncWatch) -> None:
+        super().__init__(watch)
+        self.beaten = asyncio.Event()
+
+    def begin(self) -> bool:
+        super().begin()
+        return "sync" not in self.calls
+
+    def send_heartbeats(self) -> None:
+        super().send_heartbeats()
+        self.beaten.set()
+
+
+async def test_a_store_that_is_behind_is_waited_for_in_the_thread_while_heartbeats_go_on() -> None:
+    """Before, a write waited on the event loop until the tables had caught up."""
+    watch, store = SyncWatch(time.monotonic, 0.01, 0.1), Store(behind=True)
+    driver = Beating(watch)
+    watched: Any = driver
+    driver_loop = DriverLoop(
+        time.monotonic, 10.0, 0.0, watch, store, lambda seconds: None, lambda error: None
+    )
+    driver_loop.start(watched)
+    driver_loop.wake()
+    async with asyncio.timeout(30):
+        await driver.beaten.wait()
+        assert "sync" not in driver.calls, "nothing is written meanwhile"
+        store.may_go_on.set()
+        await driver.finished.wait()
+    await driver_loop.stop()
+    assert "sync" in driver.calls

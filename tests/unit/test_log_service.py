@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from cluster.budget import Budget
 from cluster.services import reading
 from cluster.services.errors import write
 from cluster.services.producing import MAX_BATCHES, MAX_RESULTS, ProduceStream
@@ -248,5 +249,6 @@ async def test_a_client_that_has_gone_ends_its_stream_like_a_cancelled_one():
         async def write(self, message: bytes) -> None:
             raise grpc.aio.InternalError("Failed execute_batch")
 
+    account = Budget(1, 1).open("call")
     with pytest.raises(asyncio.CancelledError):
-        await write(Gone(), b"message")  # type: ignore[arg-type]
+        await write(Gone(), b"message", account)  # type: ignore[arg-type]

@@ -144,7 +144,7 @@ def test_a_preferred_leader_leads_again_once_it_is_linked_for_long_enough() -> N
     stage.finish()
 
 
-@pytest.mark.parametrize("why", ["not linked", "silent", "behind"])
+@pytest.mark.parametrize("why", ["not linked", "silent", "behind", "sick"])
 def test_no_preferred_leader_that_cannot_take_over(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +156,8 @@ def test_no_preferred_leader_that_cannot_take_over(
         stage.isolate(1)
         stage.run(2.0)
         assert not group.is_responsive(1)
+    elif why == "sick":
+        stage.node(2).running.clocks.sick.add(1)
     else:
         monkeypatch.setattr(group, "follower_lag", lambda: {1: 9, 3: 0})
     maintenance(stage, 2, linked).look()

@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster.consensus.proposals import Applied
 from cluster.features import Features
+from cluster.metadata.settings import SETTINGS
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.v1 import metadata_pb2 as mpb
@@ -22,16 +23,14 @@ class Leader:
         self.stamps: list[int] = []
         clocks = ClockAgreement((), 10_000, lambda: 0.0, lambda: self.wall_ms, lambda *sent: None)
         group: Any = SimpleNamespace(is_ready=True, leader_id=1, propose=self._propose)
-        upgrades: Any = SimpleNamespace(founding=lambda: None)
+        founding: Any = SimpleNamespace(commands=list, settings=dict.fromkeys(SETTINGS, 1000))
         self.proposer = MetadataProposer(
             group,
             {},
             lambda: None,
             clocks,
-            upgrades,
+            founding,
             Features(),
-            lease_lifetime_ms=1,
-            producer_name_expiry_ms=1,
         )
 
     def _propose(self, data: bytes, done: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
+from cluster.budget import Budget
 from cluster.consensus.message import (
     Append,
     Heartbeat,
@@ -67,7 +68,7 @@ class Side:
         self.refusals: list[str] = []
         self.directories = {2: 222}
         self.asked: list[tuple[int, bytes]] = []
-        self.parts = SnapshotParts(lambda: 0.0)
+        self.parts = SnapshotParts(lambda: 0.0, Budget(1 << 40, 1 << 39).open("snapshots"))
         self.snapshots: list[Snapshot] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.consensus import replication
+from cluster.consensus import peer_window, replication
 from cluster.consensus.message import Append, AppendReply
+from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.replication import Replicator, State
 from tests.unit.raft_parts import GROUP, Parts
 
@@ -13,10 +14,11 @@ from tests.unit.raft_parts import GROUP, Parts
 class Leader:
     """Entries 2..5 of term 1, and the no-op of term 2 at 6."""
 
-    def __init__(self) -> None:
+    def __init__(self, windows: PeerWindows | None = None) -> None:
         self.parts = Parts()
         self.parts.fill(1, 1, 1, 1, 2)
-        self.replicator = Replicator(GROUP, 2, self.parts.journal, (2, 3), (2,))
+        shared = PeerWindows() if windows is None else windows
+        self.replicator = Replicator(GROUP, 2, self.parts.journal, (2, 3), (2,), shared)
         self.replicator.commit_index = 5
 
     def send(self) -> list[Append]:
@@ -173,10 +175,41 @@ def test_snapshot_that_failed_is_asked_for_again(leader: Leader) -> None:
 
 def test_commit_news_goes_out_once_and_only_to_who_keeps_up(leader: Leader) -> None:
     assert leader.replicator.commit_notices() == [], "a probed follower is not told"
-    leader.replicator = Replicator(GROUP, 2, leader.parts.journal, (2, 3), (2,))
+    leader.replicator = Replicator(GROUP, 2, leader.parts.journal, (2, 3), (2,), PeerWindows())
     leader.replicator.commit_index = 5
     leader.send()
     leader.ack(7)
     ((peer, message),) = leader.replicator.commit_notices()
     assert (peer, message.prev_index, message.commit, message.data) == (2, 6, 5, ())
     assert leader.replicator.commit_notices() == []
+
+
+def test_groups_share_what_may_be_on_its_way_to_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each had 32 MiB of its own: a thousand groups filled a slow follower's memory."""
+    windows = PeerWindows()
+    leaders = [Leader(windows) for _ in range(4)]
+    size = sum(len(data) for append in leaders[0].send() for data in append.data)
+    monkeypatch.setattr(peer_window, "MAX_PEER_BYTES", 2 * size)
+    monkeypatch.setattr(peer_window, "MAX_PEER_BYTES_IN_ALL", 3 * size)
+    for leader in leaders:
+        leader.replicator.pending()
+        leader.ack(7)  # from a probe to a stream of messages; nothing is under way
+    assert windows[2].bytes == 0
+
+    def send_one(leader: Leader) -> int:
+        leader.parts.fill(2)
+        return len(leader.send())
+
+    first = leaders[0]
+    assert [send_one(first), send_one(first)] == [1, 1]
+    assert windows[2].bytes == 2 * size
+    assert send_one(first) == 0, "it has messages on their way, and there is no room"
+    assert send_one(leaders[1]) == 1, "it has none: one may go"
+    assert send_one(leaders[2]) == 0, "nor may that be without an end"
+    first.ack(9)
+    assert windows[2].bytes == size
+    assert [len(one.send()) for one in (leaders[2], first)] == [1, 1]
+    first.replicator.close()
+    for leader in leaders:
+        leader.replicator.set_link(2, False)
+    assert windows[2].bytes == 0, "what is lost, and what no leader waits for, has left"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.budget import Budget
 from cluster.consensus.message import SnapshotError
 from cluster.transport import snapshots
 from cluster.transport.snapshots import PART_TIMEOUT, SnapshotParts
@@ -31,8 +32,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def parts(clock: Clock) -> SnapshotParts:
-    return SnapshotParts(clock)
+def budget() -> Budget:
+    return Budget(1 << 40, 1 << 39)
+
+
+@pytest.fixture
+def parts(clock: Clock, budget: Budget) -> SnapshotParts:
+    return SnapshotParts(clock, budget.open("snapshots"))
 
 
 def test_parts_of_several_at_a_time(parts: SnapshotParts) -> None:
@@ -101,3 +107,14 @@ def test_memory_is_bounded(
     parts.take(3, part(0, b"x", size=4))
     with pytest.raises(SnapshotError, match="10 bytes come first"):
         parts.take(1, part(0, b"x", size=1))
+
+
+def test_what_has_come_is_counted(parts: SnapshotParts, budget: Budget) -> None:
+    parts.take(1, part(0, b"abc"))
+    parts.take(2, part(0, b"ABC"))
+    assert budget.used == 6
+    parts.forget(2)
+    assert budget.used == 3
+    with pytest.raises(SnapshotError):
+        parts.take(1, part(1, b"abc"))
+    assert budget.used == 0

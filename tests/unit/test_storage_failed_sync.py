@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from storage import flush_cycle
 from storage.commitlog.log import CommitLog
 from storage.database import Database
 from storage.engine import Engine
 from storage.errors import StorageError
 from storage.kv import Family
 from storage.watermark import Watermark
-from tests.unit.lossy_system import LossySystem, Turns
+from tests.unit.lossy_system import LossySystem, Turns, TurnsLock
 from tests.unit.small_store import OPTIONS, put
 
 SEEDS = range(30)
+SYNCS = 7  # in each run, at least
 
 
 class Run:
@@ -89,7 +91,7 @@ def retry(log: CommitLog) -> None:
 
 def run(path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     each = Run(path, seed, monkeypatch)
-    each.system.arm(each.rng.randint(1, 8))
+    each.system.arm(each.rng.randint(1, SYNCS))
     each.turns.run(each.drive, each.flush)
     failed = [error for error in each.turns.errors if error is not None]
     assert all(isinstance(error, StorageError) for error in failed), failed
@@ -115,11 +117,49 @@ def test_without_the_check_promises_are_broken(
     found: list[str] = []
     for seed in SEEDS:
         each = Run(tmp_path / str(seed), seed, monkeypatch)
-        each.system.arm(each.rng.randint(1, 8))
+        each.system.arm(each.rng.randint(1, SYNCS))
         each.turns.run(each.drive, each.flush)
         found += each.problems()
     assert len(found) > len(SEEDS) // 4
     assert all("synced writes are missing" in text for text in found), found
+
+
+def test_tables_that_are_written_out_before_the_log_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same interleavings, and memtables switched while somebody has just written."""
+    monkeypatch.setattr(CommitLog, "is_synced", True)
+    found: list[str] = []
+    for seed in SEEDS:
+        each = Run(tmp_path / str(seed), seed, monkeypatch)
+        each.system.arm(each.rng.randint(1, SYNCS))
+        each.turns.run(each.drive, each.flush)
+        found += each.problems()
+    assert found
+
+
+@pytest.mark.parametrize("tries", [20, 0])
+def test_a_writer_does_not_wait_for_an_fsync_of_the_flush_cycle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    """Without tries, as before, the cycle holds the writers' lock in a sync: a loop would wait."""
+    monkeypatch.setattr(flush_cycle, "_TRIES", tries)
+    each = Run(tmp_path, 1, monkeypatch)
+    stood_still: list[int] = []
+    lock = each.store.cycle._write_lock
+
+    def syncing_while_held(descriptor: int) -> None:
+        assert isinstance(lock, TurnsLock)
+        if lock.is_held:
+            stood_still.append(descriptor)
+        really(descriptor)
+
+    really = each.system.fdatasync
+    monkeypatch.setattr(each.system, "fdatasync", syncing_while_held)
+    each.turns.run(each.drive, each.drive, each.flush)
+    assert each.flushed > 0
+    assert bool(stood_still) == (tries == 0)
+    each.engine.close()
 
 
 def meet(each: Run, first: str) -> list[bool]:

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from cluster.config import NodeConfig
 from cluster.consensus.proposals import Applied
 from cluster.entries import METADATA, UPGRADE
-from cluster.errors import FeatureOffError
+from cluster.errors import ConfigError, FeatureOffError
 from cluster.features import CLUSTER_VERSIONS, COMMANDS, THIS_RELEASE, Finalized, Release
 from cluster.metadata.state import MetadataState
 from cluster.metadata.upgrade import command, node_releases
 from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.founding import Founding
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.upgrades import Upgrades, keep_version
 from cluster.v1 import metadata_pb2 as mpb
@@ -25,6 +27,15 @@ from storage.identity import claim
 NEWEST = Finalized(CLUSTER_VERSIONS.newest, THIS_RELEASE.features)
 OLD = Release()
 DAY = 86_400.0
+SETTINGS = {
+    "lease_lifetime_ms": 10_000,
+    "producer_name_expiry_ms": 20_000,
+    "max_batch_bytes": 2048,
+}
+
+
+def config_of(settings: dict[str, int]) -> NodeConfig:
+    return NodeConfig.load([f"--{n.replace('_', '-')}={v}" for n, v in settings.items()], {})
 
 
 class Leader:
@@ -47,10 +58,8 @@ class Leader:
             links,
             lambda: None,
             clocks,
-            self.upgrades,
+            Founding(config_of(SETTINGS), self.metadata, self.upgrades),
             self.metadata.features,
-            lease_lifetime_ms=1,
-            producer_name_expiry_ms=1,
         )
         if registered:
             for node in (1, 2, 3):
@@ -81,9 +90,10 @@ async def test_a_new_cluster_begins_at_the_newest_version() -> None:
     leader = Leader(registered=False)
     await leader.proposer.propose(registration(1), 1.0)
     assert leader.metadata.finalized == NEWEST
-    assert leader.kinds == [UPGRADE, METADATA] and list(leader.metadata.nodes) == [1]
+    assert leader.kinds == [UPGRADE, METADATA, METADATA] and list(leader.metadata.nodes) == [1]
+    assert leader.metadata.settings == SETTINGS
     await leader.proposer.propose(registration(2), 1.0)
-    assert leader.kinds == [UPGRADE, METADATA, METADATA]
+    assert len(leader.kinds) == 4
 
 
 async def test_a_new_cluster_with_an_older_node_begins_at_its_version() -> None:
@@ -164,6 +174,52 @@ def test_the_day_begins_anew(why: str) -> None:
 def test_never() -> None:
     leader = Leader(auto_finalize=0)
     assert not leader.due(0) and not leader.due(1000 * DAY)
+
+
+# --- settings -----------------------------------------------------------------------------
+
+
+async def test_an_upgraded_cluster_gets_settings_by_itself() -> None:
+    leader = Leader()
+    upgrade = mpb.MetadataCommand(finalize_upgrade=command(NEWEST))
+    await leader.proposer.propose(upgrade, 1.0)
+    assert leader.metadata.finalized == NEWEST and not leader.metadata.settings
+    await leader.proposer.propose(mpb.MetadataCommand(), 1.0)
+    assert leader.metadata.settings == SETTINGS
+
+
+def test_a_nodes_own_setting_is_the_clusters() -> None:
+    metadata = MetadataState()
+
+    def check(**given: int) -> None:
+        nothing: Any = None
+        Founding(config_of(given), metadata, nothing).check_own()
+
+    first = {"lease_lifetime_ms": 5000, "producer_name_expiry_ms": 9000, "max_batch_bytes": 4096}
+    check(lease_lifetime_ms=5000)  # nothing is known yet
+    metadata.apply(1, found(first))
+    assert not metadata.settings, "not before the upgrade"
+    metadata.apply(2, finalized(), upgrade=True)
+    metadata.apply(3, found(first))
+    check(lease_lifetime_ms=5000)
+    check()  # whose defaults say nothing
+    with pytest.raises(ConfigError) as refused:
+        check(lease_lifetime_ms=1000, max_batch_bytes=1024)
+    text = str(refused.value)
+    assert "lease_lifetime_ms: this node's setting is 1000, the cluster's is 5000" in text
+    assert "max_batch_bytes: this node's setting is 1024, the cluster's is 4096" in text
+
+
+def found(settings: dict[str, int]) -> bytes:
+    listed = [mpb.ClusterSetting(name=name, value=value) for name, value in settings.items()]
+    first = mpb.FoundClusterSettings(settings=listed)
+    stamp = settings["lease_lifetime_ms"]
+    command = mpb.MetadataCommand(found_cluster_settings=first, lease_lifetime_ms=stamp)
+    return command.SerializeToString()
+
+
+def finalized() -> bytes:
+    return mpb.MetadataCommand(finalize_upgrade=command(NEWEST)).SerializeToString()
 
 
 # --- the directory ------------------------------------------------------------------------

@@ -198,16 +198,17 @@ class FetchBuffer:
                 cursor.error = error
                 self._notify()
 
-    def peek(self, timeout: float | None) -> Chunk | None:
+    def peek(self, timeout: float | None, *, errors_wait: bool = False) -> Chunk | None:
         """Return the oldest chunk of the partition whose turn it is; waits for one.
 
-        The chunk stays until `advance` finds that its end was passed.
+        The chunk stays until `advance` finds that its end was passed. `errors_wait`: for the
+        next call, because this one has records to give out.
         """
         with self._condition:
             self._drop_finished()
             self._condition.wait_for(self._has_data, timeout)
             for cursor in self._cursors.values():
-                if cursor.error is not None:
+                if cursor.error is not None and not errors_wait:
                     error, cursor.error = cursor.error, None
                     raise error
             for tp in self._turns:

@@ -279,6 +279,7 @@ class Cluster:
         failures = 0
         while True:
             failures += 1
+            answered = True
             try:
                 await asyncio.wait_for(self.refresh([topic]), timeout_s)
             except RetriableError as error:
@@ -286,13 +287,15 @@ class Cluster:
                     raise RequestTimeoutError(
                         f"no metadata of topic {topic!r} within {timeout_s:g} s: {error}"
                     ) from error
+                answered = False
             except TimeoutError:
                 raise RequestTimeoutError(
                     f"no metadata of topic {topic!r} within {timeout_s:g} s"
                 ) from None
             if topic in self.leaders.topics and topic not in self._unknown:
                 return
-            if time.monotonic() - start >= min(timeout_s, UNKNOWN_TOPIC_GRACE_S):
+            # Where nobody answers nobody has said that there is none.
+            if answered and time.monotonic() - start >= min(timeout_s, UNKNOWN_TOPIC_GRACE_S):
                 raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist", topic=topic)
             await asyncio.sleep(self.backoff.delay(min(failures, 4)))
 

@@ -20,7 +20,9 @@ class Leader:
     node_id: int = 0
     address: str = ""  # "": not known
     term: int = -1
-    # The node that refused and named this one instead, without a term; "": none.
+    # A node refused and named this one instead, without a term: another may know better.
+    hinted: bool = False
+    # The node that did so; "": none, or its word has been doubted since.
     refused: str = ""
     replicas: tuple[int, ...] = ()
 
@@ -67,14 +69,15 @@ class Leaders:
         if info.term < leader.term or not address:
             return False
         if info.term == leader.term and leader.address:
-            if leader.refused and address == leader.refused:
+            if address == leader.refused:
                 return False  # it led in this term, and does not any more
-            if not leader.refused:
+            if not leader.hinted:
                 # Same term, same leader; but its address may be news.
                 address = address if info.leader_id == leader.node_id else leader.address
         changed = leader.address != address
         leader.node_id = info.leader_id if changed else leader.node_id
-        leader.address, leader.term, leader.refused = address, info.term, ""
+        leader.address, leader.term = address, info.term
+        leader.hinted, leader.refused = False, ""
         return changed
 
     def hint(self, tp: TopicPartition, node_id: int, address: str) -> bool:
@@ -85,7 +88,7 @@ class Leaders:
         self.nodes.setdefault(node_id, address)
         changed = leader.address != address
         if changed:
-            leader.refused = leader.address
+            leader.refused, leader.hinted = leader.address, True
         leader.node_id, leader.address = node_id, address
         return changed
 
@@ -100,6 +103,7 @@ class Leaders:
         leader = self.leader(tp)
         if leader is not None and leader.address == address:
             leader.address = leader.refused = ""
+            leader.hinted = False
 
     def leader(self, tp: TopicPartition) -> Leader | None:
         view = self.topics.get(tp.topic)

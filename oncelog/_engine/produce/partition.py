@@ -38,7 +38,7 @@ from oncelog._engine.produce.outcomes import (
 from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch, seal
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
-from oncelog.wire.verdicts import RETRIABLE, STORED, error_of
+from oncelog.wire.verdicts import RETRIABLE, STORED, error_of, is_understood
 
 log = logging.getLogger("oncelog.producer")
 
@@ -198,6 +198,7 @@ class PartitionSender:
             if sealed is self._head():
                 self._rewind(now)
             return Reaction()
+        sealed.ambiguous |= not is_understood(verdict)
         error = error_of(result, self.tp)
         error.outcome = "unknown" if sealed.ambiguous else "not_stored"
         if isinstance(error, errors.ProducerExpiredError) and self._leased:

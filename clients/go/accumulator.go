@@ -1,0 +1,415 @@
+package oncelog
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// lane is what waits in one partition.
+type lane struct {
+	tp     TopicPartition
+	open   *openBatch
+	closed []*openBatch
+	// Who numbers the records: the producer, or the application, up to lastGiven.
+	counted   bool
+	given     bool
+	lastGiven int64
+}
+
+// openBatch holds records of one partition that will be one batch.
+type openBatch struct {
+	lane           *lane
+	delivery       *delivery
+	columns        *columns // nil once it is sealed
+	payload        *sealedPayload
+	created        time.Time
+	size           int
+	cap            int // never larger than this with more than one record
+	due            bool
+	isClosed       bool
+	sequences      []int64
+	expectedOffset int64
+	count          int
+}
+
+var columnPool = sync.Pool{New: func() any { return new(columns) }}
+
+// accumulator holds records, per partition, until they form a batch that can be sent. A batch
+// keeps growing after its linger time until the sender has room for it, so slow
+// acknowledgements make batches larger and not more.
+type accumulator struct {
+	config *ProducerConfig
+	wake   func()
+
+	mu    sync.Mutex
+	lanes map[TopicPartition]*lane
+	// Of the open batches, the one of each topic that messages without a key go to.
+	sticky     map[string]*openBatch
+	ready      map[TopicPartition]bool
+	lingering  []*openBatch
+	flushing   int
+	used       int64
+	incomplete map[*delivery]int // with the bytes that it holds
+	failure    error
+	room       chan struct{} // closed when there may be room; nil while nobody waits
+}
+
+func newAccumulator(config *ProducerConfig, wake func()) *accumulator {
+	return &accumulator{
+		config: config, wake: wake,
+		lanes: map[TopicPartition]*lane{}, sticky: map[string]*openBatch{},
+		ready: map[TopicPartition]bool{}, incomplete: map[*delivery]int{},
+	}
+}
+
+// addition is a record, or several that are to be one batch, to be queued.
+type addition struct {
+	tp            TopicPartition
+	sticky        bool // it may go elsewhere: to where messages without a key go now
+	records       []Message
+	size          int
+	sequences     []int64
+	expected      int64 // -1: none
+	whole         bool  // exactly one batch
+	callback      func(Metadata, error)
+	maxBatchBytes int
+}
+
+// append queues records; it waits while the buffer is full.
+func (a *accumulator) append(ctx context.Context, add *addition) (Delivery, error) {
+	alone := add.whole || add.expected >= 0
+	var timeout <-chan time.Time
+	a.mu.Lock()
+	for {
+		if a.failure != nil {
+			err := a.failure
+			a.mu.Unlock()
+			return Delivery{}, err
+		}
+		batch, woken, err := a.place(add, alone)
+		if err != nil {
+			a.mu.Unlock()
+			return Delivery{}, err
+		}
+		if batch != nil {
+			index := a.put(batch, add, alone)
+			a.mu.Unlock()
+			if woken || alone {
+				a.wake()
+			}
+			return Delivery{batch.delivery, index}, nil
+		}
+		// What lingers holds the room that is waited for.
+		a.makeAllDue()
+		if a.room == nil {
+			a.room = make(chan struct{})
+		}
+		room := a.room
+		a.mu.Unlock()
+		a.wake()
+		if timeout == nil {
+			timer := time.NewTimer(a.config.MaxBlock)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return Delivery{}, context.Cause(ctx)
+		case <-timeout:
+			return Delivery{}, fail(ErrBufferFull, "BufferMemory=%d stayed full for MaxBlock=%s",
+				a.config.BufferMemory, a.config.MaxBlock)
+		}
+		a.mu.Lock()
+	}
+}
+
+// place returns an open batch with room; nil: there is no room in the buffer. Whether the
+// sender has something to do now is returned too.
+func (a *accumulator) place(add *addition, alone bool) (*openBatch, bool, error) {
+	need := batchOverhead + add.size
+	if need > add.maxBatchBytes || int64(need) > a.config.BufferMemory {
+		e := fail(ErrBatchTooLarge, "%d bytes with overhead, the topic takes %d and the buffer %d",
+			need, add.maxBatchBytes, a.config.BufferMemory)
+		e.Outcome = NeverSent
+		return nil, false, e
+	}
+	l := a.laneOf(add)
+	if err := l.checkSequences(add.sequences); err != nil {
+		return nil, false, err
+	}
+	woken := false
+	if batch := l.open; batch != nil && (alone || batch.size+add.size > batch.cap) {
+		a.close(batch)
+		woken = true
+	}
+	if l.open != nil {
+		if a.used+int64(add.size) > a.config.BufferMemory {
+			return nil, false, nil
+		}
+		return l.open, woken, nil
+	}
+	if a.used+int64(need) > a.config.BufferMemory {
+		return nil, false, nil
+	}
+	woken = a.start(l, max(min(a.config.BatchSize, add.maxBatchBytes), need)) || woken
+	return l.open, woken, nil
+}
+
+func (a *accumulator) laneOf(add *addition) *lane {
+	if add.sticky {
+		if stuck := a.sticky[add.tp.Topic]; stuck != nil {
+			return stuck.lane
+		}
+	}
+	l := a.lanes[add.tp]
+	if l == nil {
+		l = &lane{tp: add.tp, lastGiven: -1}
+		a.lanes[add.tp] = l
+	}
+	return l
+}
+
+// checkSequences refuses what does not fit to who numbers the partition's records.
+func (l *lane) checkSequences(sequences []int64) error {
+	if sequences == nil {
+		if l.given {
+			e := fail(ErrInvalidRequest, "sequence is missing: %s has application-controlled sequences", l.tp)
+			e.Field = "sequence"
+			return e
+		}
+		return nil
+	}
+	if l.counted {
+		e := fail(ErrInvalidRequest,
+			"sequence=%d: %s already has sequences that the producer counts", sequences[0], l.tp)
+		e.Field = "sequence"
+		return e
+	}
+	if sequences[0] <= l.lastGiven {
+		e := fail(ErrInvalidRequest, "sequence=%d is not above the last one of %s, %d",
+			sequences[0], l.tp, l.lastGiven)
+		e.Field, e.Limit = "sequence", "> last"
+		return e
+	}
+	return nil
+}
+
+func (a *accumulator) start(l *lane, limit int) (woken bool) {
+	batch := &openBatch{
+		lane: l, delivery: newDelivery(l.tp), columns: columnPool.Get().(*columns),
+		created: time.Now(), size: batchOverhead, cap: limit, expectedOffset: -1,
+	}
+	l.open = batch
+	a.used += batchOverhead
+	a.incomplete[batch.delivery] = batchOverhead
+	if a.config.Linger <= 0 || a.flushing > 0 {
+		batch.due = true
+		a.ready[l.tp] = true
+		return true
+	}
+	a.lingering = append(a.lingering, batch)
+	return len(a.lingering) == 1
+}
+
+// put adds the records to the batch and returns the first one's place.
+func (a *accumulator) put(batch *openBatch, add *addition, alone bool) int {
+	l := batch.lane
+	index := batch.columns.len()
+	for i := range add.records {
+		r := &add.records[i]
+		stamp := r.Timestamp
+		if stamp.IsZero() {
+			stamp = time.Now()
+		}
+		batch.columns.add(r.Value, r.Key, r.Headers, stamp.UnixMicro())
+	}
+	if add.sequences == nil {
+		l.counted = true
+	} else {
+		l.given, l.lastGiven = true, add.sequences[len(add.sequences)-1]
+		batch.sequences = append(batch.sequences, add.sequences...)
+	}
+	batch.size += add.size
+	a.used += int64(add.size)
+	a.incomplete[batch.delivery] += add.size
+	if add.whole {
+		index = wholeBatch
+	}
+	if add.callback != nil {
+		batch.delivery.callbacks = append(batch.delivery.callbacks, callback{index, add.callback})
+	}
+	if add.sticky {
+		a.sticky[l.tp.Topic] = batch
+	}
+	if alone {
+		batch.expectedOffset = add.expected
+		a.close(batch)
+	}
+	return index
+}
+
+func (a *accumulator) close(batch *openBatch) {
+	l := batch.lane
+	l.open = nil
+	if a.sticky[l.tp.Topic] == batch {
+		delete(a.sticky, l.tp.Topic)
+	}
+	batch.isClosed = true
+	batch.count = batch.columns.len()
+	batch.delivery.count = batch.count
+	batch.delivery.sequences = batch.sequences
+	l.closed = append(l.closed, batch)
+	a.ready[l.tp] = true
+}
+
+func (a *accumulator) makeAllDue() {
+	for tp, l := range a.lanes {
+		if l.open != nil {
+			l.open.due = true
+			a.ready[tp] = true
+		}
+	}
+	a.lingering = nil
+}
+
+// beginFlush makes everything due at once and returns what is not yet done.
+func (a *accumulator) beginFlush() []*delivery {
+	a.mu.Lock()
+	a.flushing++
+	a.makeAllDue()
+	waiting := make([]*delivery, 0, len(a.incomplete))
+	for d := range a.incomplete {
+		waiting = append(waiting, d)
+	}
+	a.mu.Unlock()
+	a.wake()
+	return waiting
+}
+
+func (a *accumulator) endFlush() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.flushing--
+}
+
+// readyPartitions returns those that may have something to send, and when to look again.
+func (a *accumulator) readyPartitions(now time.Time) (ready []TopicPartition, next time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.lingering) > 0 {
+		batch := a.lingering[0]
+		if !batch.isClosed {
+			if next = batch.created.Add(a.config.Linger); next.After(now) {
+				break
+			}
+			next = time.Time{}
+			batch.due = true
+			a.ready[batch.lane.tp] = true
+		}
+		a.lingering = a.lingering[1:]
+	}
+	for tp := range a.ready {
+		ready = append(ready, tp)
+	}
+	return ready, next
+}
+
+// take returns the partition's oldest batch that is due, closed; nil if there is none.
+func (a *accumulator) take(tp TopicPartition) *openBatch {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.lanes[tp]
+	if l == nil {
+		return nil
+	}
+	if len(l.closed) == 0 && l.open != nil && l.open.due {
+		a.close(l.open)
+	}
+	if len(l.closed) == 0 {
+		delete(a.ready, tp)
+		return nil
+	}
+	batch := l.closed[0]
+	l.closed = l.closed[1:]
+	return batch
+}
+
+// expire takes out the batches whose delivery timeout is over; none has been sent.
+func (a *accumulator) expire(now time.Time) (expired []*openBatch) {
+	limit := now.Add(-a.config.DeliveryTimeout)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.lanes {
+		if l.open != nil && !l.open.created.After(limit) {
+			a.close(l.open)
+		}
+		for len(l.closed) > 0 && !l.closed[0].created.After(limit) {
+			expired = append(expired, l.closed[0])
+			l.closed = l.closed[1:]
+		}
+	}
+	return expired
+}
+
+// refuse takes no further records, for this reason.
+func (a *accumulator) refuse(failure error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failure == nil {
+		a.failure = failure
+	}
+}
+
+// stop refuses further records and returns all waiting batches.
+func (a *accumulator) stop(failure error) (left []*openBatch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failure == nil {
+		a.failure = failure
+	}
+	for _, l := range a.lanes {
+		if l.open != nil {
+			a.close(l.open)
+		}
+		left = append(left, l.closed...)
+		l.closed = nil
+	}
+	clear(a.ready)
+	a.notify()
+	return left
+}
+
+// release frees the room of a batch whose outcome is known.
+func (a *accumulator) release(d *delivery) {
+	a.mu.Lock()
+	a.used -= int64(a.incomplete[d])
+	delete(a.incomplete, d)
+	a.notify()
+	a.mu.Unlock()
+	close(d.released)
+}
+
+func (a *accumulator) notify() {
+	if a.room != nil {
+		close(a.room)
+		a.room = nil
+	}
+}
+
+func (a *accumulator) usedBytes() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used
+}
+
+// rising reports whether each number is above the one before.
+func rising(sequences []int64) bool {
+	for i := 1; i < len(sequences); i++ {
+		if sequences[i] <= sequences[i-1] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,380 @@
+package oncelog
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
+)
+
+// chunk is one stored batch, decoded when it is first looked at.
+type chunk struct {
+	tp         TopicPartition
+	header     *pb.BatchHeader
+	payload    []byte
+	base, end  int64
+	next       int64 // the user's place in it
+	generation int
+	decoded    *decoded
+}
+
+// open decodes the batch. An error stays: nothing of the batch is ever skipped.
+func (c *chunk) open(checkCRC bool) error {
+	if c.decoded != nil {
+		return nil
+	}
+	err := func() (err error) {
+		if checkCRC && checksum(c.payload) != c.header.GetCrc32C() {
+			return fail(ErrInvalidBatch, "checksum differs")
+		}
+		plain, err := decompress(c.header.GetCodec(), c.payload)
+		if err != nil {
+			return err
+		}
+		c.decoded, err = decodePayload(plain, int(c.header.GetRecordCount()))
+		return err
+	}()
+	if err == nil {
+		return nil
+	}
+	return corrupt(c.tp, c.base, "batch at offset %d: %v", c.base, err)
+}
+
+func corrupt(tp TopicPartition, offset int64, format string, args ...any) *Error {
+	e := fail(ErrCorruptLog, "%s: "+format, append([]any{tp}, args...)...)
+	e.Topic, e.Partition, e.Offset = tp.Topic, tp.Partition, offset
+	return e
+}
+
+// take appends up to limit records from the user's place on.
+func (c *chunk) take(into []Record, limit int) []Record {
+	for ; limit > 0 && c.next < c.end; limit-- {
+		into = append(into, Record{Topic: c.tp.Topic, Partition: c.tp.Partition, Offset: c.next})
+		c.decoded.record(int(c.next-c.base), &into[len(into)-1])
+		c.next++
+	}
+	return into
+}
+
+const unknownPosition = -1
+
+// cursor says where one partition stands.
+type cursor struct {
+	tp            TopicPartition
+	group         int   // partitions of one group share a Fetch
+	position      int64 // next offset for the user, at the start of the first chunk
+	fetchOffset   int64 // next offset to ask for
+	generation    int   // rises with each seek
+	chunks        []*chunk
+	buffered      int
+	highWatermark int64
+	paused        bool
+	err           error
+	// The position was reached by reading, so the records before it did exist.
+	byReading bool
+}
+
+// wanted is what is to be fetched of a partition.
+type wanted struct {
+	tp         TopicPartition
+	group      int
+	offset     int64
+	generation int
+}
+
+type added int
+
+const (
+	addedOK      added = iota
+	addedStale         // the user has gone elsewhere
+	addedRefused       // the answer carries an error; nothing was added
+)
+
+// fetchBuffer holds what was fetched and not yet taken. The fetcher fills it, the user empties
+// it. Batches of a partition follow each other without a hole, and an answer to a question from
+// before a seek is thrown away.
+type fetchBuffer struct {
+	partitionBytes int
+	onRoom         func()
+
+	mu      sync.Mutex
+	cursors map[TopicPartition]*cursor
+	turns   []TopicPartition // partitions with chunks, in turn
+	closed  bool
+	changed chan struct{} // closed and made anew with each change
+}
+
+func newFetchBuffer(partitionBytes int, onRoom func()) *fetchBuffer {
+	return &fetchBuffer{
+		partitionBytes: partitionBytes, onRoom: onRoom,
+		cursors: map[TopicPartition]*cursor{}, changed: make(chan struct{}),
+	}
+}
+
+func (b *fetchBuffer) notify() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// --- the user's side -----------------------------------------------------------------
+
+// assign: read exactly these; those that are kept keep their place.
+func (b *fetchBuffer) assign(tps []TopicPartition) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.cursors
+	b.cursors = map[TopicPartition]*cursor{}
+	for i, tp := range tps {
+		if b.cursors[tp] = old[tp]; old[tp] == nil {
+			b.cursors[tp] = &cursor{tp: tp, position: unknownPosition, highWatermark: -1}
+		}
+		b.cursors[tp].group = i / mostFetched
+	}
+	b.turns = slices.DeleteFunc(b.turns, func(tp TopicPartition) bool { return b.cursors[tp] == nil })
+	b.notify()
+}
+
+func (b *fetchBuffer) assignment() []TopicPartition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	tps := make([]TopicPartition, 0, len(b.cursors))
+	for tp := range b.cursors {
+		tps = append(tps, tp)
+	}
+	return tps
+}
+
+func (b *fetchBuffer) assigned(tp TopicPartition) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cursors[tp] == nil {
+		return invalid("partition", "%s is not assigned", tp)
+	}
+	return nil
+}
+
+// seek goes on at offset or, with unknownPosition, where the reset policy says.
+func (b *fetchBuffer) seek(tp TopicPartition, offset int64) {
+	b.mu.Lock()
+	if c := b.cursors[tp]; c != nil {
+		c.generation++
+		c.position, c.fetchOffset = offset, max(offset, 0)
+		c.chunks, c.buffered, c.err, c.byReading = nil, 0, nil, false
+		b.turns = slices.DeleteFunc(b.turns, func(other TopicPartition) bool { return other == tp })
+		b.notify()
+	}
+	b.mu.Unlock()
+	b.onRoom()
+}
+
+// found: the start position was found out; a seek in the meantime wins.
+func (b *fetchBuffer) found(tp TopicPartition, generation int, offset int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.cursors[tp]; c != nil && c.generation == generation && c.position == unknownPosition {
+		c.position, c.fetchOffset = offset, offset
+		b.notify()
+	}
+}
+
+// fail has the user's next call return this, once.
+func (b *fetchBuffer) fail(tp TopicPartition, generation int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.cursors[tp]; c != nil && c.generation == generation {
+		c.err = err
+		b.notify()
+	}
+}
+
+func (b *fetchBuffer) takeError() error {
+	for _, c := range b.cursors {
+		if c.err != nil {
+			err := c.err
+			c.err = nil
+			b.onRoom()
+			return err
+		}
+	}
+	return nil
+}
+
+// peek returns the oldest chunk of the partition whose turn it is; nil if there is none, and
+// then what to wait for. With mayFail false an error stays where it is.
+func (b *fetchBuffer) peek(mayFail bool) (*chunk, <-chan struct{}, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, nil, fail(ErrClientClosed, "the consumer is closed")
+	}
+	for _, tp := range b.turns {
+		if c := b.cursors[tp]; !c.paused {
+			return c.chunks[0], nil, nil
+		}
+	}
+	if mayFail {
+		if err := b.takeError(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nil, b.changed, nil
+}
+
+// advance: the user has moved chunk.next.
+func (b *fetchBuffer) advance(taken *chunk) {
+	if taken.next < taken.end {
+		return
+	}
+	b.mu.Lock()
+	c := b.cursors[taken.tp]
+	if c == nil || c.generation != taken.generation || len(c.chunks) == 0 || c.chunks[0] != taken {
+		b.mu.Unlock()
+		return
+	}
+	c.chunks = c.chunks[1:]
+	c.position, c.byReading = taken.end, true
+	hadRoom := c.buffered < b.partitionBytes
+	c.buffered -= len(taken.payload)
+	b.turns = slices.DeleteFunc(b.turns, func(tp TopicPartition) bool { return tp == taken.tp })
+	if len(c.chunks) > 0 {
+		b.turns = append(b.turns, taken.tp)
+	}
+	room := !hadRoom && c.buffered < b.partitionBytes
+	if room {
+		b.notify()
+	}
+	b.mu.Unlock()
+	if room {
+		b.onRoom()
+	}
+}
+
+// position returns the user's place, or unknownPosition and what to wait for.
+func (b *fetchBuffer) position(tp TopicPartition) (int64, <-chan struct{}, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.cursors[tp]
+	if c == nil {
+		return 0, nil, invalid("partition", "%s is not assigned", tp)
+	}
+	if c.err != nil && c.position == unknownPosition {
+		err := c.err
+		c.err = nil
+		return 0, nil, err
+	}
+	if len(c.chunks) > 0 {
+		return c.chunks[0].next, nil, nil
+	}
+	return c.position, b.changed, nil
+}
+
+func (b *fetchBuffer) pause(tp TopicPartition, paused bool) {
+	b.mu.Lock()
+	if c := b.cursors[tp]; c != nil {
+		c.paused = paused
+		b.notify()
+	}
+	b.mu.Unlock()
+	b.onRoom()
+}
+
+func (b *fetchBuffer) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.notify()
+}
+
+// --- the fetcher's side --------------------------------------------------------------
+
+// withoutPosition returns the partitions whose start must be found out.
+func (b *fetchBuffer) withoutPosition() (missing []wanted) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.cursors {
+		if c.position == unknownPosition && c.err == nil {
+			missing = append(missing, wanted{c.tp, c.group, 0, c.generation})
+		}
+	}
+	return missing
+}
+
+// wanted returns the partitions to fetch now: position known, room in the buffer.
+func (b *fetchBuffer) wanted() (all []wanted) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.cursors {
+		if c.position != unknownPosition && c.err == nil && !c.paused && c.buffered < b.partitionBytes {
+			all = append(all, wanted{c.tp, c.group, c.fetchOffset, c.generation})
+		}
+	}
+	return all
+}
+
+// awaitRoom reports whether to read on as wanted, when there is room.
+func (b *fetchBuffer) awaitRoom(ctx context.Context, w wanted) bool {
+	for {
+		b.mu.Lock()
+		c := b.cursors[w.tp]
+		gone := b.closed || c == nil || c.generation != w.generation || c.paused || c.err != nil
+		room := !gone && c.buffered < b.partitionBytes
+		changed := b.changed
+		b.mu.Unlock()
+		if gone || room {
+			return room
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// read reports whether the partition's position was reached by reading.
+func (b *fetchBuffer) read(tp TopicPartition) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.cursors[tp]
+	return c != nil && c.byReading
+}
+
+// add takes over one partition's answer.
+func (b *fetchBuffer) add(w wanted, answer *pb.PartitionRecords) added {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.cursors[w.tp]
+	if c == nil || c.generation != w.generation {
+		return addedStale
+	}
+	if answer.GetError() != pb.PartitionError_PARTITION_ERROR_NONE {
+		return addedRefused
+	}
+	c.highWatermark = max(c.highWatermark, answer.GetHighWatermark())
+	if w.offset != c.fetchOffset {
+		return addedStale // another answer has already brought these
+	}
+	for _, stored := range answer.GetBatches() {
+		base := stored.GetBaseOffset()
+		end := base + int64(stored.GetHeader().GetRecordCount())
+		at := c.fetchOffset
+		// The first batch may begin before the position: batches are sent whole.
+		if !(base == at || len(c.chunks) == 0 && base <= at) || end <= at {
+			c.err = corrupt(w.tp, at, "after offset %d came a batch with offsets %d to %d", at-1, base, end-1)
+			b.notify()
+			break
+		}
+		c.chunks = append(c.chunks, &chunk{
+			tp: w.tp, header: stored.GetHeader(), payload: stored.GetPayload(),
+			base: base, end: end, next: at, generation: c.generation,
+		})
+		c.buffered += len(stored.GetPayload())
+		c.fetchOffset = end
+	}
+	if len(c.chunks) > 0 && !slices.Contains(b.turns, w.tp) {
+		b.turns = append(b.turns, w.tp)
+		b.notify()
+	}
+	return addedOK
+}

@@ -1,0 +1,175 @@
+package oncelog
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// stamp is what a batch was numbered as when it was last sealed.
+type stamp struct {
+	producerID   int64
+	epoch        int32
+	baseSequence int64
+}
+
+var unstamped = &stamp{baseSequence: -1}
+
+type callback struct {
+	index int
+	call  func(Metadata, error)
+}
+
+// delivery is what becomes of one batch. All its records share it.
+type delivery struct {
+	tp        TopicPartition
+	count     int     // set when the batch is closed
+	sequences []int64 // the application's own; nil: counted
+	callbacks []callback
+	stamp     atomic.Pointer[stamp]
+	done      chan struct{} // closed when the outcome is known,
+	released  chan struct{} // and when callbacks were called and its memory is free
+
+	// Set before done is closed.
+	baseOffset int64
+	duplicate  bool
+	err        *Error
+
+	mu     sync.Mutex
+	looked map[int]bool // failed records whose error was fetched
+}
+
+func newDelivery(tp TopicPartition) *delivery {
+	d := &delivery{tp: tp, done: make(chan struct{}), released: make(chan struct{})}
+	d.stamp.Store(unstamped)
+	return d
+}
+
+// sequence returns that of a record, -1 if it has none.
+func (d *delivery) sequence(index int) int64 {
+	base := d.stamp.Load().baseSequence
+	switch {
+	case base < 0:
+		return -1
+	case d.sequences != nil:
+		return d.sequences[index]
+	default:
+		return base + int64(index)
+	}
+}
+
+// metadata returns what is known of the records from first to last.
+func (d *delivery) metadata(first, last int) Metadata {
+	s := d.stamp.Load()
+	m := Metadata{
+		Topic: d.tp.Topic, Partition: d.tp.Partition, Offset: -1,
+		Sequence: d.sequence(first), LastSequence: d.sequence(last),
+		ProducerID: s.producerID, Epoch: s.epoch, Duplicate: d.duplicate,
+	}
+	if d.err == nil && d.baseOffset >= 0 {
+		m.Offset = d.baseOffset + int64(first)
+	}
+	return m
+}
+
+// unlooked returns how many failed records nobody has looked at.
+func (d *delivery) unlooked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.callbacks {
+		d.look(c.index)
+	}
+	if d.looked[wholeBatch] {
+		return 0
+	}
+	return d.count - len(d.looked)
+}
+
+// look notes, with the lock held, that a failed record's error is known.
+func (d *delivery) look(index int) {
+	if d.looked == nil {
+		d.looked = map[int]bool{}
+	}
+	d.looked[index] = true
+}
+
+const wholeBatch = -1
+
+// Delivery is the future outcome of a record, or of a batch that was sent as one.
+type Delivery struct {
+	batch *delivery
+	index int // wholeBatch: all of it
+}
+
+// Done returns a channel that is closed when the outcome is known.
+func (d Delivery) Done() <-chan struct{} { return d.batch.done }
+
+// Wait returns where the record is stored, or the error, an *[Error] below [ErrDelivery],
+// whose Outcome says what is known of it. If ctx ends before, its error is returned, and the
+// record is still on its way.
+func (d Delivery) Wait(ctx context.Context) (Metadata, error) {
+	select {
+	case <-d.batch.done:
+	default:
+		select {
+		case <-d.batch.done:
+		case <-ctx.Done():
+			return Metadata{}, context.Cause(ctx)
+		}
+	}
+	return d.outcome()
+}
+
+func (d Delivery) outcome() (Metadata, error) {
+	first, last := d.index, d.index
+	if d.index == wholeBatch {
+		first, last = 0, d.batch.count-1
+	}
+	if d.batch.err != nil {
+		d.batch.mu.Lock()
+		d.batch.look(d.index)
+		d.batch.mu.Unlock()
+		return d.batch.metadata(first, last), d.batch.err
+	}
+	return d.batch.metadata(first, last), nil
+}
+
+// completions call the callbacks of batches, one after the other, on a goroutine of their own.
+type completions struct {
+	mu      sync.Mutex
+	queue   []*delivery
+	running bool
+	release func(*delivery)
+}
+
+func (c *completions) add(d *delivery) {
+	if len(d.callbacks) == 0 {
+		c.release(d)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = append(c.queue, d)
+	if !c.running {
+		c.running = true
+		go c.run()
+	}
+}
+
+func (c *completions) run() {
+	for {
+		c.mu.Lock()
+		if len(c.queue) == 0 {
+			c.running = false
+			c.mu.Unlock()
+			return
+		}
+		d := c.queue[0]
+		c.queue = c.queue[1:]
+		c.mu.Unlock()
+		for _, one := range d.callbacks {
+			one.call(Delivery{d, one.index}.outcome())
+		}
+		c.release(d)
+	}
+}

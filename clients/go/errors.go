@@ -1,0 +1,217 @@
+package oncelog
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind is a place in the tree of errors. Every *[Error] has one, and errors.Is finds an
+// error by its kind and by all kinds above it.
+type Kind struct {
+	// Reason is the word that travels over the network, such as NOT_LEADER.
+	Reason string
+	parent *Kind
+}
+
+// Error returns the kind's reason.
+func (k *Kind) Error() string { return k.Reason }
+
+func (k *Kind) is(other *Kind) bool {
+	for ; k != nil; k = k.parent {
+		if k == other {
+			return true
+		}
+	}
+	return false
+}
+
+func kind(reason string, parent *Kind) *Kind { return &Kind{Reason: reason, parent: parent} }
+
+// Kinds whose call may succeed later, unchanged.
+var (
+	// ErrRetriable is above all errors of this group.
+	ErrRetriable = kind("RETRIABLE", nil)
+	// ErrNotLeader: the node does not lead the partition; LeaderID and LeaderAddress say who
+	// does, if that is known.
+	ErrNotLeader = kind("NOT_LEADER", ErrRetriable)
+	// ErrNotReady: a new leader that has not caught up, or no leader at all, yet.
+	ErrNotReady = kind("NOT_READY", ErrRetriable)
+	// ErrUnavailable: the node cannot be reached, or has no quorum.
+	ErrUnavailable = kind("UNAVAILABLE", ErrRetriable)
+	// ErrThrottled: the node has too much to do, or a limit of it is reached.
+	ErrThrottled = kind("THROTTLED", ErrRetriable)
+	// ErrStorageFull: the node's disk is full; it takes writes again when there is room.
+	ErrStorageFull = kind("STORAGE_FULL", ErrRetriable)
+	// ErrRequestTimeout: no answer in time; the call may still take effect.
+	ErrRequestTimeout = kind("REQUEST_TIMEOUT", ErrRetriable)
+	// ErrBufferFull: the buffer stayed full for ProducerConfig.MaxBlock; nothing was queued.
+	ErrBufferFull = kind("BUFFER_FULL", ErrRetriable)
+	// ErrUnknownTopicOrPartition: there is none, as far as the node knows; Topic, Partition.
+	ErrUnknownTopicOrPartition = kind("UNKNOWN_TOPIC_OR_PARTITION", ErrRetriable)
+)
+
+// Kinds whose call, repeated, fails again.
+var (
+	// ErrFatal is above all errors of this group and the next two.
+	ErrFatal = kind("FATAL", nil)
+	// ErrInvalidRequest: an argument is wrong; Field names it, Limit says what is allowed.
+	ErrInvalidRequest = kind("INVALID_REQUEST", ErrFatal)
+	// ErrTopicAlreadyExists: a topic of this name exists; Topic.
+	ErrTopicAlreadyExists = kind("TOPIC_ALREADY_EXISTS", ErrFatal)
+	// ErrProducerNameNotFound: no producer holds, or held, ProducerName.
+	ErrProducerNameNotFound = kind("PRODUCER_NAME_NOT_FOUND", ErrFatal)
+	// ErrNotSupported: the server, or this client, cannot do it.
+	ErrNotSupported = kind("NOT_SUPPORTED", ErrFatal)
+	// ErrInternal: a bug or a broken invariant at the node; its log says more.
+	ErrInternal = kind("INTERNAL", ErrFatal)
+	// ErrOffsetOutOfRange: no record is there; Offset, LogStartOffset, HighWatermark.
+	ErrOffsetOutOfRange = kind("OFFSET_OUT_OF_RANGE", ErrFatal)
+	// ErrCorruptLog: what is stored, or was fetched, is damaged; Topic, Partition, Offset.
+	ErrCorruptLog = kind("CORRUPT_LOG", ErrFatal)
+	// ErrClientClosed: the client was used after Close.
+	ErrClientClosed = kind("CLIENT_CLOSED", ErrFatal)
+	// ErrConfig: settings that are out of range or contradict each other.
+	ErrConfig = kind("INVALID_CONFIG", nil)
+)
+
+// Kinds of a record that is not known to be stored. The error's Outcome says more.
+var (
+	// ErrDelivery is above all errors of this group and the next.
+	ErrDelivery = kind("DELIVERY_FAILED", ErrFatal)
+	// ErrInvalidBatch: the batch itself is wrong; the message says how.
+	ErrInvalidBatch = kind("INVALID_BATCH", ErrDelivery)
+	// ErrBatchTooLarge: the batch or record is over the topic's limit, or the buffer's.
+	ErrBatchTooLarge = kind("BATCH_TOO_LARGE", ErrDelivery)
+	// ErrOffsetMismatch: the expected offset is not the one that comes next, NextOffset.
+	ErrOffsetMismatch = kind("OFFSET_MISMATCH", ErrDelivery)
+	// ErrDeliveryTimeout: ProducerConfig.DeliveryTimeout is over.
+	ErrDeliveryTimeout = kind("DELIVERY_TIMEOUT", ErrDelivery)
+	// ErrUndelivered is returned by Flush and Close: Count records failed and nobody
+	// looked at it. The first failure is wrapped.
+	ErrUndelivered = kind("UNDELIVERED_RECORDS", ErrDelivery)
+)
+
+// Kinds after which the producer cannot go on: all of its pending records have failed.
+var (
+	// ErrProducerFatal is above all errors of this group.
+	ErrProducerFatal = kind("PRODUCER_FAILED", ErrDelivery)
+	// ErrFenced: a producer with a higher epoch, CurrentEpoch, has taken over.
+	ErrFenced = kind("FENCED", ErrProducerFatal)
+	// ErrSequenceConflict: the same sequences are stored with another content.
+	ErrSequenceConflict = kind("SEQUENCE_CONFLICT", ErrProducerFatal)
+	// ErrOutOfOrder: the batch does not follow LastSequence, the last one that is stored.
+	ErrOutOfOrder = kind("OUT_OF_ORDER", ErrProducerFatal)
+	// ErrUnknownProducer: the cluster never issued this producer id, or the partition does
+	// not know it.
+	ErrUnknownProducer = kind("UNKNOWN_PRODUCER", ErrProducerFatal)
+	// ErrProducerExpired: the lease of the producer id is over.
+	ErrProducerExpired = kind("PRODUCER_EXPIRED", ErrProducerFatal)
+)
+
+// travelling kinds may come in an ErrorInfo.
+var travelling = func() map[string]*Kind {
+	kinds := map[string]*Kind{}
+	for _, k := range []*Kind{
+		ErrNotLeader, ErrNotReady, ErrUnavailable, ErrThrottled, ErrStorageFull,
+		ErrRequestTimeout, ErrUnknownTopicOrPartition, ErrInvalidRequest, ErrInvalidBatch,
+		ErrBatchTooLarge, ErrTopicAlreadyExists, ErrProducerNameNotFound, ErrUnknownProducer,
+		ErrProducerExpired, ErrFenced, ErrOutOfOrder, ErrSequenceConflict, ErrOffsetMismatch,
+		ErrOffsetOutOfRange, ErrCorruptLog, ErrNotSupported, ErrInternal,
+	} {
+		kinds[k.Reason] = k
+	}
+	return kinds
+}()
+
+// Outcome says what is known of a record that failed.
+type Outcome string
+
+const (
+	// NeverSent: no node has seen the record.
+	NeverSent Outcome = "never_sent"
+	// NotStored: a node refused it.
+	NotStored Outcome = "not_stored"
+	// Unknown: it was sent and may be stored now or a little later.
+	Unknown Outcome = "unknown"
+)
+
+// Error is every error that this package makes. Which of the details are set depends on
+// the Kind.
+type Error struct {
+	Kind    *Kind
+	Message string
+	// Outcome is set for kinds below [ErrDelivery].
+	Outcome Outcome
+
+	Topic          string
+	Partition      int32
+	Offset         int64
+	LogStartOffset int64
+	HighWatermark  int64
+	NextOffset     int64
+	LastSequence   int64
+	CurrentEpoch   int32
+	LeaderID       int32
+	LeaderAddress  string
+	ProducerName   string
+	Field          string
+	Limit          string
+	Count          int64
+
+	cause error
+}
+
+// Error returns the message, or the reason if there is none.
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return e.Kind.Reason
+	}
+	return e.Message
+}
+
+// Is reports whether target is the error's kind or one above it.
+func (e *Error) Is(target error) bool {
+	k, ok := target.(*Kind)
+	return ok && e.Kind.is(k)
+}
+
+// Unwrap returns what led to the error, if that is an error too.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Retriable reports whether the same call may succeed later.
+func (e *Error) Retriable() bool { return e.Kind.is(ErrRetriable) }
+
+// Timeout reports whether time was up: it makes an error of a net.Error's form.
+func (e *Error) Timeout() bool {
+	return e.Kind == ErrRequestTimeout || e.Kind == ErrBufferFull || e.Kind == ErrDeliveryTimeout
+}
+
+// fail makes an error. Kinds below ErrDelivery are not_stored until something else is said.
+func fail(k *Kind, format string, args ...any) *Error {
+	e := &Error{Kind: k, Message: fmt.Sprintf(format, args...)}
+	if k.is(ErrDelivery) {
+		e.Outcome = NotStored
+	}
+	return e
+}
+
+// withOutcome returns a copy with this outcome, if the error is of a kind that has one.
+func (e *Error) withOutcome(outcome Outcome) *Error {
+	if !e.Kind.is(ErrDelivery) {
+		return e
+	}
+	twin := *e
+	twin.Outcome = outcome
+	return &twin
+}
+
+// asError returns err as an *Error, whatever it is.
+func asError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Kind: ErrInternal, Message: err.Error(), cause: err}
+}
+
+func isRetriable(err error) bool { return errors.Is(err, ErrRetriable) }

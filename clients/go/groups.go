@@ -1,0 +1,243 @@
+package oncelog
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
+)
+
+const listPage = 1000
+
+// groups finds the node that keeps a group's offsets, and asks it.
+type groups struct {
+	cluster *cluster
+
+	mu           sync.Mutex
+	coordinators map[string]string
+}
+
+func newGroups(c *cluster) *groups {
+	return &groups{cluster: c, coordinators: map[string]string{}}
+}
+
+func (g *groups) coordinator(group string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.coordinators[group]
+}
+
+func (g *groups) setCoordinator(group, address string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.coordinators[group] = address
+}
+
+// call asks the group's coordinator, wherever it is now.
+func (g *groups) call(ctx context.Context, group string, m func(context.Context, pb.GroupServiceClient) error) error {
+	deadline := time.Now().Add(g.cluster.config.RequestTimeout)
+	turn := 0
+	for failures := 1; ; failures++ {
+		known := g.cluster.addresses()
+		address := g.coordinator(group)
+		if address == "" {
+			address = known[turn%len(known)]
+		}
+		err := g.cluster.callAt(ctx, address, min(time.Until(deadline), 2*time.Second),
+			func(ctx context.Context, conn *grpc.ClientConn) error {
+				return m(ctx, pb.NewGroupServiceClient(conn))
+			})
+		if err == nil {
+			g.setCoordinator(group, address)
+			return nil
+		}
+		if !isRetriable(err) {
+			return err
+		}
+		hint := asError(err).LeaderAddress
+		if hint == address {
+			hint = ""
+		}
+		g.setCoordinator(group, hint)
+		pause := g.cluster.backoff.delay(failures)
+		if hint == "" {
+			turn++
+		} else if failures == 1 {
+			pause = 0 // a hint needs no pause the first time; then somebody must be wrong
+		}
+		if !time.Now().Add(pause).Before(deadline) {
+			return err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+func (g *groups) commit(ctx context.Context, group string, offsets map[TopicPartition]OffsetCommit) error {
+	request := &pb.CommitOffsetsRequest{Group: group}
+	tps := slices.Collect(maps.Keys(offsets))
+	sortPartitions(tps)
+	for _, tp := range tps {
+		commit := offsets[tp]
+		request.Offsets = append(request.Offsets, &pb.OffsetCommit{
+			Topic: tp.Topic, Partition: tp.Partition, Offset: commit.Offset, Metadata: commit.Metadata,
+			ProducerId: commit.ProducerID, Epoch: commit.Epoch, Sequence: commit.Sequence,
+		})
+	}
+	var answer *pb.CommitOffsetsResponse
+	err := g.call(ctx, group, func(ctx context.Context, stub pb.GroupServiceClient) (err error) {
+		answer, err = stub.CommitOffsets(ctx, request)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, result := range answer.GetResults() {
+		if result.GetError() != "" {
+			return refusedCommit(result)
+		}
+	}
+	return nil
+}
+
+func refusedCommit(result *pb.OffsetCommitResult) error {
+	text := result.GetMessage()
+	if text == "" {
+		text = result.GetError()
+	}
+	k := travelling[result.GetError()]
+	if k == nil {
+		k = ErrInternal
+	}
+	e := fail(k, "%s-%d: offset not committed: %s", result.GetTopic(), result.GetPartition(), text)
+	e.Topic, e.Partition = result.GetTopic(), result.GetPartition()
+	e.CurrentEpoch, e.LastSequence = result.GetCurrentEpoch(), result.GetLastSequence()
+	return e
+}
+
+func committedOffset(o *pb.CommittedOffset) (TopicPartition, CommittedOffset) {
+	return TopicPartition{o.GetTopic(), o.GetPartition()}, CommittedOffset{
+		OffsetCommit{o.GetOffset(), o.GetMetadata(), o.GetProducerId(), o.GetEpoch(), o.GetSequence()},
+		o.GetCommitMs(),
+	}
+}
+
+// committed returns what is committed of these partitions, or of all.
+func (g *groups) committed(ctx context.Context, group string, tps []TopicPartition) (map[TopicPartition]CommittedOffset, error) {
+	request := &pb.FetchOffsetsRequest{Group: group}
+	for _, tp := range tps {
+		request.Partitions = append(request.Partitions,
+			&pb.TopicPartition{Topic: tp.Topic, Partition: tp.Partition})
+	}
+	var answer *pb.FetchOffsetsResponse
+	err := g.call(ctx, group, func(ctx context.Context, stub pb.GroupServiceClient) (err error) {
+		answer, err = stub.FetchOffsets(ctx, request)
+		return err
+	})
+	found := map[TopicPartition]CommittedOffset{}
+	for _, offset := range answer.GetOffsets() {
+		if offset.GetOffset() >= 0 {
+			tp, known := committedOffset(offset)
+			found[tp] = known
+		}
+	}
+	return found, err
+}
+
+func (g *groups) describe(ctx context.Context, group string) (GroupDescription, error) {
+	var answer *pb.DescribeGroupResponse
+	err := g.call(ctx, group, func(ctx context.Context, stub pb.GroupServiceClient) (err error) {
+		answer, err = stub.DescribeGroup(ctx, &pb.DescribeGroupRequest{Group: group})
+		return err
+	})
+	found := GroupDescription{
+		group, answer.GetExists(), answer.GetLastCommitMs(), answer.GetCoordinatorId(),
+		map[TopicPartition]CommittedOffset{},
+	}
+	for _, offset := range answer.GetOffsets() {
+		if offset.GetOffset() >= 0 {
+			tp, known := committedOffset(offset)
+			found.Offsets[tp] = known
+		}
+	}
+	return found, err
+}
+
+func (g *groups) remove(ctx context.Context, group string) (existed bool, err error) {
+	err = g.call(ctx, group, func(ctx context.Context, stub pb.GroupServiceClient) error {
+		answer, err := stub.DeleteGroup(ctx, &pb.DeleteGroupRequest{Group: group})
+		existed = answer.GetExisted()
+		return err
+	})
+	return existed, err
+}
+
+// all returns all groups, by name: each node tells those that it leads.
+func (g *groups) all(ctx context.Context) ([]GroupInfo, error) {
+	deadline := time.Now().Add(g.cluster.config.RequestTimeout)
+	for failures := 1; ; failures++ {
+		found := map[string]GroupInfo{}
+		covered := map[int32]bool{}
+		count := 0
+		info, err := describeCluster(ctx, g.cluster)
+		if err != nil {
+			return nil, err
+		}
+		for _, node := range info.Nodes {
+			if !node.Alive || node.Address == "" {
+				continue
+			}
+			of, err := g.listNode(ctx, node.Address, found, covered)
+			if err != nil && !isRetriable(err) {
+				return nil, err
+			}
+			count = max(count, of)
+		}
+		if len(covered) >= count {
+			names := slices.Sorted(maps.Keys(found))
+			all := make([]GroupInfo, len(names))
+			for i, name := range names {
+				all[i] = found[name]
+			}
+			return all, nil
+		}
+		pause := g.cluster.backoff.delay(failures)
+		if !time.Now().Add(pause).Before(deadline) {
+			return nil, fail(ErrNotReady, "%d partitions of __offsets have no leader", count-len(covered))
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (g *groups) listNode(ctx context.Context, address string, found map[string]GroupInfo, covered map[int32]bool) (int, error) {
+	request := &pb.ListGroupsRequest{Limit: listPage}
+	for {
+		var answer *pb.ListGroupsResponse
+		err := g.cluster.callAt(ctx, address, 2*time.Second,
+			func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+				answer, err = pb.NewGroupServiceClient(conn).ListGroups(ctx, request)
+				return err
+			})
+		if err != nil {
+			return 0, err
+		}
+		for _, info := range answer.GetGroups() {
+			found[info.GetGroup()] = GroupInfo{info.GetGroup(), info.GetOffsets(), info.GetLastCommitMs()}
+			request.AfterGroup = info.GetGroup()
+		}
+		if len(answer.GetGroups()) < listPage {
+			for _, partition := range answer.GetPartitions() {
+				covered[partition] = true
+			}
+			return int(answer.GetPartitionCount()), nil
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package oncelog
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
+)
+
+// identities knows who the producer is: leases of producer ids, names, and where a partition
+// goes on. All partitions share one identity; one that was reset gets its own, so the others
+// are left alone.
+type identities struct {
+	config  *ProducerConfig
+	cluster *cluster
+	current atomic.Pointer[identity]
+
+	// Held, by putting something in, by who leases.
+	leasing chan struct{}
+	serial  int
+	// The newest epoch that this producer has leased under its name.
+	newest *identity
+}
+
+func newIdentities(config *ProducerConfig, c *cluster) *identities {
+	return &identities{config: config, cluster: c, leasing: make(chan struct{}, 1)}
+}
+
+func (i *identities) attempt() time.Duration { return min(2*time.Second, i.config.RequestTimeout) }
+
+// acquire returns an identity that the partition has not used, and its last sequence there. It
+// goes on trying while errors are retriable; records have their own deadline.
+func (i *identities) acquire(ctx context.Context, tp TopicPartition, used *identity) (*identity, int64, error) {
+	id, err := i.unused(ctx, used)
+	if err != nil {
+		return nil, 0, err
+	}
+	if i.config.Initial != nil {
+		return id, i.config.Initial.NextSequences[tp] - 1, nil
+	}
+	if i.config.ProducerName == "" {
+		return id, -1, nil
+	}
+	last, err := i.open(ctx, tp, id)
+	return id, last, err
+}
+
+func (i *identities) unused(ctx context.Context, used *identity) (*identity, error) {
+	select {
+	case i.leasing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-i.leasing }()
+	id := i.current.Load()
+	if id == nil || !time.Now().Before(id.expireAt) {
+		id, err := i.lease(ctx)
+		if err == nil {
+			i.current.Store(id)
+		}
+		return id, err
+	}
+	if id.serial <= used.serial {
+		return i.lease(ctx)
+	}
+	return id, nil
+}
+
+// renewIfDue leases the next id at 90 % of the lifetime; partitions change over when drained.
+// It returns without a lease while somebody else leases.
+func (i *identities) renewIfDue(ctx context.Context, now time.Time) error {
+	current := i.current.Load()
+	if current == nil || now.Before(current.renewAt) {
+		return nil
+	}
+	select {
+	case i.leasing <- struct{}{}:
+	default:
+		return nil
+	}
+	defer func() { <-i.leasing }()
+	bounded, cancel := context.WithTimeoutCause(ctx, time.Second,
+		fail(ErrRequestTimeout, "the lease was not renewed in time"))
+	defer cancel()
+	id, err := i.lease(bounded)
+	if err == nil {
+		i.current.Store(id)
+	} else if isRetriable(err) {
+		return nil // it is tried again
+	}
+	return err
+}
+
+func (i *identities) lease(ctx context.Context) (*identity, error) {
+	i.serial++
+	if initial := i.config.Initial; initial != nil {
+		return &identity{initial.ProducerID, initial.Epoch, i.serial, never, never, initial.LeaseToken}, nil
+	}
+	request := &pb.LeaseProducerRequest{ProducerName: i.config.ProducerName}
+	if request.ProducerName != "" {
+		// One number for all attempts of this lease: the epoch rises by one at most.
+		request.Nonce = nonce()
+		if i.newest != nil {
+			// A name that another instance has leased since must not be taken back.
+			request.HeldProducerId, request.HeldEpoch = i.newest.producerID, i.newest.epoch
+		}
+	}
+	// Counted from before the call, so that it ends too early rather than too late.
+	start := time.Now()
+	var answer *pb.LeaseProducerResponse
+	for failures := 1; ; failures++ {
+		err := i.cluster.call(ctx, callOptions{attempt: i.attempt()},
+			func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+				answer, err = pb.NewProducerServiceClient(conn).LeaseProducer(ctx, request)
+				return err
+			})
+		if err == nil {
+			break
+		}
+		if !isRetriable(err) || ctx.Err() != nil {
+			return nil, err
+		}
+		if err := sleep(ctx, i.cluster.backoff.delay(failures)); err != nil {
+			return nil, err
+		}
+	}
+	id := &identity{
+		answer.GetProducerId(), answer.GetEpoch(), i.serial, never, never, answer.GetLeaseToken(),
+	}
+	if lifetime := time.Duration(answer.GetLifetimeMs()) * ms; lifetime > 0 {
+		id.renewAt, id.expireAt = start.Add(lifetime/10*9), start.Add(lifetime)
+	}
+	if i.config.ProducerName != "" {
+		i.newest = id
+	}
+	return id, nil
+}
+
+// nonce is one number for all attempts of a call: repeated, it raises an epoch once.
+func nonce() uint64 { return rand.Uint64() | 1 }
+
+// open fences the predecessor in this partition and returns the last stored sequence.
+func (i *identities) open(ctx context.Context, tp TopicPartition, id *identity) (int64, error) {
+	request := &pb.OpenProducerRequest{
+		ProducerId: id.producerID, Epoch: id.epoch, LeaseToken: id.leaseToken,
+		Partitions: []*pb.TopicPartition{{Topic: tp.Topic, Partition: tp.Partition}},
+	}
+	for failures := 1; ; failures++ {
+		address := i.cluster.leaders.address(tp)
+		opened, err := i.openAt(ctx, address, request)
+		if err != nil && !isRetriable(err) {
+			return 0, err
+		}
+		if err == nil {
+			switch opened.GetError() {
+			case "":
+				return opened.GetLastSequence(), nil
+			case "FENCED":
+				e := fail(ErrFenced, "%s: ProducerName %q was taken over, epoch %d",
+					tp, i.config.ProducerName, opened.GetCurrentEpoch())
+				e.CurrentEpoch = opened.GetCurrentEpoch()
+				return 0, e
+			case "UNKNOWN_PRODUCER", "PRODUCER_EXPIRED":
+				return 0, fail(ErrUnknownProducer, "%s: %s: %s", tp, opened.GetError(), opened.GetMessage())
+			}
+		}
+		i.cluster.leaderFailed(address, failures)
+		if err := sleep(ctx, i.cluster.backoff.delay(failures)); err != nil {
+			return 0, err
+		}
+		if opened.GetError() == "NOT_LEADER" && failures == 1 {
+			i.cluster.leaders.hint(tp, opened.GetLeaderId(), opened.GetLeaderAddress())
+			continue
+		}
+		i.cluster.leaders.suspect(tp)
+		if err := i.cluster.refresh(ctx, []string{tp.Topic}); err != nil && !isRetriable(err) {
+			return 0, err
+		}
+	}
+}
+
+func (i *identities) openAt(ctx context.Context, address string, request *pb.OpenProducerRequest) (*pb.OpenedPartition, error) {
+	if address == "" {
+		return nil, fail(ErrNotReady, "no leader is known")
+	}
+	var answer *pb.OpenProducerResponse
+	err := i.cluster.callAt(ctx, address, i.attempt(),
+		func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+			answer, err = pb.NewProducerServiceClient(conn).OpenProducer(ctx, request)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.GetPartitions()) != 1 {
+		return nil, fail(ErrInternal, "the node gave %d answers to 1 question", len(answer.GetPartitions()))
+	}
+	return answer.GetPartitions()[0], nil
+}
+
+// lastStored returns the producer's last sequence in a partition, from its leader; -1: none.
+func (i *identities) lastStored(ctx context.Context, tp TopicPartition, id *identity) (int64, error) {
+	request := &pb.DescribeProducersRequest{
+		Topic: tp.Topic, Partition: tp.Partition, ProducerId: id.producerID, Limit: 1,
+	}
+	var answer *pb.DescribeProducersResponse
+	err := i.cluster.callLeader(ctx, tp, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		answer, err = pb.NewProducerServiceClient(conn).DescribeProducers(ctx, request)
+		return err
+	})
+	if err != nil || len(answer.GetProducers()) == 0 {
+		return -1, err
+	}
+	return answer.GetProducers()[0].GetLastSequence(), nil
+}

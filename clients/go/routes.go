@@ -1,0 +1,121 @@
+package oncelog
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
+)
+
+type placeOf struct {
+	tp      TopicPartition
+	address string
+}
+
+// routes says which node a consumer asks for a partition, and when: the leader or, if any
+// replica will do, one of them that is not known to be damaged; after a failure not before a
+// pause that grows.
+type routes struct {
+	config  *ConsumerConfig
+	cluster *cluster
+
+	mu        sync.Mutex
+	notBefore map[TopicPartition]time.Time
+	failures  map[TopicPartition]int
+	// Replicas that cannot read their log, where another may be asked.
+	damaged map[placeOf]bool
+}
+
+func newRoutes(config *ConsumerConfig, c *cluster) *routes {
+	return &routes{
+		config: config, cluster: c, notBefore: map[TopicPartition]time.Time{},
+		failures: map[TopicPartition]int{}, damaged: map[placeOf]bool{},
+	}
+}
+
+// address returns where to go; "": it is not known.
+func (r *routes) address(tp TopicPartition) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.addressLocked(tp)
+}
+
+func (r *routes) addressLocked(tp TopicPartition) string {
+	known, ok := r.cluster.leaders.leader(tp)
+	if !ok || !r.config.AnyReplica {
+		return known.address
+	}
+	if chosen := r.config.ReplicaNodeID; chosen != 0 {
+		if slices.Contains(known.replicas, chosen) {
+			return r.cluster.leaders.node(chosen)
+		}
+		return ""
+	}
+	var all, sound []string
+	for _, id := range known.replicas {
+		if address := r.cluster.leaders.node(id); address != "" {
+			all = append(all, address)
+			if !r.damaged[placeOf{tp, address}] {
+				sound = append(sound, address)
+			}
+		}
+	}
+	if len(sound) == 0 {
+		sound = all
+	}
+	if len(sound) == 0 {
+		return ""
+	}
+	// Spread, but always the same for a partition until it fails.
+	return sound[(int(tp.Partition)+r.failures[tp])%len(sound)]
+}
+
+// readyAt returns the time from which the partition may be asked for.
+func (r *routes) readyAt(tp TopicPartition) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.notBefore[tp]
+}
+
+func (r *routes) answered(tp TopicPartition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failures, tp)
+}
+
+// failed: nothing from this node. Ask who leads, after a pause that grows.
+func (r *routes) failed(tp TopicPartition, address string) {
+	r.mu.Lock()
+	r.failures[tp]++
+	failures := r.failures[tp]
+	r.notBefore[tp] = time.Now().Add(r.cluster.backoff.delay(failures - 1))
+	r.mu.Unlock()
+	r.cluster.leaders.forget(tp, address)
+	r.cluster.leaderFailed(address, failures)
+}
+
+// leadsElsewhere: the node refused, and perhaps said who leads.
+func (r *routes) leadsElsewhere(tp TopicPartition, address string, leaderID int32, leaderAddress string) {
+	r.failed(tp, address)
+	if leaderAddress != address {
+		r.cluster.leaders.hint(tp, leaderID, leaderAddress)
+	}
+}
+
+// elsewhere reports, after an error, whether the replica is damaged and a sound one may be asked.
+func (r *routes) elsewhere(tp TopicPartition, address string, err pb.PartitionError) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == pb.PartitionError_PARTITION_ERROR_STORAGE && r.config.AnyReplica {
+		r.damaged[placeOf{tp, address}] = true
+	}
+	return r.damaged[placeOf{tp, address}] && !r.damaged[placeOf{tp, r.addressLocked(tp)}]
+}
+
+func sortPartitions(tps []TopicPartition) {
+	slices.SortFunc(tps, func(a, b TopicPartition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+}

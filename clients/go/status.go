@@ -1,0 +1,130 @@
+package oncelog
+
+import (
+	"context"
+	"strconv"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
+)
+
+// What a status without our ErrorInfo means: it comes from gRPC itself, or from something in
+// between.
+var plainCodes = map[codes.Code]*Kind{
+	codes.Unavailable:      ErrUnavailable,
+	codes.Canceled:         ErrUnavailable,
+	codes.DeadlineExceeded: ErrRequestTimeout,
+	// A message beyond a limit, most often: the same again would end the same way.
+	codes.ResourceExhausted: ErrInvalidRequest,
+	codes.InvalidArgument:   ErrInvalidRequest,
+	codes.OutOfRange:        ErrInvalidRequest,
+	codes.Unimplemented:     ErrNotSupported,
+	codes.DataLoss:          ErrCorruptLog,
+}
+
+// fromRPC returns the error that a failed gRPC call to address stands for. A caller's context
+// that ended is its own error.
+func fromRPC(ctx context.Context, address string, err error) error {
+	if cause := context.Cause(ctx); ctx.Err() != nil && cause != nil {
+		return cause
+	}
+	st := status.Convert(err)
+	for _, detail := range st.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "oncelog" {
+			return fromInfo(info, st.Message())
+		}
+	}
+	k := plainCodes[st.Code()]
+	if k == nil {
+		return fail(ErrInternal, "%s: %s: %s", address, st.Code(), st.Message())
+	}
+	return fail(k, "%s: %s", address, st.Message())
+}
+
+func fromInfo(info *errdetails.ErrorInfo, message string) *Error {
+	k := travelling[info.GetReason()]
+	metadata := info.GetMetadata()
+	if k == nil {
+		// A newer server: its own word says whether to retry.
+		k = ErrInternal
+		if metadata["retriable"] == "true" {
+			k = ErrUnavailable
+		}
+		return fail(k, "%s: %s", info.GetReason(), message)
+	}
+	e := fail(k, "%s", message)
+	number := func(name string, bits int, none int64) int64 {
+		n, err := strconv.ParseInt(metadata[name], 10, bits)
+		if err != nil {
+			return none
+		}
+		return n
+	}
+	e.Topic, e.ProducerName = metadata["topic"], metadata["producer_name"]
+	e.Partition = int32(number("partition", 32, -1))
+	e.Offset = number("offset", 64, -1)
+	e.LogStartOffset = number("log_start_offset", 64, -1)
+	e.HighWatermark = number("high_watermark", 64, -1)
+	e.NextOffset = number("next_offset", 64, -1)
+	e.LastSequence = number("last_sequence", 64, -1)
+	e.CurrentEpoch = int32(number("current_epoch", 32, -1))
+	e.LeaderID = int32(number("leader_id", 32, 0))
+	e.LeaderAddress = metadata["leader_address"]
+	e.Field, e.Limit = metadata["field"], metadata["limit"]
+	return e
+}
+
+var verdictKinds = map[pb.Verdict]*Kind{
+	pb.Verdict_VERDICT_INVALID_BATCH:     ErrInvalidBatch,
+	pb.Verdict_VERDICT_BATCH_TOO_LARGE:   ErrBatchTooLarge,
+	pb.Verdict_VERDICT_UNKNOWN_PRODUCER:  ErrUnknownProducer,
+	pb.Verdict_VERDICT_FENCED:            ErrFenced,
+	pb.Verdict_VERDICT_OUT_OF_ORDER:      ErrOutOfOrder,
+	pb.Verdict_VERDICT_SEQUENCE_CONFLICT: ErrSequenceConflict,
+	pb.Verdict_VERDICT_PRODUCER_EXPIRED:  ErrProducerExpired,
+	pb.Verdict_VERDICT_OFFSET_MISMATCH:   ErrOffsetMismatch,
+}
+
+func isStored(v pb.Verdict) bool {
+	return v == pb.Verdict_VERDICT_APPENDED || v == pb.Verdict_VERDICT_DUPLICATE
+}
+
+func isRetriableVerdict(v pb.Verdict) bool {
+	switch v {
+	case pb.Verdict_VERDICT_NOT_LEADER, pb.Verdict_VERDICT_NOT_READY, pb.Verdict_VERDICT_TIMEOUT,
+		pb.Verdict_VERDICT_THROTTLED, pb.Verdict_VERDICT_STORAGE_FULL,
+		pb.Verdict_VERDICT_UNKNOWN_TOPIC_OR_PARTITION:
+		return true
+	}
+	return false
+}
+
+// fromVerdict returns the error of a verdict that is neither a success nor retriable. One that
+// this client does not know counts as an invalid batch: it must not be repeated blindly.
+func fromVerdict(result *pb.BatchResult, tp TopicPartition) *Error {
+	text := result.GetMessage()
+	if text == "" {
+		text = result.GetVerdict().String()
+	}
+	k := verdictKinds[result.GetVerdict()]
+	if k == nil {
+		k = ErrInvalidBatch
+	}
+	switch k {
+	case ErrFenced:
+		text += " (current epoch " + strconv.Itoa(int(result.GetCurrentEpoch())) +
+			"): another producer has taken over"
+	case ErrOutOfOrder:
+		text += " (last stored sequence " + strconv.FormatInt(result.GetLastSequence(), 10) + ")"
+	case ErrOffsetMismatch:
+		text += " (next offset " + strconv.FormatInt(result.GetNextOffset(), 10) + ")"
+	}
+	e := fail(k, "%s: %s", tp, text)
+	e.Topic, e.Partition = tp.Topic, tp.Partition
+	e.CurrentEpoch, e.LastSequence = result.GetCurrentEpoch(), result.GetLastSequence()
+	e.NextOffset = result.GetNextOffset()
+	return e
+}

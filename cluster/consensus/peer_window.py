@@ -1,0 +1,36 @@
+"""What is on its way to one peer and not acknowledged, of all groups together.
+
+    Replicator of each group --sent, freed--> PeerWindow of a peer --> may more be sent?
+
+A group has a window of its own, but a thousand groups to one slow peer are a thousand
+windows: in the leader's queue, and in the follower's memory while it waits for its disk.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+MAX_PEER_BYTES = 64 * 1024 * 1024
+# Beyond the limit a group may still have one message on its way, so that many entries of one
+# do not keep all others waiting. That, too, has its end.
+MAX_PEER_BYTES_IN_ALL = 2 * MAX_PEER_BYTES
+
+
+class PeerWindow:
+    """Of one peer."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def is_open(self, *, waits_for_some: bool) -> bool:
+        """Whether a group may send; waits_for_some: it has sent what is not acknowledged."""
+        return self.bytes < (MAX_PEER_BYTES if waits_for_some else MAX_PEER_BYTES_IN_ALL)
+
+
+class PeerWindows(defaultdict[int, PeerWindow]):
+    """Peer -> its window: one for all groups of a node."""
+
+    def __init__(self) -> None:
+        super().__init__(PeerWindow)

@@ -1,0 +1,99 @@
+"""What comes before the first command of a new cluster: its version, and its settings.
+
+MetadataProposer, on the leader --before each command--> Founding.commands --> metadata group
+
+Both are empty as soon as they are applied. A cluster that was upgraded gets its settings right
+after the upgrade that brings them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from cluster.config import NodeConfig
+from cluster.consensus.group import Group
+from cluster.errors import ClusterError, ConfigError
+from cluster.features import CLUSTER_SETTINGS
+from cluster.metadata.settings import SETTINGS, differences
+from cluster.metadata.state import MetadataState
+from cluster.node.upgrades import Upgrades
+from cluster.v1 import metadata_pb2 as mpb
+
+log = logging.getLogger(__name__)
+
+LOOK_PERIOD = 1.0  # seconds
+
+
+class Proposer(Protocol):
+    """Takes metadata commands. `MetadataProposer` is one."""
+
+    group: Group
+
+    async def propose(self, command: mpb.MetadataCommand, timeout: float) -> mpb.MetadataResult: ...
+
+
+class Founding:
+    """settings: this node's, with which it founds the cluster's if it leads then."""
+
+    def __init__(self, config: NodeConfig, metadata: MetadataState, upgrades: Upgrades) -> None:
+        self._config, self._metadata, self.upgrades = config, metadata, upgrades
+        self.settings: Mapping[str, int] = {name: getattr(config, name) for name in SETTINGS}
+        self._said: list[str] = []
+
+    def check_own(self) -> None:
+        """Raises ConfigError if a setting was given that the cluster has otherwise."""
+        different = self._different()
+        if different:
+            raise ConfigError(
+                "; ".join(different) + ". It is the cluster's to say: leave it out of this node's "
+                "settings, and change it with `oncelog cluster set`"
+            )
+
+    def _different(self) -> list[str]:
+        given = {n: value for n, value in self.settings.items() if n in self._config.given}
+        return differences(given, self._metadata.settings)
+
+    def commands(self) -> list[mpb.MetadataCommand]:
+        commands, features = [], self._metadata.finalized.features
+        upgrade = self.upgrades.founding()
+        if upgrade is not None:
+            commands.append(mpb.MetadataCommand(finalize_upgrade=upgrade))
+            features = frozenset(upgrade.features)
+        if CLUSTER_SETTINGS in features and not self._metadata.settings:
+            settings = [mpb.ClusterSetting(name=n, value=v) for n, v in self.settings.items()]
+            found = mpb.FoundClusterSettings(settings=settings)
+            commands.append(mpb.MetadataCommand(found_cluster_settings=found))
+        return commands
+
+    async def watch(self, proposer: Proposer, timeout: float) -> None:
+        """On the leader, now and then: what nobody's command would bring about."""
+        while True:
+            await asyncio.sleep(LOOK_PERIOD)
+            self._report()
+            leads = proposer.group.is_ready
+            due = self.upgrades.due(leads=leads)
+            if due is not None:
+                await _proposed(proposer, mpb.MetadataCommand(finalize_upgrade=due), timeout)
+            elif leads and self._metadata.nodes and self.commands():
+                # What is founded comes before any command; this one does nothing.
+                await _proposed(proposer, mpb.MetadataCommand(), timeout)
+
+    def _report(self) -> None:
+        """A setting of the cluster was changed while this node runs."""
+        different = self._different()
+        if different and different != self._said:
+            log.warning("%s: this node will not start again with that", "; ".join(different))
+        self._said = different
+
+
+async def _proposed(proposer: Proposer, command: mpb.MetadataCommand, timeout: float) -> None:
+    try:
+        result = await proposer.propose(command, timeout)
+    except ClusterError as error:
+        log.warning("a metadata command was not taken: %s", error)
+        return
+    if result.error and command.HasField("finalize_upgrade"):
+        log.warning("the upgrade was not finalized: %s", result.message)

@@ -1,0 +1,181 @@
+"""Keeps the node's memory below its limit, where what clients hold is not theirs to give back.
+
+    twenty times a second --> Budget.hog, resident memory --> connections of clients are closed
+
+What is decoded, appended, read and sent is counted in the `Budget`. Two things are beyond it.
+Answers that a client leaves unread stay where they are, and gRPC has no way to take one back
+but to lose the connection. And of a message that has not come whole gRPC does not say how
+much it holds: so when resident memory has grown to the limit, connections with calls that wait
+for a message are closed. What is left then is no unfinished message: the node's own state,
+say, which is no reason to close more (docs/adr/0034).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import ipaddress
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from urllib.parse import unquote
+
+from cluster.budget import Budget
+from cluster.config import NodeConfig, host_and_port
+from cluster.metrics import Metrics, resident_bytes
+
+log = logging.getLogger(__name__)
+
+PERIOD = 0.05  # seconds between two looks
+SETTLE = 0.1  # seconds until what was let go is given back
+
+
+class MemoryWatch:
+    """Looks at what is counted, and at what is there.
+
+    limit:    bytes that the process may grow by.
+    resident: bytes that it has now. trim: gives back what is free.
+    close(client): ends its connection, or those of all clients if it is None.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        limit: int,
+        clock: Callable[[], float],
+        resident: Callable[[], int],
+        trim: Callable[[], None],
+        close: Callable[[str | None], None],
+    ) -> None:
+        self._budget, self._limit, self._clock = budget, limit, clock
+        self._resident, self._trim, self._close = resident, trim, close
+        self._floor = self._empty = resident()  # what no client is blamed for
+        self._settles_at = 0.0
+        self._to_close = 1  # clients at a time; twice as many each time that it was not enough
+        self.closed = 0  # for lack of memory; all at once count as one
+
+    def look(self) -> None:
+        now = self._clock()
+        if now < self._settles_at:
+            return
+        hog = self._budget.hog(now)
+        if hog:
+            log.warning("memory is scarce and %s does not read its answers: closed", hog)
+            self._end([hog])
+            self._settles_at = now + SETTLE
+        elif self._is_over():
+            self._close_receivers()
+            self._settles_at = now + SETTLE
+        else:
+            self._to_close = 1
+
+    def _is_over(self) -> bool:
+        if self._resident() - self._floor <= self._limit:
+            return False
+        self._trim()
+        return self._resident() - self._floor > self._limit
+
+    def _close_receivers(self) -> None:
+        """Those with the most calls that wait for messages first, then all."""
+        grown, counted = self._resident() - self._floor, self._budget.used
+        if not self._to_close:
+            # Nothing unfinished is left, so this is the node's own.
+            log.warning("memory has grown for good: bytes=%d counted=%d", grown, counted)
+            self._floor = max(self._empty, self._resident() - counted)
+            self._to_close = 1
+            return
+        clients = self._budget.receiving()
+        clients.pop("", 0)
+        worst = [client for client, _ in clients.most_common(self._to_close)]
+        enough = len(worst) == self._to_close
+        log.warning(
+            "memory has grown by %d bytes, of which %d are counted: closed the most of the "
+            "unfinished calls, those of %s",
+            grown,
+            counted,
+            worst if enough else "all clients",
+        )
+        self._end(worst if enough else [None])
+        self._to_close = 2 * self._to_close if enough else 0
+
+    def _end(self, clients: Sequence[str | None]) -> None:
+        for client in clients:
+            self._close(client)
+        self.closed += len(clients)
+
+    async def run(self) -> None:
+        """Looks for ever."""
+        while True:
+            await asyncio.sleep(PERIOD)  # what is measured gives no event
+            self.look()
+
+
+def memory_budget(config: NodeConfig, metrics: Metrics) -> Budget:
+    """A quarter is left for what is not counted: unfinished messages, copies, free memory."""
+    limit = config.client_memory_bytes
+    budget = Budget(limit * 3 // 4, limit // 2)
+    metrics.memory = budget
+    return budget
+
+
+def watch_memory(budget: Budget, config: NodeConfig, port: int) -> MemoryWatch:
+    """The watch of a node that has just started: as empty as it will ever be.
+
+    port: where clients are served.
+    """
+    return MemoryWatch(
+        budget,
+        config.client_memory_bytes * 3 // 4,
+        time.monotonic,
+        resident_bytes,
+        trim_heap,
+        lambda client: close_connections(port, client),
+    )
+
+
+def trim_heap() -> None:
+    """Gives free memory back to the system, where its C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def close_connections(port: int, client: str | None) -> None:
+    """Shuts down connections to our port: the client's, as gRPC names it, or all.
+
+    gRPC cannot be asked to. It takes this as the end of any other connection.
+    """
+    end = None if client is None else _end_of(client)
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError), _connection(int(name)) as sock:
+            if sock.family not in (socket.AF_INET, socket.AF_INET6):
+                continue
+            host, theirs = sock.getpeername()[:2]
+            if sock.getsockname()[1] == port and end in (None, (_plain(host), theirs)):
+                sock.shutdown(socket.SHUT_RDWR)
+
+
+def _connection(number: int) -> socket.socket:
+    """A socket of its own for a file of this process. Raises OSError if it is no socket."""
+    copy = os.dup(number)  # whatever becomes of the number meanwhile
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
+
+
+def _end_of(client: str) -> tuple[str, int]:
+    """ "ipv4:127.0.0.1:5000" or "ipv6:%5B::1%5D:5000" -> host, port."""
+    host, port = host_and_port(unquote(client).partition(":")[2])
+    return _plain(host), port
+
+
+def _plain(host: str) -> str:
+    """A host as text, the same for an IPv4 address that a socket for IPv6 shows."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)

@@ -1,0 +1,375 @@
+"""The state of the cluster that the kit plays: topics, partitions, leases, groups. Honest.
+
+    services --ask--> Cluster --> cluster.metadata, cluster.dedup, services.admission
+    steps of a case, lies --> move_leader, advance_time, ...
+
+All nodes share it, and what is appended is committed: lag and loss are what lies are for.
+The verdicts are the nodes' own code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Verdict, fenced
+from cluster.metadata.lease_tokens import proves, sign
+from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import TopicState
+from cluster.partition.group_offsets import OffsetsTable
+from cluster.partition.leases import held_flag, lease_verdict
+from cluster.partition.types import Answer
+from cluster.services.admission import begins_chain, refusal
+from cluster.services.errors import accepted
+from cluster.services.leases import unproven
+from cluster.services.producing import meta_of
+from cluster.v1 import metadata_pb2 as meta
+from conformance.broker import payloads
+from oncelog import errors
+from oncelog.v1 import batch_pb2, cluster_pb2
+from oncelog.v1 import log_pb2 as pb
+
+SECRET = bytes(range(32))
+FOR_EVER = 2**31 - 1
+
+
+class Partition:
+    """One partition: who leads it, what it holds, what it remembers of producers."""
+
+    def __init__(self, topic: str, number: int, replicas: tuple[int, ...]) -> None:
+        self.topic = topic
+        self.number = number
+        self.replicas = replicas
+        self.leader_id = replicas[0]
+        self.term = 1
+        self.last_seen = LastSeen()
+        self.log: list[batch_pb2.StoredBatch] = []
+        self.log_start = 0
+        self.next_offset = 0
+        # Node -> its replica's high watermark, where it is behind.
+        self.behind: dict[int, int] = {}
+
+    def high_watermark(self, node_id: int) -> int:
+        return min(self.next_offset, self.behind.get(node_id, self.next_offset))
+
+    def store(self, batch: batch_pb2.Batch, found: BatchMeta, now_ms: int, pin: bool) -> int:
+        """Returns the base offset."""
+        base = self.next_offset
+        self.last_seen.record(found, base, now_ms, pin=pin)
+        stored = batch_pb2.StoredBatch(
+            header=batch.header, payload=batch.payload, base_offset=base, append_time_ms=now_ms
+        )
+        stored.header.last_sequence, stored.header.prev_sequence = found.last, found.prev
+        self.log.append(stored)
+        self.next_offset += found.count
+        return base
+
+    def holding(self, producer_id: int, epoch: int, sequence: int) -> batch_pb2.StoredBatch | None:
+        """The stored batch with that sequence."""
+        for stored in reversed(self.log):
+            header = stored.header
+            if (header.producer_id, header.epoch) == (producer_id, epoch):
+                if header.base_sequence <= sequence <= header.last_sequence:
+                    return stored
+        return None
+
+
+class Cluster:
+    """`clock_ms`: the wall clock. `lifetime_ms`: of leases."""
+
+    def __init__(self, nodes: int, clock_ms: Callable[[], int], lifetime_ms: int) -> None:
+        self.node_ids = range(1, nodes + 1)
+        self.addresses: dict[int, str] = {}
+        self.metadata = MetadataState(lease_lifetime_ms=lifetime_ms)
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.offsets = OffsetsTable()
+        self.offsets_leader = 1
+        self._offsets_applied = 0
+        self.stopped: set[int] = set()
+        self._clock_ms = clock_ms
+        self._skew_ms = 0
+        self._nonce = 0
+        self._news = asyncio.Event()
+        self.propose(create_lease_secret=meta.CreateLeaseSecret(secret=SECRET))
+
+    @property
+    def now_ms(self) -> int:
+        return self._clock_ms() + self._skew_ms
+
+    def propose(self, **command: Any) -> meta.MetadataResult:
+        """Applies a metadata command. Raises OncelogError if it is refused."""
+        packed = meta.MetadataCommand(
+            stamp_ms=self.now_ms,
+            lease_lifetime_ms=self.metadata.lease_lifetime_ms,
+            producer_name_expiry_ms=FOR_EVER,
+            **command,
+        ).SerializeToString()
+        result = self.metadata.apply(self.metadata.applied_index + 1, packed)
+        return accepted(meta.MetadataResult.FromString(result))
+
+    # --- news ------------------------------------------------------------------------
+
+    def notify(self) -> None:
+        """Something was appended, or somebody else leads."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    @property
+    def news(self) -> asyncio.Event:
+        """Set with the next news. Take it before you look."""
+        return self._news
+
+    # --- nodes and topics ------------------------------------------------------------
+
+    def add_node(self, node_id: int, address: str) -> None:
+        self.addresses[node_id] = address
+        self.propose(register_node=meta.RegisterNode(node_id=node_id, address=address))
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: cluster_pb2.TopicConfig | None = None
+    ) -> TopicState:
+        """The n-th partition is led by the n-th node. Raises OncelogError."""
+        nodes = list(self.node_ids)
+        places = [nodes[n % len(nodes) :] + nodes[: n % len(nodes)] for n in range(partitions)]
+        placements = [meta.Placement(replicas=place) for place in places]
+        command = meta.CreateTopic(name=name, placements=placements, config=config)
+        self.propose(create_topic=command)
+        for number, place in enumerate(places):
+            self.partitions[name, number] = Partition(name, number, tuple(place))
+        topic = self.metadata.topic(name)
+        assert topic is not None, "it was created"
+        return topic
+
+    def delete_topic(self, name: str) -> None:
+        """Raises OncelogError."""
+        self.propose(delete_topic=meta.DeleteTopic(name=name))
+        for key in [key for key in self.partitions if key[0] == name]:
+            del self.partitions[key]
+        self.notify()
+
+    def topic(self, name: str) -> TopicState:
+        topic = self.metadata.topic(name)
+        if topic is None:
+            raise errors.UnknownTopicOrPartitionError(f"topic {name!r} does not exist", topic=name)
+        return topic
+
+    # --- leases ----------------------------------------------------------------------
+
+    def lease(self) -> tuple[int, int, int]:
+        """(producer id, epoch, end of the lease) of an id without a name."""
+        ids = meta.AllocateProducerIds(node_id=1, count=1)
+        result = self.propose(allocate_producer_ids=ids)
+        return result.first_producer_id, 0, result.stamp_ms + self.metadata.lease_lifetime_ms
+
+    def lease_name(self, change: meta.LeaseName) -> tuple[int, int, int]:
+        """The same for a name. Raises FencedError, ProducerNameNotFoundError."""
+        try:
+            result = self.propose(lease_name=change)
+        except errors.FencedError as error:
+            held = self.metadata.name(change.name)
+            error.current_epoch = -1 if held is None else held.epoch
+            raise
+        end = result.stamp_ms + self.metadata.lease_lifetime_ms
+        return result.producer_id, result.epoch, end
+
+    def token(self, producer_id: int, epoch: int, expire_ms: int) -> bytes:
+        return sign(SECRET, producer_id, epoch, expire_ms)
+
+    def _unproven(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
+        issued = self.metadata.is_issued(producer_id)
+        if issued and proves(SECRET, token, producer_id, epoch):
+            return None
+        return unproven(token, producer_id, epoch)
+
+    def _expired_below(self) -> int:
+        return self.metadata.expired_below(self.now_ms, self.metadata.lease_lifetime_ms)
+
+    def _lease_verdict(self, partition: Partition, producer_id: int, epoch: int) -> Verdict | None:
+        last_seen = partition.last_seen
+        below = self._expired_below()
+        return lease_verdict(self.metadata, below, last_seen, producer_id, epoch)
+
+    def apply_offsets(self, command: bytes) -> object:
+        """An entry of the groups' log; what the table says to it."""
+        self._offsets_applied += 1
+        return self.offsets.apply(self._offsets_applied, command)
+
+    # --- batches ---------------------------------------------------------------------
+
+    def append(self, node_id: int, batch: batch_pb2.Batch) -> Answer:
+        """What the node says to a batch: "How a node decides" of docs/protocol.md."""
+        header = batch.header
+        found = meta_of(header)
+        partition = self.partitions.get((header.topic, header.partition))
+        leads = partition is not None and partition.leader_id == node_id
+        settings = None if partition is None else self.topic(header.topic).settings
+        verdict = refusal(
+            header,
+            found,
+            batch.payload,
+            known=partition is not None,
+            leads=leads,
+            max_batch_bytes=0 if settings is None else settings.max_batch_bytes,
+        )
+        if verdict is None and begins_chain(found):
+            verdict = self._unproven(batch.lease_token, found.producer_id, found.epoch)
+        if verdict is not None:
+            named = verdict.kind is Kind.NOT_LEADER and partition is not None
+            return Answer(verdict, leader_id=partition.leader_id if named and partition else 0)
+        assert partition is not None and settings is not None, "else it was refused"
+        if settings.expected_offsets == ExpectedOffsets.IGNORED:
+            found = found._replace(expected_offset=-1)
+        verdict = self._judge(partition, found, settings.expected_offsets)
+        if verdict.kind is Kind.APPENDED:
+            pin = bool(held_flag(self.metadata, found.producer_id))
+            partition.store(batch, found, self.now_ms, pin)
+            self.notify()
+        elif verdict.kind is Kind.DUPLICATE and verdict.base_offset < 0:
+            stored = partition.holding(found.producer_id, found.epoch, found.first)
+            if stored is not None:
+                verdict = verdict._replace(base_offset=stored.base_offset)
+        return Answer(verdict, self.now_ms)
+
+    def _judge(self, partition: Partition, found: BatchMeta, expected: int) -> Verdict:
+        verdict = partition.last_seen.check(found, next_offset=partition.next_offset)
+        if verdict.kind in (Kind.DUPLICATE, Kind.FENCED):
+            return verdict
+        if expected == ExpectedOffsets.REQUIRED and found.expected_offset < 0:
+            text = "expected_offset: missing, and the topic requires it"
+            return Verdict(Kind.INVALID_BATCH, message=text)
+        return self._lease_verdict(partition, found.producer_id, found.epoch) or verdict
+
+    def open_producer(
+        self, node_id: int, topic: str, number: int, lease: tuple[int, int, bytes]
+    ) -> Answer:
+        """`lease`: producer id, epoch, token."""
+        producer_id, epoch, token = lease
+        verdict = self._unproven(token, producer_id, epoch)
+        if verdict is not None:
+            return Answer(verdict)
+        partition = self.partitions.get((topic, number))
+        if partition is None:
+            return Answer(Verdict(Kind.UNKNOWN_TOPIC_OR_PARTITION))
+        if partition.leader_id != node_id:
+            return Answer(Verdict(Kind.NOT_LEADER), leader_id=partition.leader_id)
+        held = self.metadata.holder(producer_id)
+        if held is not None and epoch < held.fence_epoch:
+            return Answer(fenced(epoch, held.epoch))
+        pin = held is not None
+        return Answer(partition.last_seen.open(producer_id, epoch, self.now_ms, pin=pin))
+
+    def resolve(self, node_id: int, ask: pb.ResolveSequenceRequest) -> pb.ResolveSequenceResponse:
+        """Raises OncelogError."""
+        partition = self.leading(node_id, ask.topic, ask.partition)
+        if not self.metadata.is_issued(ask.producer_id):
+            raise errors.UnknownProducerError("producer_id: was never issued")
+        found = partition.last_seen.resolve(ask.producer_id, ask.epoch, ask.sequence)
+        stored = partition.holding(ask.producer_id, ask.epoch, ask.sequence)
+        resolution, offset = found.resolution.value, found.offset
+        if stored is not None:
+            resolution = pb.RESOLUTION_COMMITTED
+            offset = stored.base_offset + ask.sequence - stored.header.base_sequence
+        elif self._lease_verdict(partition, ask.producer_id, ask.epoch) is not None:
+            # Whatever came late would be refused; what retention deleted cannot be told.
+            forgotten = partition.log_start > 0
+            resolution = pb.RESOLUTION_UNSPECIFIED if forgotten else pb.RESOLUTION_NEVER
+        known = partition.last_seen.describe(ask.producer_id)
+        return pb.ResolveSequenceResponse(
+            resolution=resolution,  # type: ignore[arg-type]
+            offset=offset,
+            last_sequence=-1 if known is None else known.last_sequence,
+            current_epoch=-1 if known is None else known.epoch,
+        )
+
+    def leading(self, node_id: int, topic: str, number: int) -> Partition:
+        """Raises UnknownTopicOrPartitionError, NotLeaderError."""
+        partition = self.partitions.get((topic, number))
+        if partition is None:
+            text = f"{topic}-{number} does not exist"
+            raise errors.UnknownTopicOrPartitionError(text, topic=topic, partition=number)
+        if partition.leader_id != node_id:
+            raise self.not_leader(partition.leader_id)
+        return partition
+
+    def not_leader(self, leader_id: int) -> errors.NotLeaderError:
+        address = self.addresses.get(leader_id, "")
+        return errors.NotLeaderError("led elsewhere", leader_id=leader_id, leader_address=address)
+
+    # --- what cases do to it -----------------------------------------------------------
+
+    def move_leader(self, topic: str, partition: int, to: int) -> None:
+        found = self.partitions[topic, partition]
+        found.leader_id = to
+        found.term += 1
+        self.notify()
+
+    def append_others(
+        self, topic: str, partition: int, values: list[str], *, times: int = 1, size: int = 0
+    ) -> None:
+        """Another client's batch of these values, each filled up to `size` bytes."""
+        stamp = 1_700_000_000_000_000
+        data = [value.encode().ljust(size, b".") for value in values]
+        for _ in range(times):
+            self.append_payload(topic, partition, payloads.pack(data, stamp), timestamp_us=stamp)
+
+    def append_payload(
+        self,
+        topic: str,
+        partition: int,
+        payload: bytes,
+        *,
+        timestamp_us: int,
+        codec: int = 0,
+        count: int = 0,
+    ) -> None:
+        """Some other client's batch; `count`: its records, where a codec hides them."""
+        batch = payloads.batch(topic, partition, payload, timestamp_us=timestamp_us, codec=codec)
+        if count:
+            batch.header.record_count = count
+        answer = self.append(self.partitions[topic, partition].leader_id, batch)
+        assert answer.verdict.kind is Kind.APPENDED, answer
+
+    def truncate(self, topic: str, partition: int, start: int) -> None:
+        """Retention has deleted what is below `start`."""
+        found = self.partitions[topic, partition]
+        found.log_start = start
+        found.log = [b for b in found.log if b.base_offset + b.header.record_count > start]
+
+    def lag(self, topic: str, partition: int, node: int, offset: int) -> None:
+        """The node's replica has got to `offset` only; -1: it is up to date again."""
+        behind = self.partitions[topic, partition].behind
+        behind.pop(node, None)
+        if offset >= 0:
+            behind[node] = offset
+        self.notify()
+
+    def advance_time(self, ms: int) -> None:
+        """Leases end by this."""
+        self._skew_ms += ms
+
+    def forget_producers(self, topic: str, partition: int) -> None:
+        """The partition remembers nobody: what retention of producers would come to."""
+        self.partitions[topic, partition].last_seen = LastSeen()
+
+    def take_over(self, name: str, topic: str, partition: int) -> None:
+        """Another instance leases the name and opens the partition."""
+        producer_id, epoch, end = self.lease_elsewhere(name)
+        lease = (producer_id, epoch, self.token(producer_id, epoch, end))
+        leader = self.partitions[topic, partition].leader_id
+        answer = self.open_producer(leader, topic, partition, lease)
+        assert answer.verdict.kind is Kind.APPENDED, answer
+
+    def lease_elsewhere(self, name: str) -> tuple[int, int, int]:
+        """Another instance leases the name, and opens nothing yet."""
+        self._nonce += 1
+        return self.lease_name(meta.LeaseName(name=name, nonce=self._nonce))
+
+    def recreate_topic(self, name: str, partitions: int = 1) -> None:
+        self.delete_topic(name)
+        self.create_topic(name, partitions)
+
+    def move_offsets(self, to: int) -> None:
+        """Another node leads the groups' offsets."""
+        self.offsets_leader = to

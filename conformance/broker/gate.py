@@ -1,0 +1,85 @@
+"""The wire in front of a node: a listener that forwards bytes, and can cut or freeze them.
+
+    client --> Gate --> gRPC server of the node
+
+A node that stops is a gate that closes: its port refuses connections and the ones it had end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+CHUNK = 64 * 1024
+
+
+class Gate:
+    """In front of one node. `port` stays the same while it closes and opens."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._cut_after = -1
+
+    async def open(self) -> None:
+        assert self._server is None, "the gate is open"
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Refuses connections from now on, and ends those that there are."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in list(self._writers):
+            writer.transport.abort()
+        self._flowing.set()
+
+    def freeze(self) -> None:
+        """Nothing passes any more, and nothing is refused: a machine that hangs."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        self._flowing.set()
+
+    def cut_after(self, size: int) -> None:
+        """All connections end when so many more bytes have gone from the node to the client."""
+        self._cut_after = size
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            from_node, to_node = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = {writer, to_node}
+        self._writers |= both
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._forward(reader, to_node, counted=False))
+                group.create_task(self._forward(from_node, writer, counted=True))
+        except* OSError:
+            pass  # one side has gone: so goes the other
+        finally:
+            self._writers -= both
+            for one in both:
+                one.transport.abort()
+
+    async def _forward(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, counted: bool
+    ) -> None:
+        while data := await source.read(CHUNK):
+            await self._flowing.wait()
+            if counted and self._cut_after >= 0:
+                data = data[: self._cut_after]
+                self._cut_after -= len(data)
+            sink.write(data)
+            await sink.drain()
+            if counted and self._cut_after == 0:
+                self._cut_after = -1
+                for writer in list(self._writers):
+                    writer.close()
+        raise ConnectionResetError("the other side has closed")

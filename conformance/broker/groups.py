@@ -1,0 +1,109 @@
+"""GroupService of one node: committed offsets, by the nodes' own table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.partition.group_offsets import CommitResult, OffsetState
+from cluster.v1 import offsets_pb2 as internal
+from conformance.broker.lies import Lie
+from conformance.broker.stage import Stage
+from oncelog import errors
+from oncelog.v1 import group_pb2 as pb
+from oncelog.v1 import group_pb2_grpc
+
+UNKNOWN = CommitResult("UNKNOWN_TOPIC_OR_PARTITION", "unknown topic or partition", False, None)
+
+
+class GroupService(group_pb2_grpc.GroupServiceServicer):
+    """One node leads all groups, `Cluster.offsets_leader`."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def _leads(self) -> None:
+        """Raises NotLeaderError."""
+        cluster = self._stage.cluster
+        if cluster.offsets_leader != self._stage.node_id:
+            raise cluster.not_leader(cluster.offsets_leader)
+
+    async def CommitOffsets(
+        self, request: pb.CommitOffsetsRequest, context: Any
+    ) -> pb.CommitOffsetsResponse:
+        async def truth(_: Lie | None) -> pb.CommitOffsetsResponse:
+            self._leads()
+            if not request.offsets:
+                raise errors.InvalidRequestError("offsets: none", field="offsets")
+            results = [self._commit(request.group, commit) for commit in request.offsets]
+            return pb.CommitOffsetsResponse(results=results)
+
+        facts = {"group": request.group, "offsets": len(request.offsets)}
+        return await self._stage.answer("commit_offsets", facts, request, context, truth)
+
+    def _commit(self, group: str, commit: pb.OffsetCommit) -> pb.OffsetCommitResult:
+        cluster = self._stage.cluster
+        topic = cluster.metadata.topic(commit.topic)
+        done = UNKNOWN
+        if topic is not None and 0 <= commit.partition < len(topic.partitions):
+            record = internal.OffsetRecord(
+                topic=commit.topic,
+                topic_id=topic.topic_id,
+                partition=commit.partition,
+                offset=commit.offset,
+                metadata=commit.metadata,
+                producer_id=commit.producer_id,
+                epoch=commit.epoch,
+                sequence=commit.sequence,
+            )
+            change = internal.CommitGroupOffsets(group=group, offsets=[record])
+            command = internal.OffsetsCommand(stamp_ms=cluster.now_ms, commit=change)
+            results = cluster.apply_offsets(command.SerializeToString())
+            assert isinstance(results, list)
+            done = results[0]
+        now = done.now
+        return pb.OffsetCommitResult(
+            topic=commit.topic,
+            partition=commit.partition,
+            error=done.error,
+            message=done.message,
+            duplicate=done.duplicate,
+            offset=-1 if now is None else now.offset,
+            producer_id=0 if now is None else now.producer_id,
+            current_epoch=0 if now is None else now.epoch,
+            last_sequence=0 if now is None else now.sequence,
+        )
+
+    async def FetchOffsets(
+        self, request: pb.FetchOffsetsRequest, context: Any
+    ) -> pb.FetchOffsetsResponse:
+        async def truth(_: Lie | None) -> pb.FetchOffsetsResponse:
+            self._leads()
+            group = self._stage.cluster.offsets.group(request.group)
+            answer = pb.FetchOffsetsResponse()
+            if request.partitions:
+                for wanted in request.partitions:
+                    key = (wanted.topic, wanted.partition)
+                    answer.offsets.append(_committed(key, group.get(key) if group else None))
+            else:
+                for key, state in group.items() if group else ():
+                    answer.offsets.append(_committed(key, state))
+            return answer
+
+        return await self._stage.answer(
+            "fetch_offsets", {"group": request.group}, request, context, truth
+        )
+
+
+def _committed(key: tuple[str, int], state: OffsetState | None) -> pb.CommittedOffset:
+    if state is None:
+        return pb.CommittedOffset(topic=key[0], partition=key[1], offset=-1)
+    return pb.CommittedOffset(
+        topic=key[0],
+        partition=key[1],
+        offset=state.offset,
+        metadata=state.metadata,
+        producer_id=state.producer_id,
+        epoch=state.epoch,
+        sequence=state.sequence,
+        commit_ms=state.commit_ms,
+    )

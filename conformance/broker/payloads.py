@@ -1,0 +1,65 @@
+"""Payloads of the kit's own making, and what a client's payloads hold.
+
+Written from docs/protocol.md, beside the clients that are checked with it: a checker shares
+no code with what it checks.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import crc32c
+
+from oncelog.v1.batch_pb2 import Batch, BatchHeader
+
+PREAMBLE = struct.Struct("<4s7I")
+
+
+def pack(values: Sequence[bytes], timestamp_us: int) -> bytes:
+    """A payload of values alone: no nulls, keys or headers."""
+    offsets = [0]
+    for value in values:
+        offsets.append(offsets[-1] + len(value))
+    body = b"".join(values)
+    return b"".join(
+        (
+            PREAMBLE.pack(b"OLB1", 0, len(values), 0, len(body), 0, 0, 0),
+            _padded(struct.pack(f"<{len(offsets)}i", *offsets)),
+            _padded(body),
+            struct.pack(f"<{len(values)}q", *[timestamp_us] * len(values)),
+        )
+    )
+
+
+def batch(topic: str, partition: int, payload: bytes, *, timestamp_us: int, codec: int) -> Batch:
+    """A batch without idempotence, as some other client would send it.
+
+    The record count is that of the payload, or 1 where a codec hides it.
+    """
+    count = PREAMBLE.unpack_from(payload)[2] if codec == 0 else 1
+    header = BatchHeader(
+        topic=topic,
+        partition=partition,
+        record_count=count,
+        codec=codec,  # type: ignore[arg-type]
+        crc32c=crc32c.crc32c(payload),
+        max_timestamp_us=timestamp_us,
+    )
+    return Batch(header=header, payload=payload)
+
+
+def corrupted(payload: bytes) -> bytes:
+    """The payload with one bit of its last byte turned, its checksum as it was."""
+    return payload[:-1] + bytes((payload[-1] ^ 1,))
+
+
+def overlong(payload: bytes) -> bytes:
+    """A payload that claims two gigabytes of values. Its checksum is to be made anew."""
+    fields = list(PREAMBLE.unpack_from(payload))
+    fields[4] = 0x7FFFFFFF
+    return PREAMBLE.pack(*fields) + payload[PREAMBLE.size :]
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 8)

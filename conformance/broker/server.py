@@ -1,0 +1,129 @@
+"""A broker for one case: some nodes, each a gRPC server behind a gate, over one cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import grpc.aio
+
+from conformance.broker.cluster import Cluster
+from conformance.broker.gate import Gate
+from conformance.broker.groups import GroupService
+from conformance.broker.journal import Journal
+from conformance.broker.lies import Lie, Script
+from conformance.broker.producing import Batches, Held
+from conformance.broker.services import ClusterService, LogService, ProducerService
+from conformance.broker.stage import Stage
+from oncelog.v1 import (
+    cluster_pb2,
+    cluster_pb2_grpc,
+    group_pb2_grpc,
+    log_pb2_grpc,
+    producer_pb2_grpc,
+)
+
+OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.so_reuseport", 0),
+]
+# What a case may do to the cluster, by the method's name.
+CLUSTER_ACTIONS = (
+    "move_leader",
+    "append_others",
+    "truncate",
+    "lag",
+    "advance_time",
+    "forget_producers",
+    "take_over",
+    "lease_elsewhere",
+    "create_topic",
+    "delete_topic",
+    "recreate_topic",
+    "move_offsets",
+)
+NODE_ACTIONS = ("stop_node", "start_node", "freeze_node", "thaw_node", "cut_after")
+HELD_ACTIONS = ("release", "arrive")
+ACTIONS = ("stop_lying", *CLUSTER_ACTIONS, *NODE_ACTIONS, *HELD_ACTIONS)
+
+
+class Broker:
+    """`async with Broker(...) as broker:` serves until the block ends."""
+
+    def __init__(self, nodes: int, lies: Iterable[Lie], lifetime_ms: int) -> None:
+        self.cluster = Cluster(nodes, _wall_clock_ms, lifetime_ms)
+        self.journal = Journal()
+        self.script = Script(lies)
+        self._held = Held()
+        self._gates: dict[int, Gate] = {}
+        self._servers: list[grpc.aio.Server] = []
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        return list(self.cluster.addresses.values())
+
+    async def __aenter__(self) -> Broker:
+        for node_id in self.cluster.node_ids:
+            await self._start(node_id)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for gate in self._gates.values():
+            await gate.close()
+        await asyncio.gather(*(server.stop(None) for server in self._servers))
+
+    def create_topic(self, name: str, partitions: int = 1, **settings: Any) -> None:
+        """`settings`: fields of TopicConfig, enums by name."""
+        self.cluster.create_topic(name, partitions, cluster_pb2.TopicConfig(**settings))
+
+    async def _start(self, node_id: int) -> None:
+        stage = Stage(node_id, self.cluster, self.script, self.journal, self.act)
+        server = grpc.aio.server(options=OPTIONS)
+        log = LogService(stage, Batches(stage, self._held))
+        log_pb2_grpc.add_LogServiceServicer_to_server(log, server)
+        producer_pb2_grpc.add_ProducerServiceServicer_to_server(ProducerService(stage), server)
+        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(stage), server)
+        group_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage), server)
+        gate = self._gates[node_id] = Gate(server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        self._servers.append(server)
+        await gate.open()
+        self.cluster.add_node(node_id, f"127.0.0.1:{gate.port}")
+
+    async def act(self, step: Mapping[str, Any]) -> None:
+        """Carries out a step on the cluster, its nodes, or what is held back."""
+        arguments = {name: value for name, value in step.items() if name != "cluster"}
+        what = step["cluster"]
+        if what == "stop_lying":
+            self.script.stop()
+        elif what in CLUSTER_ACTIONS:
+            getattr(self.cluster, what)(**arguments)
+        elif what in HELD_ACTIONS:
+            getattr(self._held, what)(**arguments)
+        else:
+            await self._act_on_node(what, **arguments)
+
+    async def _act_on_node(self, what: str, node: int, size: int = 0) -> None:
+        gate = self._gates[node]
+        match what:
+            case "stop_node":
+                self.cluster.stopped.add(node)
+                await gate.close()
+            case "start_node":
+                self.cluster.stopped.discard(node)
+                await gate.open()
+            case "freeze_node":
+                gate.freeze()
+            case "thaw_node":
+                gate.thaw()
+            case "cut_after":
+                gate.cut_after(size)
+            case _:
+                raise AssertionError(f"{what} is no action")
+
+
+def _wall_clock_ms() -> int:
+    return int(time.time() * 1000)

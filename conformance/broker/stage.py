@@ -1,0 +1,102 @@
+"""What the services of one node share: the cluster, the lies, the journal, how to answer.
+
+services --call, facts, the truth--> Stage.answer --> Journal
+                                                  --> Script: a lie, or none
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import grpc
+
+from cluster.metadata.topics import Rejected
+from cluster.services.errors import rejection
+from conformance.broker.cluster import Cluster
+from conformance.broker.journal import Journal
+from conformance.broker.lies import Lie, Script
+from oncelog import errors
+from oncelog.wire.status import BY_REASON, to_status
+
+T = TypeVar("T")
+
+
+class Stage:
+    """`act` carries out a step of a case on the cluster or its nodes."""
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster: Cluster,
+        script: Script,
+        journal: Journal,
+        act: Callable[[Mapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        self.node_id = node_id
+        self.cluster = cluster
+        self._script = script
+        self._journal = journal
+        self._act = act
+
+    def note(self, call: str, facts: Mapping[str, Any], message: Any) -> dict[str, Any]:
+        """Returns the facts, with the node's id."""
+        known = {**facts, "node": self.node_id}
+        self._journal.add(call, known, message)
+        return known
+
+    def find(self, call: str, facts: Mapping[str, Any]) -> Lie | None:
+        return self._script.find(call, facts)
+
+    async def happen(self, lie: Lie) -> None:
+        for step in lie.then:
+            await self._act(step)
+
+    async def answer(
+        self,
+        call: str,
+        facts: Mapping[str, Any],
+        request: Any,
+        context: Any,
+        truth: Callable[[Lie | None], Awaitable[T]],
+    ) -> T:
+        """The answer to a call that has one. Ends the call where a lie or an error says so."""
+        lie = self.find(call, self.note(call, facts, request))
+        try:
+            if lie is None:
+                return await truth(None)
+            return await self._lied(lie, context, truth)
+        except errors.OncelogError as error:
+            await abort(context, error)
+        except Rejected as error:
+            await abort(context, rejection(error.reason, str(error), limit=error.limit))
+        raise AssertionError("abort returned")
+
+    async def _lied(self, lie: Lie, context: Any, truth: Callable[[Lie | None], Awaitable[T]]) -> T:
+        instead = bool(lie.answer or lie.status or lie.grpc)
+        answer = None if instead and not lie.store else await truth(lie)
+        await self.happen(lie)
+        if lie.delay_ms:
+            await asyncio.sleep(lie.delay_ms / 1000)
+        if lie.answer == "none":
+            await asyncio.Event().wait()  # until the client gives it up
+        if lie.grpc:
+            await context.abort(getattr(grpc.StatusCode, lie.grpc), "by the script")
+        if lie.status:
+            raise self.error(lie)
+        assert answer is not None, "what is not instead of the answer leaves it"
+        for name, value in lie.set.items():
+            setattr(answer, name, value)
+        return answer
+
+    def error(self, lie: Lie) -> errors.OncelogError:
+        if lie.status == "NOT_LEADER":
+            return self.cluster.not_leader(lie.leader)
+        return BY_REASON[lie.status]("by the script")
+
+
+async def abort(context: Any, error: errors.OncelogError) -> None:
+    """Ends the call with the status of `error`."""
+    code, message, trailing = to_status(error)
+    await context.abort(code, message, trailing)

@@ -1,0 +1,102 @@
+"""A driver as a child process: one command, one answer. See conformance/DRIVER.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections import deque
+from typing import Any
+
+MAX_LINE = 64 * 1024 * 1024
+ERROR_LINES = 30  # of standard error, kept for the report
+
+
+class DriverError(Exception):
+    """The driver did not answer, or not as the protocol says."""
+
+
+class Driver:
+    """`command`: how it is started. `limit_s`: how long one command may take."""
+
+    def __init__(self, command: str, *, limit_s: float) -> None:
+        self._command = shlex.split(command)
+        self._limit_s = limit_s
+        self._process: asyncio.subprocess.Process | None = None
+        self._errors: deque[str] = deque(maxlen=ERROR_LINES)
+        self._reading: asyncio.Task[None] | None = None
+        self._last_id = 0
+
+    async def start(self) -> None:
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=MAX_LINE,
+            )
+        except OSError as error:
+            raise DriverError(f"{self._command[0]} cannot be started: {error}") from error
+        self._reading = asyncio.create_task(self._read_errors(self._process))
+
+    async def _read_errors(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        async for line in process.stderr:
+            self._errors.append(line.decode("utf-8", "replace").rstrip())
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def said(self) -> list[str]:
+        """The last lines of its standard error."""
+        return list(self._errors)
+
+    async def command(self, verb: str, **fields: Any) -> dict[str, Any]:
+        """The answer, with `ok` or `error`. Raises DriverError."""
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        self._last_id += 1
+        line = json.dumps({"id": self._last_id, "verb": verb, **fields})
+        try:
+            async with asyncio.timeout(self._limit_s):
+                process.stdin.write(line.encode() + b"\n")
+                await process.stdin.drain()
+                text = await process.stdout.readline()
+        except TimeoutError:
+            raise DriverError(f"no answer to {verb} within {self._limit_s:g} s") from None
+        except (OSError, ValueError) as error:
+            raise DriverError(f"{verb}: {error}") from error
+        if not text:
+            raise DriverError(f"the driver has ended instead of answering {verb}")
+        return self._parsed(verb, text)
+
+    def _parsed(self, verb: str, text: bytes) -> dict[str, Any]:
+        try:
+            answer = json.loads(text)
+        except ValueError as error:
+            raise DriverError(f"{verb}: the answer is no JSON: {text[:200]!r}") from error
+        if not isinstance(answer, dict) or answer.get("id") != self._last_id:
+            raise DriverError(f"{verb}: this answers another command: {text[:200]!r}")
+        if ("ok" in answer) == ("error" in answer):
+            raise DriverError(f"{verb}: an answer has ok or error: {text[:200]!r}")
+        if not isinstance(answer.get("ok", answer.get("error")), dict):
+            raise DriverError(f"{verb}: ok and error are objects: {text[:200]!r}")
+        return answer
+
+    async def end(self) -> None:
+        """Ends the process, by force if it does not end with its input."""
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(2):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        if self._reading is not None:
+            await self._reading

@@ -1,0 +1,1 @@
+"""Drivers of the clients that are written in Python."""

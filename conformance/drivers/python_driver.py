@@ -1,0 +1,477 @@
+"""The Python client's driver: `python -m conformance.drivers.python_driver`.
+
+standard input --line--> Driver --> Producer, Consumer, Admin of oncelog
+standard output <-line--'
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any
+
+import oncelog
+from oncelog import (
+    Admin,
+    BatchMetadata,
+    Consumer,
+    OffsetCommit,
+    OncelogError,
+    Producer,
+    ProducerIdentity,
+    Record,
+    RecordMetadata,
+    TopicConfig,
+    TopicPartition,
+    errors,
+)
+from oncelog.config import ConsumerConfig, ProducerConfig
+
+FEATURES = [
+    "no_idempotence",
+    "send_batch",
+    "names",
+    "initial",
+    "own_sequences",
+    "expected_offset",
+    "resolve",
+    "read",
+    "any_replica",
+    "offsets",
+    "admin",
+]
+NOT_SHARED = (
+    "bootstrap_servers",
+    "client_id",
+    "partitioner",
+    "initial",
+    "acks",
+    "retries",
+    "compression_level",
+)
+NOT_SHARED_READING = ("isolation_level", "consumer_timeout_ms")
+
+Fields = Mapping[str, Any]
+Sent = Future[RecordMetadata] | Future[BatchMetadata] | Any  # Any: an Acknowledgement
+
+
+class NotOfferedError(Exception):
+    """The client has no such verb, field or setting."""
+
+
+class Driver:
+    """Carries out one command at a time."""
+
+    client = "oncelog-python"
+
+    def __init__(self) -> None:
+        # Any: the asyncio twins of these classes are awaited behind the same names.
+        self._clients: dict[str, Any] = {}
+        self._sent: dict[str, dict[str, Sent]] = {}
+        self._verbs: dict[str, Callable[[Fields], Fields]] = {
+            "hello": self._hello,
+            "defaults": self._defaults,
+            "reset": self._reset,
+            "exit": lambda _: {},
+            "open_producer": self._open_producer,
+            "send": self._send,
+            "send_batch": self._send_batch,
+            "await": self._await,
+            "flush": self._flush,
+            "last_sequence": self._last_sequence,
+            "resolve": self._resolve,
+            "close": self._close,
+            "open_consumer": self._open_consumer,
+            "subscribe": self._subscribe,
+            "assign": self._assign,
+            "poll": self._poll,
+            "seek": self._seek,
+            "position": self._position,
+            "list_offset": self._list_offset,
+            "commit": self._commit,
+            "committed": self._committed,
+            "open_admin": self._open_admin,
+            "create_topic": self._create_topic,
+            "delete_topic": self._delete_topic,
+            "describe_topic": self._describe_topic,
+            "describe_cluster": self._describe_cluster,
+            "fence_producer": self._fence_producer,
+        }
+
+    def make_producer(self, servers: list[str], settings: dict[str, Any]) -> Any:
+        return Producer(servers, **settings)
+
+    def make_consumer(self, servers: list[str], settings: dict[str, Any]) -> Any:
+        return Consumer(bootstrap_servers=servers, **settings)
+
+    def make_admin(self, servers: list[str], settings: dict[str, Any]) -> Any:
+        return Admin(servers, **settings)
+
+    def answer(self, command: Fields) -> Fields:
+        """`ok` or `error`."""
+        verb = self._verbs.get(command["verb"])
+        try:
+            if verb is None:
+                raise NotOfferedError(f"the verb {command['verb']}")
+            return {"ok": verb(command)}
+        except NotOfferedError as missing:
+            return {"error": {"reason": "NOT_OFFERED", "retriable": False, "message": str(missing)}}
+        except OncelogError as error:
+            return {"error": described(error)}
+        except Exception as error:  # noqa: BLE001  # whatever it is, the kit is to hear of it
+            text = f"{type(error).__name__}: {error}"
+            return {"error": {"reason": "DRIVER_FAULT", "retriable": False, "message": text}}
+
+    # --- the driver ------------------------------------------------------------------
+
+    def _hello(self, _: Fields) -> Fields:
+        codecs = {"zstd": "zstandard", "lz4": "lz4"}
+        there = [name for name, module in codecs.items() if importlib.util.find_spec(module)]
+        return {
+            "client": self.client,
+            "version": oncelog.__version__,
+            "protocol": 1,
+            "features": FEATURES + there,
+        }
+
+    def _defaults(self, _: Fields) -> Fields:
+        producer = ProducerConfig(bootstrap_servers=("127.0.0.1:1",))
+        consumer = ConsumerConfig(bootstrap_servers=("127.0.0.1:1",))
+        return {
+            "producer": _shared(dataclasses.asdict(producer)),
+            "consumer": _shared(dataclasses.asdict(consumer)),
+        }
+
+    def _reset(self, _: Fields) -> Fields:
+        for handle in self._clients:
+            self._end(handle, timeout_s=0)
+        self._clients.clear()
+        self._sent.clear()
+        return {}
+
+    # --- producers -------------------------------------------------------------------
+
+    def _open_producer(self, fields: Fields) -> Fields:
+        servers, settings = _settings(fields, ProducerConfig)
+        given = settings.pop("initial", None)
+        if given is not None:
+            settings["initial"] = ProducerIdentity(
+                given["producer_id"],
+                given.get("epoch", 0),
+                {
+                    TopicPartition(one["topic"], one["partition"]): one["sequence"]
+                    for one in given.get("next_sequences", ())
+                },
+                bytes.fromhex(given.get("lease_token", "")),
+            )
+        self._clients[fields["handle"]] = self.make_producer(servers, settings)
+        self._sent[fields["handle"]] = {}
+        return {}
+
+    def _send(self, fields: Fields) -> Fields:
+        producer = self._clients[fields["handle"]]
+        self._sent[fields["handle"]][fields["tag"]] = producer.send(
+            fields["topic"],
+            _bytes(fields.get("value")),
+            _bytes(fields.get("key")),
+            headers=_headers(fields),
+            partition=fields.get("partition"),
+            timestamp_ms=fields.get("timestamp_ms"),
+            sequence=fields.get("sequence"),
+            expected_offset=fields.get("expected_offset"),
+        )
+        return {}
+
+    def _send_batch(self, fields: Fields) -> Fields:
+        records = [
+            Record(
+                _bytes(record["value"]),
+                _bytes(record.get("key")),
+                _headers(record),
+                record["timestamp_us"],
+            )
+            for record in fields["records"]
+        ]
+        producer = self._clients[fields["handle"]]
+        self._sent[fields["handle"]][fields["tag"]] = producer.send_batch(
+            fields["topic"],
+            fields["partition"],
+            records,
+            sequences=fields.get("sequences"),
+            expected_offset=fields.get("expected_offset"),
+        )
+        return {}
+
+    def _await(self, fields: Fields) -> Fields:
+        sent = self._sent[fields["handle"]]
+        tags = fields.get("tags")
+        if tags is None:
+            self._flush(fields)
+            tags = list(sent)
+        waiting: list[Future[Any]] = [future_of(sent[tag]) for tag in tags]
+        wait(waiting, fields["timeout_ms"] / 1000)
+        return {"results": {tag: result(future_of(sent[tag])) for tag in tags}}
+
+    def _flush(self, fields: Fields) -> Fields:
+        producer = self._clients[fields["handle"]]
+        try:
+            producer.flush(fields["timeout_ms"] / 1000)
+        except errors.RequestTimeoutError:
+            return {"settled": False}
+        except (errors.UndeliveredRecordsError, errors.ClientClosedError):
+            pass  # the records' own results say it
+        return {"settled": True}
+
+    def _last_sequence(self, fields: Fields) -> Fields:
+        producer = self._clients[fields["handle"]]
+        return {"last_sequence": producer.position(fields["topic"], fields["partition"])}
+
+    def _resolve(self, fields: Fields) -> Fields:
+        producer = self._clients[fields["handle"]]
+        found = producer.resolve(self._sent[fields["handle"]][fields["tag"]])
+        return {"resolution": found.resolution.value, "offset": found.offset}
+
+    def _close(self, fields: Fields) -> Fields:
+        timeout_ms = fields.get("timeout_ms")
+        self._end(fields["handle"], None if timeout_ms is None else timeout_ms / 1000)
+        return {}
+
+    def _end(self, handle: str, timeout_s: float | None) -> None:
+        client = self._clients[handle]
+        if handle not in self._sent:
+            client.close()
+            return
+        try:
+            client.close(timeout_s)
+        except errors.UndeliveredRecordsError:
+            pass  # the records' own results say it
+
+    # --- consumers -------------------------------------------------------------------
+
+    def _open_consumer(self, fields: Fields) -> Fields:
+        servers, settings = _settings(fields, ConsumerConfig)
+        self._clients[fields["handle"]] = self.make_consumer(servers, settings)
+        return {}
+
+    def _subscribe(self, fields: Fields) -> Fields:
+        self._clients[fields["handle"]].subscribe(fields["topics"])
+        return {}
+
+    def _assign(self, fields: Fields) -> Fields:
+        partitions = [(topic, number) for topic, number in fields["partitions"]]
+        self._clients[fields["handle"]].assign(partitions)
+        return {}
+
+    def _poll(self, fields: Fields) -> Fields:
+        consumer = self._clients[fields["handle"]]
+        found = consumer.getmany(fields["timeout_ms"], fields.get("max_records"))
+        return {"records": [_record(record) for records in found.values() for record in records]}
+
+    def _seek(self, fields: Fields) -> Fields:
+        consumer, offset = self._clients[fields["handle"]], fields["offset"]
+        partition = (fields["topic"], fields["partition"])
+        if offset == "beginning":
+            consumer.seek_to_beginning(partition)
+        elif offset == "end":
+            consumer.seek_to_end(partition)
+        else:
+            consumer.seek(partition, offset)
+        return {}
+
+    def _position(self, fields: Fields) -> Fields:
+        consumer = self._clients[fields["handle"]]
+        return {"offset": consumer.position((fields["topic"], fields["partition"]))}
+
+    def _list_offset(self, fields: Fields) -> Fields:
+        consumer, at = self._clients[fields["handle"]], fields["at"]
+        partition = TopicPartition(fields["topic"], fields["partition"])
+        if at == "earliest":
+            found = consumer.beginning_offsets([partition])
+        elif at == "latest":
+            found = consumer.end_offsets([partition])
+        else:
+            found = consumer.offsets_for_times({partition: at})
+        return {"offset": found[partition]}
+
+    def _commit(self, fields: Fields) -> Fields:
+        consumer = self._clients[fields["handle"]]
+        given = fields.get("offsets")
+        if given is None:
+            consumer.commit()
+            return {}
+        offsets: dict[tuple[str, int], int | OffsetCommit] = {
+            (one["topic"], one["partition"]): OffsetCommit(
+                one["offset"],
+                one.get("metadata", ""),
+                one.get("producer_id", 0),
+                one.get("epoch", 0),
+                one.get("sequence", 0),
+            )
+            for one in given
+        }
+        consumer.commit(offsets)
+        return {}
+
+    def _committed(self, fields: Fields) -> Fields:
+        consumer = self._clients[fields["handle"]]
+        found = consumer.committed((fields["topic"], fields["partition"]))
+        if found is None:
+            return {"offset": None}
+        return {
+            "offset": found.offset,
+            "metadata": found.metadata,
+            "producer_id": found.producer_id,
+            "epoch": found.epoch,
+            "sequence": found.sequence,
+        }
+
+    # --- admin -----------------------------------------------------------------------
+
+    def _open_admin(self, fields: Fields) -> Fields:
+        config = dict(fields["config"])
+        self._clients[fields["handle"]] = self.make_admin(config.pop("bootstrap_servers"), config)
+        return {}
+
+    def _create_topic(self, fields: Fields) -> Fields:
+        config = None
+        if "max_batch_bytes" in fields:
+            config = TopicConfig(max_batch_bytes=fields["max_batch_bytes"])
+        self._clients[fields["handle"]].create_topic(
+            fields["topic"],
+            fields.get("partitions", 0),
+            fields.get("replicas", 0),
+            config,
+            timeout_ms=fields.get("timeout_ms", 30_000),
+        )
+        return {}
+
+    def _delete_topic(self, fields: Fields) -> Fields:
+        self._clients[fields["handle"]].delete_topic(fields["topic"])
+        return {}
+
+    def _describe_topic(self, fields: Fields) -> Fields:
+        topic = self._clients[fields["handle"]].describe_topic(fields["topic"])
+        partitions = [
+            {"partition": one.partition, "leader_id": one.leader_id, "term": one.term}
+            for one in topic.partitions
+        ]
+        return {
+            "topic_id": topic.topic_id,
+            "max_batch_bytes": topic.config.max_batch_bytes,
+            "partitions": partitions,
+        }
+
+    def _describe_cluster(self, fields: Fields) -> Fields:
+        found = self._clients[fields["handle"]].describe_cluster()
+        nodes = [{"node_id": node.node_id, "address": node.address} for node in found.nodes]
+        return {
+            "cluster_id": found.cluster_id,
+            "controller_id": found.controller_id,
+            "nodes": nodes,
+        }
+
+    def _fence_producer(self, fields: Fields) -> Fields:
+        producer_id, epoch = self._clients[fields["handle"]].fence_producer(fields["producer_name"])
+        return {"producer_id": producer_id, "epoch": epoch}
+
+
+def described(error: OncelogError) -> dict[str, Any]:
+    """An error as the protocol writes it."""
+    answer: dict[str, Any] = {
+        "reason": error.reason,
+        "retriable": error.retriable,
+        "message": error.message,
+        "details": error.details,
+    }
+    if isinstance(error, errors.DeliveryError):
+        answer["outcome"] = error.outcome
+    return answer
+
+
+def future_of(sent: Sent) -> Future[Any]:
+    """What was given for a record, or what is in it."""
+    future: Future[Any] = getattr(sent, "future", sent)
+    return future
+
+
+def result(sent: Future[Any]) -> dict[str, Any]:
+    """What became of a record or a batch."""
+    if not sent.done():
+        return {"pending": True}
+    error = sent.exception()
+    if error is not None:
+        assert isinstance(error, OncelogError), error
+        return {"error": described(error)}
+    found = sent.result()
+    if isinstance(found, RecordMetadata):
+        offset, first, last = found.offset, found.sequence, found.sequence
+    else:
+        offset, first, last = found.base_offset, found.base_sequence, found.last_sequence
+    return {
+        "ok": {
+            "topic": found.topic,
+            "partition": found.partition,
+            "offset": offset,
+            "sequence": first,
+            "last_sequence": last,
+            "producer_id": found.producer_id,
+            "epoch": found.epoch,
+            "duplicate": found.duplicate,
+        }
+    }
+
+
+def _shared(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings that all clients have."""
+    hidden = (*NOT_SHARED, *NOT_SHARED_READING)
+    return {name: value for name, value in config.items() if name not in hidden}
+
+
+def _settings(fields: Fields, config: type) -> tuple[list[str], dict[str, Any]]:
+    settings = dict(fields["config"])
+    known = {field.name for field in dataclasses.fields(config)}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise NotOfferedError(f"the settings {', '.join(unknown)}")
+    return settings.pop("bootstrap_servers"), settings
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
+def _headers(fields: Fields) -> list[tuple[str, bytes | None]]:
+    return [(name, _bytes(value)) for name, value in fields.get("headers") or ()]
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+def _record(record: Record) -> Fields:
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_us": record.timestamp_us,
+        "key": _hex(record.key),
+        "value": _hex(record.value),
+        "headers": [[name, _hex(value)] for name, value in record.headers],
+    }
+
+
+def answer_lines(driver: Driver) -> None:
+    """Until the input ends."""
+    for line in sys.stdin:
+        command = json.loads(line)
+        print(json.dumps({"id": command["id"], **driver.answer(command)}), flush=True)
+        if command["verb"] == "exit":
+            return
+
+
+if __name__ == "__main__":
+    answer_lines(Driver())

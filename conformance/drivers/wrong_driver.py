@@ -1,0 +1,111 @@
+"""The Python client behind a driver that is wrong on purpose: `... wrong_driver --fault NAME`.
+
+For what the small client does not offer: names, sequences, windows, groups. Each fault loses
+or bends one thing on its way, and the cases for it must notice (tests/integration).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conformance.drivers.python_driver import Driver
+
+Fields = dict[str, Any]
+
+
+def _without(name: str) -> Callable[[Fields], None]:
+    def bend(fields: Fields) -> None:
+        fields.pop(name, None)
+
+    return bend
+
+
+def _configured(**settings: Any) -> Callable[[Fields], None]:
+    def bend(fields: Fields) -> None:
+        fields["config"] = {**fields["config"], **settings}
+
+    return bend
+
+
+def _another_name(fields: Fields) -> None:
+    if "producer_name" in fields["config"]:
+        fields["config"]["producer_name"] += f"-{fields['handle']}"
+
+
+def _one_further(fields: Fields) -> None:
+    for offset in fields.get("offsets", ()):
+        offset["offset"] += 1
+
+
+def _without_metadata(fields: Fields) -> None:
+    for offset in fields.get("offsets", ()):
+        offset.pop("metadata", None)
+
+
+def _certain(ok: Fields) -> None:
+    for result in ok["results"].values():
+        if "error" in result:
+            result["error"]["outcome"] = "not_stored"
+
+
+def _all_stored(ok: Fields) -> None:
+    stored = {"topic": "t", "partition": 0, "offset": 0, "sequence": 0, "duplicate": False}
+    for result in ok["results"].values():
+        if result.pop("error", None) is not None:
+            result["ok"] = dict(stored)
+
+
+# Fault -> verb -> what is done to its fields before it is carried out.
+COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
+    "window-of-ten": {"open_producer": _configured(max_in_flight=10)},
+    "no-idempotence": {"open_producer": _configured(enable_idempotence=False)},
+    "another-name-each-time": {"open_producer": _another_name},
+    "loses-sequences": {"send": _without("sequence"), "send_batch": _without("sequences")},
+    "loses-expected-offsets": {
+        "send": _without("expected_offset"),
+        "send_batch": _without("expected_offset"),
+    },
+    "loses-headers": {"send": _without("headers")},
+    "loses-timestamps": {"send": _without("timestamp_ms")},
+    "never-compresses": {"open_producer": _configured(compression_type="none")},
+    "commits-one-further": {"commit": _one_further},
+    "loses-metadata-of-commits": {"commit": _without_metadata},
+    "reads-from-leaders-only": {
+        "open_consumer": _configured(any_replica=False, replica_node_id=None)
+    },
+    "begins-at-the-end": {"open_consumer": _configured(auto_offset_reset="latest")},
+    "does-not-check": {"open_consumer": _configured(check_crcs=False)},
+    "one-partition-topics": {"create_topic": _without("partitions")},
+}
+# Fault -> verb -> what is done to its answer.
+ANSWERS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
+    "everything-is-committed": {"resolve": lambda ok: ok.update(resolution="committed")},
+    "sequences-begin-anew": {"last_sequence": lambda ok: ok.update(last_sequence=-1)},
+    "forgets-outcomes": {"await": _certain},
+    "acknowledges-what-failed": {"await": _all_stored},
+}
+FAULTS = frozenset({*COMMANDS, *ANSWERS})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fault", required=True, choices=sorted(FAULTS))
+    fault = parser.parse_args().fault
+    driver = Driver()
+    for line in sys.stdin:
+        command = json.loads(line)
+        verb = command["verb"]
+        if bend := COMMANDS.get(fault, {}).get(verb):
+            bend(command)
+        answer = dict(driver.answer(command))
+        if (bend := ANSWERS.get(fault, {}).get(verb)) and "ok" in answer:
+            bend(answer["ok"])
+        print(json.dumps({"id": command["id"], **answer}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""What holds in every case, whatever it is about: rules over what was seen and what is stored.
+
+    Journal, Cluster, the results that the driver gave --check--> faults
+
+Shares no code with the clients: payloads are read by harness.payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.broker.cluster import Cluster, Partition
+from conformance.broker.journal import Event, Journal
+from harness.payload import decompress, values_and_keys
+from oncelog.v1 import batch_pb2
+
+SUCCESS = ("APPENDED", "DUPLICATE")
+REFUSED = ("INVALID_BATCH", "BATCH_TOO_LARGE", "OFFSET_MISMATCH")
+MAX_IN_FLIGHT = 5
+
+Chain = tuple[str, int, int, int]  # topic, partition, producer id, epoch
+
+
+@dataclass(slots=True)
+class Sent:
+    """Records that the driver was given under one tag, and what it said became of them."""
+
+    handle: str
+    tag: str
+    topic: str
+    partition: int | None
+    values: list[bytes | None]
+    result: dict[str, Any] = field(default_factory=lambda: {"pending": True})
+
+    @property
+    def outcome(self) -> str:
+        """stored, or what the error says, or pending."""
+        if "ok" in self.result:
+            return "stored"
+        return str(self.result.get("error", {}).get("outcome", "pending"))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known at the end of a case."""
+
+    journal: Journal
+    cluster: Cluster
+    sent: list[Sent]
+    max_in_flight: int = MAX_IN_FLIGHT
+
+    def batches(self) -> Iterator[Event]:
+        """Batches with a producer id, as they came."""
+        for event in self.journal.events:
+            if event.call == "produce" and event.facts["producer_id"]:
+                yield event
+
+
+def _chain(event: Event) -> Chain:
+    facts = event.facts
+    return facts["topic"], facts["partition"], facts["producer_id"], facts["epoch"]
+
+
+def _without_id(batch: batch_pb2.Batch) -> bytes:
+    copy = batch_pb2.Batch.FromString(batch.SerializeToString())
+    copy.ClearField("id")
+    return copy.SerializeToString(deterministic=True)
+
+
+def identical(evidence: Evidence) -> Iterator[str]:
+    """A retry is byte-identical, but for its id; a batch that was refused made room for another."""
+    known: dict[tuple[Chain, int], bytes] = {}
+    by_id: dict[tuple[str, int, int], tuple[Chain, int]] = {}
+    for event in evidence.journal.events:
+        facts = event.facts
+        if event.call == "result" and facts["verdict"] in REFUSED:
+            key = by_id.get((facts["topic"], facts["partition"], facts["id"]))
+            if key is not None:
+                known.pop(key, None)
+        if event.call != "produce" or not facts["producer_id"]:
+            continue
+        key = (_chain(event), facts["first"])
+        by_id[facts["topic"], facts["partition"], event.message.id] = key
+        data = _without_id(event.message)
+        if known.setdefault(key, data) != data:
+            yield f"sequence {facts['first']} of {key[0]} was sent again with other bytes"
+
+
+def new_ids(evidence: Evidence) -> Iterator[str]:
+    """Each attempt has an id of its own."""
+    seen: set[tuple[Chain, int]] = set()
+    for event in evidence.batches():
+        key = (_chain(event), event.message.id)
+        if key in seen:
+            yield f"id {key[1]} was used for two attempts of {key[0]}"
+        seen.add(key)
+
+
+def token(evidence: Evidence) -> Iterator[str]:
+    """A batch that begins a chain carries its lease's token."""
+    for event in evidence.batches():
+        if event.facts["prev"] == -1 and not event.message.lease_token:
+            yield f"a first batch of {_chain(event)} came without lease_token"
+
+
+@dataclass(slots=True)
+class _Given:
+    """Sequences that were given to a batch."""
+
+    prev: int
+    first: int
+    last: int
+    refused: bool = False
+
+
+def chain(evidence: Evidence) -> Iterator[str]:
+    """Sequences are given out once, without a hole: a new batch follows the newest before it,
+    or takes the place of one that was refused."""
+    given: dict[Chain, list[_Given]] = {}
+    by_id: dict[tuple[str, int, int], _Given] = {}
+    for event in evidence.journal.events:
+        facts = event.facts
+        if event.call == "result" and facts["verdict"] in REFUSED:
+            found = by_id.get((facts["topic"], facts["partition"], facts["id"]))
+            if found is not None:
+                found.refused = True
+        if event.call != "produce" or not facts["producer_id"]:
+            continue
+        key = _chain(event)
+        before = given.setdefault(key, [])
+        mine = _Given(facts["prev"], facts["first"], facts["last"])
+        known = [one for one in before if (one.first, one.last) == (mine.first, mine.last)]
+        if not known:
+            if before and mine.prev not in _ends(before):
+                yield f"{key}: prev {mine.prev}, but {sorted(_ends(before))} was sent before"
+            before.append(mine)
+        where = (facts["topic"], facts["partition"], event.message.id)
+        by_id[where] = known[0] if known else mine
+
+
+def _ends(given: list[_Given]) -> set[int]:
+    """What the next batch may follow."""
+    ends = {given[-1].last}
+    for one in reversed(given):
+        if not one.refused:
+            break
+        ends.add(one.prev)
+    return ends
+
+
+def window(evidence: Evidence) -> Iterator[str]:
+    """No more batches of a partition without an answer than allowed."""
+    waiting: dict[Chain, dict[int, int]] = {}  # id -> first sequence
+    by_id: dict[tuple[str, int, int], Chain] = {}
+    for event in evidence.journal.events:
+        facts = event.facts
+        if event.call == "produce" and facts["producer_id"]:
+            key = _chain(event)
+            by_id[facts["topic"], facts["partition"], event.message.id] = key
+            mine = waiting.setdefault(key, {})
+            mine[event.message.id] = facts["first"]
+            if len(set(mine.values())) > evidence.max_in_flight:
+                yield f"{key}: {len(set(mine.values()))} batches wait for their answers"
+        elif event.call == "result":
+            where = (facts["topic"], facts["partition"], facts["id"])
+            if where in by_id:
+                mine = waiting[by_id[where]]
+                first = mine.pop(facts["id"], None)
+                for other in [n for n, sequence in mine.items() if sequence == first]:
+                    del mine[other]
+
+
+def stored(evidence: Evidence) -> Iterator[str]:
+    """What was acknowledged is in the log, where the client says; what failed surely is not."""
+    for sent in evidence.sent:
+        if sent.outcome == "stored":
+            yield from _is_there(evidence, sent)
+        elif sent.outcome in ("never_sent", "not_stored"):
+            for value in sent.values:
+                if value in _all_values(evidence.cluster, sent.topic):
+                    yield f"{sent.tag}: {sent.outcome}, but {value!r} is in the log"
+
+
+def _is_there(evidence: Evidence, sent: Sent) -> Iterator[str]:
+    ok = sent.result["ok"]
+    partition = evidence.cluster.partitions.get((sent.topic, ok["partition"]))
+    if partition is None:
+        yield f"{sent.tag}: acknowledged, but {sent.topic}-{ok['partition']} does not exist"
+        return
+    log = dict(contents(partition))
+    if ok["offset"] == -1:
+        if any(value not in log.values() for value in sent.values):
+            yield f"{sent.tag}: acknowledged without an offset, and not in the log"
+        return
+    for number, value in enumerate(sent.values):
+        offset = ok["offset"] + number
+        if offset >= partition.log_start and log.get(offset, b"nothing") != value:
+            yield f"{sent.tag}: acknowledged at {offset}, where {log.get(offset)!r} is"
+
+
+def once(evidence: Evidence) -> Iterator[str]:
+    """Nothing is in the log more often than it was sent, and in the order it was sent."""
+    for key in {(sent.topic, number) for sent in evidence.sent for number in range(64)}:
+        partition = evidence.cluster.partitions.get(key)
+        if partition is None:
+            continue
+        values = [value for _, value in contents(partition)]
+        for sent in evidence.sent:
+            for value in set(sent.values) if sent.topic == key[0] else ():
+                times = sum(s.values.count(value) for s in evidence.sent if s.topic == key[0])
+                if values.count(value) > times:
+                    yield f"{value!r} is in {key[0]}-{key[1]} {values.count(value)} times"
+        yield from _in_order(evidence, key, values)
+
+
+def _in_order(
+    evidence: Evidence, key: tuple[str, int], values: list[bytes | None]
+) -> Iterator[str]:
+    for handle in {sent.handle for sent in evidence.sent}:
+        places = [
+            values.index(value)
+            for sent in evidence.sent
+            if sent.handle == handle and sent.topic == key[0]
+            for value in sent.values
+            if values.count(value) == 1
+        ]
+        if places != sorted(places):
+            yield f"{key[0]}-{key[1]} does not hold what {handle} sent in its order: {values!r}"
+
+
+RULES: dict[str, Callable[[Evidence], Iterable[str]]] = {
+    "identical": identical,
+    "new_ids": new_ids,
+    "token": token,
+    "chain": chain,
+    "window": window,
+    "stored": stored,
+    "once": once,
+}
+
+
+def judge(evidence: Evidence, allow: Iterable[str]) -> list[str]:
+    """What went wrong, but for the rules in `allow`."""
+    return [
+        f"{name}: {fault}"
+        for name, rule in RULES.items()
+        if name not in set(allow)
+        for fault in rule(evidence)
+    ]
+
+
+def contents(partition: Partition) -> Iterator[tuple[int, bytes | None]]:
+    """(offset, value) of all that a partition holds."""
+    for batch in partition.log:
+        values, _ = values_and_keys(decompress(batch.header.codec, batch.payload))
+        yield from enumerate(values, batch.base_offset)
+
+
+def _all_values(cluster: Cluster, topic: str) -> set[bytes | None]:
+    return {
+        value
+        for (name, _), partition in cluster.partitions.items()
+        if name == topic
+        for _, value in contents(partition)
+    }

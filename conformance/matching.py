@@ -1,0 +1,35 @@
+"""Whether an answer is what a case expects: what is not named may be anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ANY = "<any>"
+
+
+def mismatch(wanted: Any, found: Any, where: str = "") -> str:
+    """What differs, or an empty text. Objects may have more fields than are named; lists are
+    compared item by item, and are equally long."""
+    if wanted == ANY:
+        return ""
+    at = f"{where}: " if where else ""
+    if isinstance(wanted, dict):
+        if not isinstance(found, dict):
+            return f"{at}{found!r} instead of {wanted!r}"
+        for name, inner in wanted.items():
+            if name not in found:
+                return f"{at}{name} is missing in {found!r}"
+            fault = mismatch(inner, found[name], f"{where}.{name}" if where else name)
+            if fault:
+                return fault
+        return ""
+    if isinstance(wanted, list):
+        if not isinstance(found, list) or len(wanted) != len(found):
+            return f"{at}{found!r} instead of {wanted!r}"
+        faults = (
+            mismatch(inner, other, f"{where}[{number}]")
+            for number, (inner, other) in enumerate(zip(wanted, found, strict=True))
+        )
+        return next((fault for fault in faults if fault), "")
+    same = wanted == found and isinstance(wanted, bool) == isinstance(found, bool)
+    return "" if same else f"{at}{found!r} instead of {wanted!r}"

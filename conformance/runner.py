@@ -1,0 +1,433 @@
+"""Runs cases: a broker for each, one driver process for many, several of them at a time.
+
+Case --> Play: steps --> Driver (the client) --gRPC--> Broker
+                  '----> Broker: what happens to the cluster
+     --> expectations of the case, rules of the judge --> Outcome
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from conformance.broker.server import Broker
+from conformance.cases import Case
+from conformance.driver import Driver, DriverError
+from conformance.judge import MAX_IN_FLIGHT, Evidence, Sent, contents, judge
+from conformance.matching import ANY, mismatch
+from conformance.vectors import ROOT, Vector
+
+COMMAND_S = 25.0  # the longest that a driver may take for one command
+LONGEST_S = 15.0  # that a step waits for what is to come
+TIMESTAMP_US = 1_700_000_000_000_000
+EXPECTATIONS = ("verb", "expect", "expect_error", "count")
+DEFAULTS = ROOT / "docs" / "client-defaults.json"
+
+# Short times, so that waiting for a retry does not take the kit's time.
+COMMON = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 100}
+CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    "open_producer": {**COMMON, "linger_ms": 0, "delivery_timeout_ms": 12_000},
+    "open_consumer": {**COMMON, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 200},
+    "open_admin": COMMON,
+}
+
+Status = Literal["passed", "failed", "not offered"]
+
+
+class Unmet(Exception):
+    """What a case expects did not come."""
+
+
+class NotOffered(Exception):
+    """The client has no such thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one case."""
+
+    case: Case
+    status: Status
+    faults: tuple[str, ...]
+    seconds: float
+
+
+class Play:
+    """One case while it runs."""
+
+    def __init__(self, case: Case, broker: Broker, driver: Driver, longest_s: float) -> None:
+        self._case = case
+        self._longest_s = longest_s
+        self._broker = broker
+        self._driver = driver
+        self._sent: dict[tuple[str, str], Sent] = {}
+        self._max_in_flight = 0
+        self._leases: dict[str, dict[str, Any]] = {}
+
+    async def run(self) -> list[str]:
+        """The faults found. Raises Unmet, NotOffered, DriverError."""
+        for step in self._case.steps:
+            await self._step(step)
+        evidence = Evidence(
+            self._broker.journal,
+            self._broker.cluster,
+            list(self._sent.values()),
+            self._max_in_flight or MAX_IN_FLIGHT,
+        )
+        faults = [*self._not_seen(), *self._not_stored(), *judge(evidence, self._case.allow)]
+        untold = [lie for lie in self._broker.script.lies if not lie.told]
+        never = [f"the lie at {lie.at} {dict(lie.where)} was never told" for lie in untold]
+        return [*faults, *never]
+
+    async def _step(self, step: Mapping[str, Any]) -> None:
+        if "cluster" in step:
+            await self._broker.act(step)
+        elif "until" in step:
+            await self._until(step)
+        elif "seen" in step:
+            for fault in self._amiss(step["seen"], step):
+                raise Unmet(fault)
+        elif "pause_ms" in step:
+            await asyncio.sleep(step["pause_ms"] / 1000)  # a lease grows old by nothing else
+        elif "vector" in step:
+            self._put_vector(step)
+        elif step["verb"] == "poll" and "count" in step:
+            await self._poll(step)
+        elif step["verb"] in ("send", "send_batch") and "expect_error" in step:
+            await self._refused(step)
+        elif step["verb"] == "defaults":
+            await self._compare_defaults()
+        else:
+            await self._verb(step)
+
+    @property
+    def _longest_ms(self) -> int:
+        return int(self._longest_s * 1000)
+
+    async def _until(self, step: Mapping[str, Any]) -> None:
+        where, count = step.get("where", {}), step.get("count", 1)
+        try:
+            async with asyncio.timeout(self._longest_s):
+                await self._broker.journal.reached(step["until"], where, count)
+        except TimeoutError:
+            seen = self._broker.journal.count(step["until"], where)
+            raise Unmet(f"{step['until']} {where}: seen {seen} times, not {count}") from None
+
+    def _put_vector(self, step: Mapping[str, Any]) -> None:
+        vector = Vector.load(step["vector"])
+        self._broker.cluster.append_payload(
+            step.get("topic", "t"),
+            0,
+            vector.stored(step.get("codec", "none")),
+            timestamp_us=vector.max_timestamp_us,
+            codec={"none": 0, "zstd": 1, "zstd-stream": 1, "lz4": 2}[step.get("codec", "none")],
+            count=len(vector.records),
+        )
+
+    # --- verbs -------------------------------------------------------------------------
+
+    async def _verb(self, step: Mapping[str, Any]) -> dict[str, Any]:
+        verb = step["verb"]
+        fields = {name: value for name, value in step.items() if name not in EXPECTATIONS}
+        if verb.startswith("open_"):
+            fields["config"] = self._config(verb, step.get("config", {}))
+        if verb in ("send", "send_batch"):
+            fields = self._sending(verb, fields)
+        if verb in ("await", "poll"):
+            fields.setdefault("timeout_ms", self._longest_ms)
+        answer = await self._ask(verb, fields)
+        if verb == "await" and "ok" in answer:
+            self._take_results(step["handle"], answer["ok"])
+        self._compare(step, answer)
+        return answer
+
+    async def _ask(self, verb: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        answer = await self._driver.command(verb, **fields)
+        error = answer.get("error")
+        if error is not None and error.get("reason") == "NOT_OFFERED":
+            raise NotOffered(f"{verb}: {error.get('message', '')}")
+        return answer
+
+    def _config(self, verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        times = {"request_timeout_ms": self._case.request_timeout_ms}
+        config = {**times, **CONFIGS[verb], **given}
+        addresses = self._broker.cluster.addresses
+        nodes = config.pop("bootstrap", list(addresses))
+        config["bootstrap_servers"] = [addresses[node] for node in nodes]
+        self._max_in_flight = max(self._max_in_flight, config.get("max_in_flight", 0))
+        if "initial" in config:
+            config["initial"] = self._initial(config["initial"])
+        return config
+
+    def _initial(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The identity to start with: a lease that the case knows by a name of its own."""
+        cluster = self._broker.cluster
+        lease = self._leases.get(given["lease"])
+        if lease is None:
+            producer_id, epoch, end = cluster.lease()
+            token = cluster.token(producer_id, epoch, end).hex()
+            lease = {"producer_id": producer_id, "epoch": epoch, "lease_token": token}
+            self._leases[given["lease"]] = lease
+        return {**lease, **{name: value for name, value in given.items() if name != "lease"}}
+
+    def _sending(self, verb: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """The command's fields, and a note of what is sent."""
+        fields.setdefault("topic", "t")
+        if "vector" in fields.get("records", {}):
+            records = Vector.load(fields["records"]["vector"]).records
+            values = [_bytes(record["value"]) for record in records]
+            fields["records"] = records
+        elif verb == "send_batch":
+            texts = fields.pop("values")
+            values = [text.encode() for text in texts]
+            fields["records"] = [
+                {"value": text.encode().hex(), "timestamp_us": TIMESTAMP_US} for text in texts
+            ]
+        else:
+            fields["value"] = _sized(fields["value"], fields.pop("size", 0))
+            values = [_bytes(fields["value"])]
+            if fields.get("key") is not None:
+                fields["key"] = fields["key"].encode().hex()
+        key = (fields["handle"], fields["tag"])
+        assert key not in self._sent, f"the tag {key} stands twice in {self._case.name}"
+        self._sent[key] = Sent(*key, fields["topic"], fields.get("partition"), values)
+        return fields
+
+    def _take_results(self, handle: str, ok: Mapping[str, Any]) -> None:
+        results = ok.get("results")
+        if not isinstance(results, dict):
+            raise DriverError(f"await: `results` is no object: {ok}")
+        for tag, result in results.items():
+            if (handle, tag) not in self._sent:
+                raise DriverError(f"await: nothing was sent with the tag {tag!r}")
+            self._sent[handle, tag].result = result
+
+    def _compare(self, step: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        if "expect_error" in step:
+            if "error" not in answer:
+                raise Unmet(f"{_short(step)}: no error, but {dict(answer)}")
+            fault = mismatch(step["expect_error"], answer["error"])
+        elif "error" in answer:
+            raise Unmet(f"{_short(step)}: {answer['error']}")
+        elif step["verb"] == "await":
+            fault = self._compare_results(step, answer["ok"]["results"])
+        else:
+            fault = mismatch(step.get("expect", {}), _texts(answer["ok"]))
+        if fault:
+            raise Unmet(f"{_short(step)}: {fault}")
+
+    async def _refused(self, step: Mapping[str, Any]) -> None:
+        """A record that fails: at once or a little later, as the client does it. With
+        `repeat`, one of so many does, and those before it are as they are."""
+        for number in range(step.get("repeat", 1)):
+            tag = f"{step['tag']}{number or ''}"
+            fields = {k: v for k, v in step.items() if k not in (*EXPECTATIONS, "repeat")}
+            sent = self._sending(step["verb"], {**fields, "tag": tag})
+            answer = await self._ask(step["verb"], sent)
+            if "error" not in answer:
+                wait = {"handle": step["handle"], "tags": [tag], "timeout_ms": self._longest_ms}
+                answer = (await self._ask("await", wait))["ok"]["results"][tag]
+                self._sent[step["handle"], tag].result = answer
+            else:
+                del self._sent[step["handle"], tag]
+            if "error" in answer or number + 1 == step.get("repeat", 1):
+                self._compare({"verb": step["verb"], "expect_error": step["expect_error"]}, answer)
+                return
+
+    @staticmethod
+    def _compare_results(step: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+        """Without an expectation each record is stored."""
+        if "expect" in step:
+            return mismatch(step["expect"], results)
+        failed = {tag: result for tag, result in results.items() if "ok" not in result}
+        return f"these were not stored: {failed}" if failed else ""
+
+    async def _poll(self, step: Mapping[str, Any]) -> None:
+        """Polls until there are so many records, or an error that is expected."""
+        deadline = time.monotonic() + self._longest_s
+        records: list[Any] = []
+        fields = {"handle": step["handle"], "timeout_ms": 500}
+        if "max_records" in step:
+            fields["max_records"] = step["max_records"]
+        while len(records) < step["count"] or "expect_error" in step:
+            answer = await self._ask("poll", fields)
+            if "error" in answer:
+                expected = {key: step[key] for key in ("verb", "expect_error") if key in step}
+                self._compare(expected, answer)
+                break
+            records += answer["ok"]["records"]
+            if len(records) > step["count"] or time.monotonic() > deadline:
+                raise Unmet(
+                    f"{_short(step)}: {len(records)} records, where {step['count']} were to come"
+                )
+        if "expect" in step:
+            wanted = step["expect"].get("records", ANY)
+            if "vector" in step["expect"]:
+                wanted = Vector.load(step["expect"]["vector"]).records
+            else:
+                records = _texts(records)
+            fault = mismatch(wanted, records)
+            if fault:
+                raise Unmet(f"{_short(step)}: {fault}")
+        if len(records) != step["count"]:
+            raise Unmet(f"{_short(step)}: {len(records)} records instead of {step['count']}")
+
+    async def _compare_defaults(self) -> None:
+        answer = await self._ask("defaults", {})
+        if "ok" not in answer:
+            raise Unmet(f"defaults: {answer['error']}")
+        wanted = json.loads(DEFAULTS.read_text(encoding="utf-8"))
+        for kind in ("producer", "consumer"):
+            fault = mismatch(wanted[kind], answer["ok"].get(kind))
+            if fault:
+                raise Unmet(f"defaults of a {kind}: {fault}")
+
+    # --- at the end --------------------------------------------------------------------
+
+    def _not_seen(self) -> Iterable[str]:
+        for seen in self._case.sees:
+            yield from self._amiss(seen["call"], seen)
+
+    def _amiss(self, call: str, seen: Mapping[str, Any]) -> Iterable[str]:
+        """What differs from `count`, `at_least`, `at_most` of the events that are asked for."""
+        where = seen.get("where", {})
+        count = self._broker.journal.count(call, where)
+        least = seen.get("count", seen.get("at_least", 0))
+        most = seen.get("count", seen.get("at_most", count))
+        if not least <= count <= most:
+            bounds = f"{least} or more" if "at_most" not in seen else f"{least} to {most}"
+            wanted = str(seen["count"]) if "count" in seen else bounds
+            yield f"{call} {dict(where)}: seen {count} times, not {wanted}"
+
+    def _not_stored(self) -> Iterable[str]:
+        for name, wanted in self._case.log.items():
+            topic, _, number = name.rpartition("/")
+            partition = self._broker.cluster.partitions[topic, int(number)]
+            values = [(value or b"").decode() for _, value in contents(partition)]
+            if values != list(wanted):
+                yield f"the log of {name} is {values}, not {list(wanted)}"
+
+
+def _bytes(value: str | None) -> bytes | None:
+    return None if value is None else bytes.fromhex(value)
+
+
+def _sized(value: str | None, size: int) -> str | None:
+    """As hexadecimal, filled up to `size` bytes."""
+    return None if value is None else value.encode().ljust(size, b".").hex()
+
+
+def _texts(value: Any) -> Any:
+    """An answer with its records' bytes as texts, as a case writes them."""
+    match value:
+        case {"value": _, "offset": _}:
+            return {
+                name: _text(inner) if name in ("value", "key") else inner
+                for name, inner in value.items()
+            }
+        case dict():
+            return {name: _texts(inner) for name, inner in value.items()}
+        case list():
+            return [_texts(inner) for inner in value]
+    return value
+
+
+def _text(value: Any) -> Any:
+    return value if value is None else bytes.fromhex(value).decode("utf-8", "backslashreplace")
+
+
+def _short(step: Mapping[str, Any]) -> str:
+    return " ".join(str(step[key]) for key in ("verb", "handle", "tag") if key in step)
+
+
+class Runner:
+    """Runs cases with one client. `jobs`: how many drivers at a time. `longest_s`: how long a
+    step waits for what is to come, before the case has failed."""
+
+    def __init__(
+        self,
+        command: str,
+        jobs: int,
+        report: Callable[[Outcome], None],
+        longest_s: float = LONGEST_S,
+    ) -> None:
+        self._longest_s = longest_s
+        self._command = command
+        self._jobs = jobs
+        self._report = report
+
+    async def run(self, cases: Sequence[Case]) -> list[Outcome]:
+        """In the order of the cases. Raises DriverError if the driver cannot be started."""
+        left = list(enumerate(cases))[::-1]
+        outcomes: dict[int, Outcome] = {}
+        jobs = min(self._jobs, len(cases))
+        # Programs that start take the processors: no case begins before they are there.
+        ready = asyncio.Barrier(jobs)
+
+        async def work() -> None:
+            driver: Driver | None = None
+            try:
+                driver = await self._started()
+                await self._greet(driver)
+                await ready.wait()
+                while left:
+                    number, case = left.pop()
+                    driver = driver if driver is not None and driver.running else None
+                    driver = driver or await self._started()
+                    outcomes[number], sound = await self._one(case, driver)
+                    self._report(outcomes[number])
+                    if not sound:
+                        await driver.end()
+            finally:
+                if driver is not None:
+                    await driver.end()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(jobs):
+                group.create_task(work())
+        return [outcomes[number] for number in range(len(cases))]
+
+    async def _started(self) -> Driver:
+        driver = Driver(self._command, limit_s=COMMAND_S)
+        await driver.start()
+        return driver
+
+    @staticmethod
+    async def _greet(driver: Driver) -> None:
+        """Returns when it answers. One that does not will fail its first case."""
+        try:
+            await driver.command("hello")
+        except DriverError:
+            await driver.end()
+
+    async def _one(self, case: Case, driver: Driver) -> tuple[Outcome, bool]:
+        """What came of the case, and whether the driver may go on."""
+        began = time.monotonic()
+        status: Status = "passed"
+        faults: list[str] = []
+        sound = True
+        try:
+            features = (await driver.command("hello")).get("ok", {}).get("features", [])
+            missing = [feature for feature in case.needs if feature not in features]
+            if missing:
+                raise NotOffered(", ".join(missing))
+            async with Broker(case.nodes, case.new_lies(), case.lifetime_ms) as broker:
+                for topic, settings in case.topics.items():
+                    broker.create_topic(topic, **settings)
+                faults = await Play(case, broker, driver, self._longest_s).run()
+                await driver.command("reset")
+        except NotOffered as missing_one:
+            status, faults = "not offered", [str(missing_one)]
+        except Unmet as unmet:
+            faults = [str(unmet)]
+            await driver.command("reset")
+        except DriverError as error:
+            sound = False
+            faults = [str(error), *(f"stderr: {line}" for line in driver.said())]
+        if faults and status == "passed":
+            status = "failed"
+        return Outcome(case, status, tuple(faults), time.monotonic() - began), sound
