@@ -153,18 +153,14 @@ class Node:
             self._founding,
             self.metadata.features,
         )
-        self._transactions = Transactions(
+        transactions = self._transactions = Transactions(
             config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
         )
-        self._requests = PeerRequests(
-            clock, memory, self._install, self._proposer, self._transactions
-        )
+        self._requests = PeerRequests(clock, memory, self._install, self._proposer, transactions)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
+        max_age = max_block_age_s(config.lease_lifetime_ms)
         self._producer_ids = ProducerIdBlocks(
-            self._allocate_producer_ids,
-            config.pid_block_size,
-            max_age_s=max_block_age_s(config.lease_lifetime_ms),
-            clock=clock,
+            self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
         self._follower = MetadataFollower(
