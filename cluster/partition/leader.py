@@ -133,9 +133,13 @@ class Leadership:
         if self._in_flight_bytes > MAX_IN_FLIGHT_BYTES:
             return Verdict(Kind.THROTTLED, message="too many bytes in flight in this partition")
         verdict = self._in_flight.check(meta, next_offset_applied=self._stored.next_offset)
-        if len(self._machine.runs):
+        if self._machine.runs.by_producer:
             verdict = self._machine.runs.check_plain(meta, verdict)
-        if verdict.kind is _APPENDED and self.staging.has(meta.producer_id):
+        if (
+            self.staging.proposed
+            and verdict.kind is _APPENDED
+            and self.staging.has(meta.producer_id)
+        ):
             return Verdict(
                 Kind.NOT_READY, message="staged batches of the producer are on their way"
             )
@@ -310,7 +314,7 @@ class Leadership:
 
         def done(outcome: Outcome) -> None:
             answer = self.ended(token, 0, outcome)
-            if answer.verdict.kind is _APPENDED and len(self._machine.runs):
+            if answer.verdict.kind is _APPENDED and self._machine.runs.by_producer:
                 self.staging.answer_open(producer_id, epoch, answer_to)
             else:
                 answer_to(answer)

@@ -114,7 +114,7 @@ class PartitionMachine:
         if entry.transaction_id:
             return self._stage(index, entry, data, batch)
         verdict = last_seen.check(meta, next_offset=stored.next_offset)
-        if len(self.runs):
+        if self.runs.by_producer:
             verdict = self.runs.check_plain(meta, verdict)
         if verdict.kind is Kind.APPENDED:
             base = stored.append(index, entry, data, batch)

@@ -66,7 +66,7 @@ class RunTable:
 
     def __init__(self) -> None:
         self._open_low = 1
-        self._runs: dict[int, Run] = {}  # by producer id
+        self.by_producer: dict[int, Run] = {}  # the open ones; to be looked at only
         self._of: dict[int, dict[int, Run]] = {}  # transaction -> producer id -> run
         # As bytes of an EndedRecord, made once: a checkpoint only joins them.
         self._ended: dict[int, bytes] = {}
@@ -75,7 +75,7 @@ class RunTable:
         self._spans: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self.by_producer)
 
     # -- looking at it ------------------------------------------------------------------
 
@@ -86,10 +86,10 @@ class RunTable:
 
     def run_of(self, producer_id: int) -> Run | None:
         """The open run of a producer. It has at most one."""
-        return self._runs.get(producer_id)
+        return self.by_producer.get(producer_id)
 
     def open(self) -> Iterator[Run]:
-        return iter(self._runs.values())
+        return iter(self.by_producer.values())
 
     def transactions(self) -> Iterator[int]:
         """Those with an open run here."""
@@ -103,7 +103,7 @@ class RunTable:
     @property
     def is_new(self) -> bool:
         """Whether no transaction has ever been here."""
-        return self._open_low == 1 and not (self._runs or self._ended or self._spans)
+        return self._open_low == 1 and not (self.by_producer or self._ended or self._spans)
 
     def oldest_needed(self, first_index: int, log_start: int) -> int:
         """The oldest Raft entry that is needed, if that of the first kept batch is `first_index`.
@@ -115,7 +115,7 @@ class RunTable:
         """
         spans = [bits for bits, last_offset in self._spans.items() if last_offset >= log_start]
         oldest = first_index - (1 << max(spans)) if spans else first_index
-        return min([oldest, *(run.first_index for run in self._runs.values())])
+        return min([oldest, *(run.first_index for run in self.by_producer.values())])
 
     # -- verdicts -----------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class RunTable:
         known = last_seen.known(meta.producer_id)
         if known is not None and meta.epoch < known.epoch:
             return fenced(meta.epoch, known.epoch)
-        run = self._runs.get(meta.producer_id)
+        run = self.by_producer.get(meta.producer_id)
         if run is None:
             return self._judge_first(meta, last_seen, new_in_flight)
         if transaction_id > run.transaction_id:
@@ -152,7 +152,7 @@ class RunTable:
 
     def _judge_first(self, meta: BatchMeta, last_seen: LastSeen, new_in_flight: int) -> Verdict:
         if new_in_flight >= 0:
-            new_in_flight += len(self._runs)
+            new_in_flight += len(self.by_producer)
         verdict = last_seen.check(
             meta._replace(expected_offset=-1), next_offset=0, new_in_flight=new_in_flight
         )
@@ -168,7 +168,7 @@ class RunTable:
 
     def check_plain(self, meta: BatchMeta, verdict: Verdict) -> Verdict:
         """The verdict on a batch without a transaction, from the one without open runs."""
-        run = self._runs.get(meta.producer_id)
+        run = self.by_producer.get(meta.producer_id)
         if run is None or verdict.kind in _BEFORE_CONFLICT:
             return verdict
         return _conflict(run)
@@ -188,7 +188,7 @@ class RunTable:
         pin: bool = False,
     ) -> int:
         """Takes a batch that `check` said STAGED for; returns its offset in the run."""
-        run = self._runs.get(meta.producer_id)
+        run = self.by_producer.get(meta.producer_id)
         if run is None:
             self._fence_below(meta, last_seen, time_ms, pin)
             run = Run(transaction_id, meta.producer_id, meta.epoch, meta.first, meta.first, index)
@@ -220,7 +220,7 @@ class RunTable:
             return Marked(known or Ended(marker.committed), repeated=True)
         runs = self._of.pop(marker.transaction_id, {})
         for producer_id in runs:
-            del self._runs[producer_id]
+            del self.by_producer[producer_id]
         published = []
         for expected in marker.expected if marker.committed else ():
             # The coordinator decides on what the leader has confirmed, so it is here.
@@ -238,7 +238,7 @@ class RunTable:
         return Marked(ended, published=tuple(published), dropped=tuple(runs.values()))
 
     def _put(self, run: Run) -> None:
-        self._runs[run.producer_id] = run
+        self.by_producer[run.producer_id] = run
         self._of.setdefault(run.transaction_id, {})[run.producer_id] = run
 
     def _raise_open_low(self, open_low: int) -> None:
@@ -282,7 +282,7 @@ class RunTable:
 
     def dump(self) -> bytes:
         """A RunsSnapshot; equal states give equal bytes."""
-        runs = [self._runs[producer_id] for producer_id in sorted(self._runs)]
+        runs = [self.by_producer[producer_id] for producer_id in sorted(self.by_producer)]
         ended = [data for _, data in sorted(self._ended.items())]
         return pack_runs(self._open_low, runs, ended, self._spans)
 
