@@ -1,7 +1,11 @@
 # One Oncelog node, and the `oncelog` command.
 #
 #   docker build -t oncelog .
-#   docker run -p 127.0.0.1:7001:7001 -e ONCELOG_ADVERTISE=localhost:7001 -v oncelog:/data oncelog
+#   docker run -p 127.0.0.1:7001:7001 -e ONCELOG_ADVERTISE=localhost:7001 \
+#     -e ONCELOG_INSECURE=true -v oncelog:/data oncelog
+#
+# ONCELOG_INSECURE: the port is published on this machine's loopback only. For others see
+# docs/security.md; certificates may lie in /certs, which is the user's.
 #
 # Settings are ONCELOG_* variables (`docker run oncelog --help`). The address to
 # advertise has no default: only who publishes the port knows it.
@@ -48,7 +52,7 @@ COPY --from=build /app /app
 RUN set -eu; \
     echo "oncelog:x:10001:" >> /etc/group; \
     echo "oncelog:x:10001:10001::/data:/usr/sbin/nologin" >> /etc/passwd; \
-    mkdir -p /data; chown 10001:10001 /data; chmod 750 /data
+    mkdir -p /data /certs; chown 10001:10001 /data /certs; chmod 750 /data /certs
 # GRPC_DNS_RESOLVER: see docker-compose.yml.
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONPATH=/app \

@@ -20,6 +20,8 @@ from cluster.config import NodeConfig
 from cluster.errors import ClusterError, ConfigError
 from cluster.node.allocator import keep_large_buffers
 from cluster.node.logging import configure_logging
+from oncelog._engine.net.channels import Channels
+from oncelog.config import ClientConfig
 from storage.errors import StorageError
 
 HEALTH_TIMEOUT = 3.0
@@ -57,7 +59,7 @@ async def _run(config: NodeConfig) -> int:
         node = await Node.start(config)
     except (ClusterError, StorageError) as error:
         print(f"oncelog: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ConfigError) else 1  # of files that settings name
     gc.freeze()  # what is made at start stays; do not look at it in every collection
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
@@ -70,7 +72,8 @@ async def _run(config: NodeConfig) -> int:
 
 
 async def _check_health(address: str) -> int:
-    async with grpc.aio.insecure_channel(address) as channel:
+    """As any client: with TLS by its variables, ONCELOG_CLIENT_*."""
+    async with Channels(ClientConfig(bootstrap_servers=(address,))).open(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=HEALTH_TIMEOUT)

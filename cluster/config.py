@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cluster.addresses import host_and_port, shifted
 from cluster.errors import ConfigError
+from cluster.exposure import check_exposure
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -46,7 +48,10 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: `kind` is int, str, addr, optaddr, level or nodes; limits are inclusive."""
+    """One setting: `kind` is int, str, addr, optaddr, path, flag, level or nodes.
+
+    A path may be left out, a flag is given without a value. Limits are inclusive.
+    """
 
     name: str
     kind: str
@@ -78,6 +83,22 @@ SETTINGS: tuple[Setting, ...] = (
     _int("peer_port_offset", 1, 60_000,
          "nodes send each other the log at their ports in nodes plus this"),
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
+    Setting("tls_cert", "path", "certificate that clients are shown, PEM; empty: no TLS"),
+    Setting("tls_key", "path", "its key, PEM, a file that only the node may read"),
+    Setting("tls_ca", "path", "CAs of clients, which must show a certificate; empty: none must"),
+    Setting("peer_cert", "path", "certificate that other nodes are shown, PEM; empty: no TLS"),
+    Setting("peer_key", "path", "its key, PEM, a file that only the node may read"),
+    Setting("peer_ca", "path", "CAs of the nodes' certificates, PEM"),
+    Setting("tokens_file", "path", "static tokens, hashed: NAME scrypt:... lines; empty: none"),
+    Setting("jwt_keys", "path", "JSON Web Key Set of whoever issues JWTs; empty: none are taken"),
+    Setting("jwt_issuer", "optstr", "what JWTs must name as iss"),
+    Setting("jwt_audience", "optstr", "what JWTs must name as aud"),
+    Setting("permissions", "flag", "allow only what `oncelog acl` rules allow; default: all may"),
+    Setting("superusers", "optstr", "principals that may do everything, separated by commas"),
+    Setting("audit_file", "path", "where refused and administrative calls are noted; empty: none"),
+    _int("connection_age_ms", SECOND_MS, 30 * DAY_MS,
+         "with TLS: how long a client's connection lasts before it must be made anew"),
+    Setting("insecure", "flag", "listen without TLS beyond this machine's loopback"),
     _int("election_timeout_ms", 50, MINUTE_MS, "silence after which a leader is replaced"),
     _int("heartbeat_ms", 5, 10 * SECOND_MS, "how often a leader is heard at least"),
     _int("clock_bound_ms", 100, HOUR_MS,
@@ -128,6 +149,21 @@ class NodeConfig:
     nodes: Mapping[int, str] = field(default_factory=dict)
     peer_port_offset: int = 10_000
     metrics_listen: str = ""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+    peer_cert: Path | None = None
+    peer_key: Path | None = None
+    peer_ca: Path | None = None
+    tokens_file: Path | None = None
+    jwt_keys: Path | None = None
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
+    permissions: bool = False
+    superusers: str = ""
+    audit_file: Path | None = None
+    connection_age_ms: int = HOUR_MS
+    insecure: bool = False
     election_timeout_ms: int = 1000
     heartbeat_ms: int = 100
     clock_bound_ms: int = 10_000
@@ -163,11 +199,11 @@ class NodeConfig:
     @property
     def peer_listen(self) -> str:
         """Where this node takes its peers' streams; empty if it has no peers."""
-        return _shifted(self.listen, self.peer_port_offset) if len(self.nodes) > 1 else ""
+        return shifted(self.listen, self.peer_port_offset) if len(self.nodes) > 1 else ""
 
     def peer_stream_of(self, node: int) -> str:
         """Where `node` takes its peers' streams."""
-        return _shifted(self.nodes[node], self.peer_port_offset)
+        return shifted(self.nodes[node], self.peer_port_offset)
 
     @property
     def advertised(self) -> str:
@@ -203,9 +239,12 @@ class NodeConfig:
             value = getattr(self, setting.name)
             if setting.kind == "nodes":
                 continue
-            if alone and setting.name == "advertise" and value == self.listen:
+            if value is None or (alone and setting.name == "advertise" and value == self.listen):
                 value = ""
-            shown = str(value) if setting.kind == "int" else _toml_string(str(value))
+            if setting.kind in ("int", "flag"):
+                shown = str(value).lower()
+            else:
+                shown = _toml_string(str(value))
             lines.append(f"{setting.name} = {shown}")
         if not alone:
             lines += ["", "[nodes]"]
@@ -244,6 +283,12 @@ def _parser() -> argparse.ArgumentParser:
         default = defaults[setting.name]
         known = isinstance(default, int | str | Path) and default != ""
         shown = f" (default {default}{limits})" if known else ""
+        if setting.kind == "flag":
+            parser.add_argument(
+                setting.flag, dest=setting.name, action="store_const", const=True,
+                help=setting.help,
+            )  # fmt: skip
+            continue
         parser.add_argument(
             setting.flag,
             dest=setting.name,
@@ -292,6 +337,8 @@ def _convert(setting: Setting, given: _Given) -> Any:
             return _convert_int(setting, given)
         case "nodes":
             return _convert_nodes(given)
+        case "flag":
+            return _convert_flag(setting, given)
     if not isinstance(given.value, str):
         raise _bad(setting.name, given, "must be a string")
     text = given.value
@@ -303,6 +350,12 @@ def _convert(setting: Setting, given: _Given) -> Any:
         # A listener may ask for any free port; an address told to others may not.
         check_address(setting.name, given, text, low_port=int(setting.name == "advertise"))
         return text
+    if setting.kind in ("path", "optstr"):
+        if len(text) > MAX_ADDRESS_CHARS or not text.isprintable():
+            raise _bad(setting.name, given, f"must have ..{MAX_ADDRESS_CHARS} printable chars")
+        if setting.kind == "optstr":
+            return text
+        return Path(text) if text else None
     if setting.kind == "str":
         if not text or len(text) > MAX_ADDRESS_CHARS or not text.isprintable():
             raise _bad(setting.name, given, f"must have 1..{MAX_ADDRESS_CHARS} printable chars")
@@ -322,6 +375,14 @@ def _convert_int(setting: Setting, given: _Given) -> int:
     if not setting.low <= value <= setting.high:
         raise _bad(setting.name, given, f"must be {setting.low}..{setting.high}")
     return value
+
+
+def _convert_flag(setting: Setting, given: _Given) -> bool:
+    if isinstance(given.value, bool):
+        return given.value
+    if given.value not in ("true", "false"):
+        raise _bad(setting.name, given, "must be true or false")
+    return bool(given.value == "true")
 
 
 def _convert_nodes(given: _Given) -> dict[int, str]:
@@ -384,6 +445,7 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
         )
     if len(nodes) > 1:
         _check_peer_ports(config, nodes)
+    check_exposure(config, alone=len(nodes) == 1)
     if config.default_replicas > len(nodes):
         if "default_replicas" in given:
             raise _bad("default_replicas", given["default_replicas"],
@@ -414,21 +476,6 @@ def _check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
                 f"{name}: port {port} must be 1..{highest}, since peers' streams are taken "
                 f"{config.peer_port_offset} above it (peer_port_offset)"
             )
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """Of "host:port", without the brackets of an IPv6 host."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def with_port(address: str, port: int) -> str:
-    """The same host at another port."""
-    return f"{address.rpartition(':')[0]}:{port}"
-
-
-def _shifted(address: str, offset: int) -> str:
-    return with_port(address, host_and_port(address)[1] + offset)
 
 
 def _bad(name: str, given: _Given, limit: str) -> ConfigError:

@@ -62,7 +62,9 @@ CLUSTER_SETTINGS = "cluster_settings"
 GROUPS = "groups"
 TRANSACTIONS = "transactions"
 # Feature -> the cluster version that it comes with.
-FEATURES: Mapping[str, int] = {CLUSTER_SETTINGS: 2, GROUPS: 2, TRANSACTIONS: 2}
+# Rules that say who may do what.
+PERMISSIONS = "permissions"
+FEATURES: Mapping[str, int] = {CLUSTER_SETTINGS: 2, GROUPS: 2, PERMISSIONS: 2, TRANSACTIONS: 2}
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
 # a metadata command or a field of one adds it here.
@@ -91,6 +93,7 @@ COMMANDS: Mapping[str, Since] = {
     "transaction": TRANSACTIONS,
     "found_cluster_settings": CLUSTER_SETTINGS,
     "set_cluster_setting": CLUSTER_SETTINGS,
+    "alter_permissions": PERMISSIONS,
 }
 
 

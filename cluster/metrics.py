@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import ssl
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from cluster.config import host_and_port, with_port
+from cluster.addresses import host_and_port, with_port
 from cluster.errors import ListenError
+from cluster.security.https import start_https_server
 from oncelog.v1.log_pb2 import Verdict
 from storage.errors import StorageError
 from storage.metrics import EngineStats
@@ -166,14 +168,19 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.registry.register(_NodeCollector(self))
 
-    def start_http(self, address: str) -> Callable[[], None]:
+    def start_http(
+        self, address: str, context: Callable[[], ssl.SSLContext] | None = None
+    ) -> Callable[[], None]:
         """Serve the page at http://ADDRESS/metrics, "host:port"; returns what ends that.
 
-        Raises ListenError.
+        context: of TLS, asked for each connection; then it is https. Raises ListenError.
         """
         host, port = host_and_port(address)
         try:
-            server, thread = start_http_server(port, host, self.registry)
+            if context is None:
+                server, thread = start_http_server(port, host, self.registry)
+            else:
+                server, thread = start_https_server(host, port, self.registry, context)
         except OSError as error:
             raise ListenError(f"metrics_listen: {address} cannot be used: {error}") from error
         logger.info("serving metrics listen=%s", with_port(address, server.server_port))

@@ -6,8 +6,10 @@ tokens of leases are put in where they belong (`lease_tokens.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import crc32c
@@ -102,6 +104,20 @@ def reason(error: grpc.RpcError) -> str:
     return ""
 
 
+FILES = ("tls_ca_file", "tls_key_file", "tls_cert_file")
+
+
+def environment_files() -> dict[str, str]:
+    found = {name: os.environ.get(f"ONCELOG_CLIENT_{name.upper()}", "") for name in FILES}
+    return {name: path for name, path in found.items() if path}
+
+
+def credentials(files: Mapping[str, str]) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
+        *(Path(files[name]).read_bytes() if name in files else None for name in FILES)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """A producer id and its epoch."""
@@ -113,10 +129,23 @@ class Lease:
 class Api:
     """All services of the node at one address. Closes its channel with `close`."""
 
-    def __init__(self, address: str, tokens: Tokens | None = None) -> None:
-        """`tokens`: of the cluster, for whoever leases at one node and writes at another."""
+    def __init__(
+        self,
+        address: str,
+        tokens: Tokens | None = None,
+        files: Mapping[str, str] | None = None,
+    ) -> None:
+        """`tokens`: of the cluster, for whoever leases at one node and writes at another.
+
+        files: of TLS, by the names of the client's settings; empty: in the clear; None: those
+        of the environment, as every client.
+        """
+        files = environment_files() if files is None else files
         self.address = address
-        self.channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        if files:
+            self.channel = grpc.secure_channel(address, credentials(files), options=CHANNEL_OPTIONS)
+        else:
+            self.channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         proving = grpc.intercept_channel(self.channel, tokens or Tokens())
         self.log = log_pb2_grpc.LogServiceStub(proving)
         self.producers = producer_pb2_grpc.ProducerServiceStub(proving)

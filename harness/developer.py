@@ -43,6 +43,7 @@ def start(options: argparse.Namespace, console: Console) -> int:
             disks=options.disks,
             namespaces=options.namespaces,
             metrics=True,
+            secured=options.secured,
             detached=True,
             ports=ports,
         )
@@ -83,6 +84,8 @@ def status(options: argparse.Namespace, console: Console) -> int:
         )
     console.print(table)
     console.print(f"export ONCELOG_BOOTSTRAP={cluster.bootstrap}", highlight=False)
+    for name, value in cluster.environment.items():
+        console.print(f"export {name}={value}", highlight=False)
     return 0 if len(cluster.running) == len(cluster.nodes) else 1
 
 
@@ -125,6 +128,9 @@ def main() -> int:
                 "--proxied",
                 action="store_true",
                 help="put a TCP proxy between all of them, so that chaos can cut connections",
+            )
+            command.add_argument(
+                "--secured", action="store_true", help="TLS on all ports, with certificates in DIR"
             )
         if name == "stop":
             command.add_argument("--remove", action="store_true", help="also delete the data")

@@ -12,16 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 from harness import disk, network
 from harness.network import Network
 from harness.node_process import HarnessError, NodeSpec
-from harness.ports import LOOPBACK, above, free_ports
+from harness.ports import LOOPBACK, above, free_ports, host_of
 from harness.proxy import RouteSpec
+from oncelog.certificates import make_authorities, make_client, make_node
 
 DESCRIPTION = "cluster.json"
 NODE_PORT = 7000  # in a namespace of its own every port is free
 METRICS_PORT = 7100
+CLIENT = "tester"  # of a secured cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Layout:
     metrics: Mapping[int, str]
     disks: bool
     network: Network | None
+    secured: bool  # TLS on all ports, with certificates in `certificates`
     control_port: int  # of the proxy; 0: there is none
     routes: Sequence[RouteSpec]
 
@@ -51,6 +55,7 @@ class Layout:
         disks: bool,
         namespaces: bool,
         ports: Sequence[int] | None,
+        secured: bool = False,
     ) -> Layout:
         """Ports that are free now. Raises HarnessError if this machine cannot have it."""
         if disks and disk.missing():
@@ -68,6 +73,7 @@ class Layout:
             metrics=_addresses(ids, own, None, METRICS_PORT) if metrics else {},
             disks=disks,
             network=own,
+            secured=secured,
             control_port=free_ports(1)[0] if proxied else 0,
             routes=_routes(listen, own) if proxied else [],
         )
@@ -92,6 +98,7 @@ class Layout:
             metrics={int(node): address for node, address in raw["metrics"].items()},
             disks=raw["disks"],
             network=own,
+            secured=raw["secured"],
             control_port=raw["control_port"],
             routes=[RouteSpec(*route) for route in raw["routes"]],
         )
@@ -106,6 +113,7 @@ class Layout:
             "metrics": self.metrics,
             "disks": self.disks,
             "network": None if self.network is None else [self.network.name, self.network.base],
+            "secured": self.secured,
             "control_port": self.control_port,
             "routes": [[route.name, route.listen, route.target] for route in self.routes],
         }
@@ -124,15 +132,54 @@ class Layout:
             log_file=self.root / f"node{node}.log",
             cluster_id=self.cluster_id,
             metrics_listen=self.metrics.get(node, ""),
-            settings=self.settings,
+            settings={**self._security(node), **self.settings},
             within=() if self.network is None else tuple(self.network.command(node)),
         )
+
+    @property
+    def certificates(self) -> Path:
+        return self.root / "certs"
+
+    def make_certificates(self) -> None:
+        """Those of a secured cluster, and a client's; they stay when they are there."""
+        if not self.secured or self.certificates.exists():
+            return
+        make_authorities(self.certificates, days=1)
+        for node in self.listen:
+            hosts = {host_of(self.listen[node]), host_of(self.client_address(node))}
+            make_node(self.certificates, node, self.cluster_id, sorted(hosts), days=1)
+        make_client(self.certificates, CLIENT, days=1)
+
+    def client_files(self) -> dict[str, Any]:
+        """Settings of a client that is let in; none if the cluster is not secured."""
+        own = self.certificates / f"client-{CLIENT}"
+        files = {
+            "tls_ca_file": "ca.crt",
+            "tls_cert_file": "client.crt",
+            "tls_key_file": "client.key",
+        }
+        return {name: str(own / file) for name, file in files.items()} if self.secured else {}
+
+    def _security(self, node: int) -> dict[str, str]:
+        if self.secured:
+            own = self.certificates / f"node-{node}"
+            files = ("tls.crt", "tls.key", "tls-ca.crt", "peer.crt", "peer.key", "peer-ca.crt")
+            return {_setting(file): str(own / file) for file in files}
+        # A namespace's network is this machine's own.
+        return {} if self.network is None else {"insecure": "true"}
 
     def _route(self, name: str, node: int) -> str:
         """Where that route to the node begins; the node's own address if there is none."""
         # Of two with a name, the last one is for calls.
         found = [route.listen for route in self.routes if route.name == name]
         return found[-1] if found else self.listen[node]
+
+
+def _setting(file: str) -> str:
+    """tls.crt -> tls_cert, peer-ca.crt -> peer_ca."""
+    stem, _, kind = file.partition(".")
+    port, _, ca = stem.partition("-")
+    return f"{port}_ca" if ca else f"{port}_{'cert' if kind == 'crt' else 'key'}"
 
 
 def _addresses(

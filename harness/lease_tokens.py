@@ -21,6 +21,7 @@ class Tokens(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientIntercepto
     """Of one cluster: (producer id, epoch) -> token."""
 
     def __init__(self) -> None:
+        self.each = False  # whether each batch has one, as where nodes know who calls
         self._known: dict[tuple[int, int], bytes] = {}
 
     def of(self, producer_id: int, epoch: int) -> bytes:
@@ -52,7 +53,7 @@ class Tokens(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientIntercepto
 
     def _fill(self, request: log_pb2.ProduceRequest) -> None:
         for batch in request.batches:
-            if not batch.lease_token and _begins_chain(batch.header):
+            if not batch.lease_token and (self.each or _begins_chain(batch.header)):
                 batch.lease_token = self.of(batch.header.producer_id, batch.header.epoch)
 
 

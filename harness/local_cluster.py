@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import permutations, product
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
@@ -62,8 +62,11 @@ class LocalCluster:
         ports: list[int] | None = None,
         cluster_id: str = "oncelog",
         layout: Layout | None = None,
+        secured: bool = False,
     ) -> None:
         """`ports`: one for each node, instead of any free ones.
+
+        secured: TLS on all ports; clients take `client_files` as settings.
 
         layout: that of a cluster which is there, instead of a new one by the other arguments.
         Raises HarnessError if this machine cannot have what is asked for.
@@ -78,6 +81,7 @@ class LocalCluster:
             disks=disks,
             namespaces=namespaces,
             ports=ports,
+            secured=secured,
         )
         self.root = self._layout.root
         self.network = self._layout.network
@@ -95,6 +99,7 @@ class LocalCluster:
             port, log = self._layout.control_port, self.root / "proxy.log"
             self.proxy = Proxy(port, self._layout.routes, log, detached=detached)
         self.tokens = Tokens()
+        self.tokens.each = secured
         self._apis: dict[int, Api] = {}
 
     # -- a cluster that another command started ---------------------------------------------
@@ -141,6 +146,7 @@ class LocalCluster:
             if node in self.disks:
                 self.disks[node].open()
         self._layout.save()
+        self._layout.make_certificates()
         if self.proxy is not None and not self.proxy.running:
             self.proxy.start()
         self.start_nodes(stopped)
@@ -242,20 +248,30 @@ class LocalCluster:
         return ",".join(self.addresses.values())
 
     @property
+    def client_files(self) -> dict[str, Any]:
+        """The settings of TLS that clients need; empty where there is none."""
+        return self._layout.client_files()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What lets every client in that it is given to."""
+        return {f"ONCELOG_CLIENT_{name.upper()}": p for name, p in self.client_files.items()}
+
+    @property
     def running(self) -> list[int]:
         return [node for node, process in self.nodes.items() if process.running]
 
     def api(self, node: int) -> Api:
         """Raw gRPC to a node; the channel is kept for the next call."""
         if node not in self._apis:
-            self._apis[node] = Api(self.addresses[node], self.tokens)
+            self._apis[node] = Api(self.addresses[node], self.tokens, self.client_files)
         return self._apis[node]
 
     def wait_serving(self, nodes: Iterable[int], timeout: float = START_TIMEOUT) -> None:
         """Waits for the nodes' health service. Raises HarnessError if a process ends."""
         end = time.monotonic() + timeout
         for node in nodes:
-            with Api(self._layout.listen[node]) as api:
+            with Api(self._layout.listen[node], files=self.client_files) as api:
                 while not api.serving(WATCH_SLICE):
                     self.nodes[node].pid  # noqa: B018  # raises if it does not run
                     if time.monotonic() > end:

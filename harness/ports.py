@@ -65,3 +65,8 @@ def _ephemeral_start() -> int:
     except OSError:
         return 32_768
     return int(text.split()[0])
+
+
+def host_of(address: str) -> str:
+    """Of "host:port"."""
+    return address.rpartition(":")[0].strip("[]")

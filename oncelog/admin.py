@@ -101,6 +101,27 @@ class Admin:
         """Set what all nodes go by; return all such settings. Raises InvalidRequestError."""
         return self._run(self._core.set_cluster_setting(name, value))
 
+    def alter_permissions(
+        self,
+        add: Iterable[types.PermissionRule] = (),
+        remove: Iterable[types.PermissionRule] = (),
+    ) -> tuple[int, int]:
+        """Remove rules, add others, all or none; return how many were new, and were there.
+
+        Nodes follow a moment later. Raises NotAuthorizedError, InvalidRequestError.
+        """
+        return self._run(self._core.alter_permissions(add, remove))
+
+    def list_permissions(self, principal: str = "") -> types.Permissions:
+        """Return all rules, or those of one principal, and whether they are enforced."""
+        return self._run(self._core.list_permissions(principal))
+
+    def check_permission(
+        self, operation: str, kind: str, name: str = "", principal: str = ""
+    ) -> bool:
+        """Tell whether a principal (default: this client's) may do something."""
+        return self._run(self._core.check_permission(operation, kind, name, principal))
+
     def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         """Have another replica lead (0: the most caught-up one); return the leader's id."""
         return self._run(self._core.transfer_leadership(topic, partition, target_node_id))

@@ -9,9 +9,10 @@ error names every setting that takes part in a contradiction.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypedDict, get_args
 
 from oncelog.errors import ConfigError
@@ -27,6 +28,11 @@ OffsetReset = Literal["earliest", "latest", "none"]
 MAX_NAME_CHARS = 249
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
+# Taken from ONCELOG_CLIENT_* where none of them is given.
+SECURITY_SETTINGS = (
+    "tls", "tls_ca_file", "tls_cert_file", "tls_key_file", "token_file", "token",
+)  # fmt: skip
+ENV_PREFIX = "ONCELOG_CLIENT_"
 _NAME = re.compile(r"[A-Za-z0-9._:/@=+ -]+")
 
 
@@ -73,6 +79,12 @@ class ClientSettings(TypedDict, total=False):
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
+    tls: bool
+    tls_ca_file: str | None
+    tls_cert_file: str | None
+    tls_key_file: str | None
+    token_file: str | None
+    token: str | None
 
 
 class ProducerSettings(ClientSettings, total=False):
@@ -122,6 +134,19 @@ class ClientConfig:
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
+    # Speak TLS; implied by the files. Without a CA the system's are trusted.
+    tls: bool = False
+    tls_ca_file: str | None = None
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+    # A file with a token, or the token itself; sent over TLS only.
+    token_file: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def secured(self) -> bool:
+        """Whether nodes are spoken to over TLS."""
+        return self.tls or self.tls_ca_file is not None or self.tls_cert_file is not None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", parse_bootstrap(self.bootstrap_servers))
@@ -129,6 +154,7 @@ class ClientConfig:
         _range("retry_backoff_ms", self.retry_backoff_ms, 1, MAX_INT32)
         _range("retry_backoff_max_ms", self.retry_backoff_max_ms, 1, MAX_INT32)
         _range("metadata_max_age_ms", self.metadata_max_age_ms, 100, MAX_INT32)
+        self._check_security()
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
             raise ConfigError(
                 f"retry_backoff_max_ms={self.retry_backoff_max_ms} is below "
@@ -136,6 +162,31 @@ class ClientConfig:
                 "retry_backoff_max_ms",
                 "retry_backoff_ms",
             )
+
+    def _check_security(self) -> None:
+        """Where no setting of security is given, the environment's are taken, all of them."""
+        if not any(getattr(self, name) for name in SECURITY_SETTINGS):
+            for name in SECURITY_SETTINGS:
+                value: object = os.environ.get(ENV_PREFIX + name.upper()) or None
+                if name == "tls":
+                    _choice(ENV_PREFIX + "TLS", value or "false", ("true", "false"))
+                    value = value == "true"
+                object.__setattr__(self, name, value)
+        _flag("tls", self.tls)
+        for name in SECURITY_SETTINGS[1:]:
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise ConfigError(f"{name} must be a non-empty string", name)
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ConfigError(
+                "tls_cert_file and tls_key_file belong together", "tls_cert_file", "tls_key_file"
+            )
+        if self.token is not None and self.token_file is not None:
+            raise ConfigError("token contradicts token_file", "token", "token_file")
+        for name in ("token", "token_file"):
+            if getattr(self, name) is not None and not self.secured:
+                text = f"{name} needs tls: in the clear everybody on the way could use it"
+                raise ConfigError(text, name, "tls")
 
     @classmethod
     def from_settings(cls, bootstrap_servers: object, settings: Mapping[str, Any]) -> Self:

@@ -18,6 +18,8 @@ verdicts of a produce response.
     │   ├── InvalidRequestError       field, limit: what was wrong with an argument
     │   ├── TopicAlreadyExistsError
     │   ├── ProducerNameNotFoundError
+    │   ├── UnauthenticatedError      the node does not know who calls
+    │   ├── NotAuthorizedError        principal, operation, kind, name: the grant that is missing
     │   ├── NotSupportedError         this server, or this client, cannot do it
     │   ├── InternalError             a bug or a broken invariant on the other side
     │   ├── OffsetOutOfRangeError     no record there; log_start_offset, high_watermark
@@ -168,6 +170,23 @@ class ProducerNameNotFoundError(FatalError):
     reason = "PRODUCER_NAME_NOT_FOUND"
     detail_types = (("producer_name", str),)
     producer_name: str = ""
+
+
+class UnauthenticatedError(FatalError):
+    """The node does not know who calls: no certificate or token, or one that is of no use."""
+
+    reason = "UNAUTHENTICATED"
+
+
+class NotAuthorizedError(FatalError):
+    """The caller may not do this; the details are what it lacks, whether or not that exists."""
+
+    reason = "NOT_AUTHORIZED"
+    detail_types = (("principal", str), ("operation", str), ("kind", str), ("name", str))
+    principal: str = ""
+    operation: str = ""
+    kind: str = ""
+    name: str = ""
 
 
 class NotSupportedError(FatalError):

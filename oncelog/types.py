@@ -123,6 +123,7 @@ class NodeInfo:
     release: str = ""
     cluster_versions: tuple[int, int] = (0, 0)
     features: tuple[str, ...] = ()
+    insecure: bool = False  # it listens without TLS beyond its machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +243,30 @@ class ProducerState:
 
 
 @dataclass(frozen=True, slots=True)
+class PermissionRule:
+    """Allows, or denies, a principal operations on a topic, group, producer, sink, or the cluster.
+
+    principal "*": whoever is known. name "*": all of the kind. operations ("*",): each.
+    """
+
+    principal: str
+    operations: tuple[str, ...]
+    kind: str
+    name: str = ""  # the cluster has none
+    prefix: bool = False  # name is how names begin
+    deny: bool = False  # stands above all rules that allow
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """The rules, and how the node that answered goes by them."""
+
+    rules: tuple[PermissionRule, ...]
+    enforced: bool
+    caller: str  # the principal that the node sees; empty: it knows nobody
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerName:
     """A producer name and the id and epoch it stands for."""
 
@@ -329,6 +354,8 @@ __all__ = [
     "NodeInfo",
     "OffsetCommit",
     "PartitionInfo",
+    "PermissionRule",
+    "Permissions",
     "ProducerIdentity",
     "ProducerLease",
     "ProducerName",

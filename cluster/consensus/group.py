@@ -164,8 +164,12 @@ class Group:
             # While leadership is handed over proposals wait: for a message or a timeout.
             (leading is not None and leading.proposals.queued and not leading.transfer_target)
             or journal.applied_index < self.commit_index
-            # A lone node's entries are committed by its next tick.
-            or (not self.config.peers and core.commit_index < journal.durable_index)
+            # A lone leader's entries are committed by its next tick.
+            or (
+                leading is not None
+                and not self.config.peers
+                and core.commit_index < journal.durable_index
+            )
         )
 
     # -- what others want -----------------------------------------------------------
@@ -374,6 +378,7 @@ class Group:
     def _end_leading(self, reason: str) -> None:
         """Drops all that lives one term, and answers everybody who waits."""
         ended, self._leading = self._leading, None
+        self.snapshots_due.clear()
         if ended is not None:
             ended.replicator.close()
             ended.proposals.abandon(self._abandoned(reason))

@@ -11,6 +11,7 @@ from itertools import pairwise
 from cluster.entries import has_unknown_fields
 from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
+from cluster.metadata.permissions import read_rules, write_rule
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.tables import Tables
@@ -45,6 +46,7 @@ def dump_tables(tables: Tables) -> bytes:
             pb.ClusterSetting(name=name, value=value)
             for name, value in sorted(tables.settings.items())
         ],
+        rules=map(write_rule, tables.rules),
     )
     if not tables.coordinator.is_new:
         snapshot.coordinator.ParseFromString(tables.coordinator.dump())
@@ -70,6 +72,7 @@ def load_tables(data: bytes) -> Tables:
         },
         finalized=Finalized(snapshot.cluster_version or 1, frozenset(snapshot.features)),
         settings={setting.name: setting.value for setting in snapshot.settings},
+        rules=read_rules(snapshot.rules),
     )
     for record in snapshot.topics:
         tables.put_topic(_topic_of(record))

@@ -40,6 +40,7 @@ from cluster.metadata.events import (
     difference,
 )
 from cluster.metadata.lease_tokens import SECRET_BYTES
+from cluster.metadata.permissions import altered
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.snapshot import dump_tables, load_tables
 from cluster.metadata.tables import FIRST_PARTITION_GROUP_ID, Tables
@@ -51,6 +52,7 @@ from cluster.metadata.topics import (
     TopicState,
     invalid,
 )
+from cluster.security.permissions import Rule
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Holder
 from cluster.v1 import metadata_pb2 as pb
@@ -144,13 +146,17 @@ class MetadataState:
     def features(self) -> Features:
         return Features(lambda: self._tables.finalized)
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Who may do what: another object after each change."""
+        return self._tables.rules
+
     def directory_of(self, node_id: int) -> int:
         """The id of the data directory that the node registered; 0 if it did not."""
         return self._tables.directories.get(node_id, 0)
 
     @property
     def coordinator(self) -> Coordinator:
-        """The transactions; to be looked at only."""
         return self._tables.coordinator
 
     @property
@@ -251,14 +257,19 @@ class MetadataState:
         result.applied_index = index
         return result.SerializeToString(deterministic=True)
 
-    def _dispatch(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
-        """Run one command. Each either raises Rejected, before any change, or succeeds."""
-        which = command.WhichOneof("command")
+    def _allowed(self, command: pb.MetadataCommand) -> str:
+        which: str | None = command.WhichOneof("command")
         if which is None:
             raise Rejected(rules.NOT_SUPPORTED, "an empty command does nothing")
         if not self._tables.finalized.has(COMMANDS[which]):
-            text = f"{which}: the cluster's upgrade to what has it is not finalized"
-            raise Rejected(rules.NOT_SUPPORTED, text)
+            raise Rejected(rules.NOT_SUPPORTED, f"{which}: its upgrade is not finalized")
+        return which
+
+    def _dispatch(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
+        """Run one command. Each either raises Rejected, before any change, or succeeds."""
+        which = self._allowed(command)
+        if which == "transaction":
+            return transactions.apply(self._tables, command.transaction, now_ms)
         match which:
             case "register_node":
                 return self._register_node(command.register_node)
@@ -276,12 +287,13 @@ class MetadataState:
                 return self._create_lease_secret(command.create_lease_secret)
             case "finalize_upgrade":
                 return self._finalize_upgrade(command.finalize_upgrade)
-            case "transaction":
-                return transactions.apply(self._tables, command.transaction, now_ms)
             case "found_cluster_settings":
                 return self._found_settings(command.found_cluster_settings)
             case "set_cluster_setting":
                 return self._set_setting(command.set_cluster_setting.setting)
+            case "alter_permissions":
+                self._tables.rules = altered(self._tables.rules, command.alter_permissions)
+                return pb.MetadataResult()
         raise AssertionError(f"a command without a handler: {which}")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.node.sync_watch import SyncWatch
+from storage.engine import Engine
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
@@ -166,3 +167,16 @@ class DriverLoop:
         await self._work.wait()
         if timer is not None:
             timer.cancel()
+
+
+def save_checkpoints(driver: Driver, engine: Engine) -> None:
+    """The last thing that a node does: closes the groups and saves their checkpoints."""
+    try:
+        for group in driver.groups.values():
+            group.close("this node is shutting down")
+            if group.failed is None:
+                group.checkpoint()
+        engine.write(driver.batch)
+        engine.sync()
+    except StorageError as error:
+        log.error("the last checkpoints were not saved: %s", error)

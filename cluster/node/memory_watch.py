@@ -23,8 +23,9 @@ import time
 from collections.abc import Callable, Sequence
 from urllib.parse import unquote
 
+from cluster.addresses import host_and_port
 from cluster.budget import Budget
-from cluster.config import NodeConfig, host_and_port
+from cluster.config import NodeConfig
 from cluster.metrics import Metrics, resident_bytes
 
 log = logging.getLogger(__name__)

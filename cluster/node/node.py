@@ -45,7 +45,7 @@ from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from cluster.metrics import Metrics
 from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.driver_loop import DriverLoop
+from cluster.node.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.founding import Founding
 from cluster.node.health import NodeHealth, successor
 from cluster.node.leaders import Leaders
@@ -56,7 +56,7 @@ from cluster.node.memory_watch import memory_budget, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample
-from cluster.node.offered import add_services
+from cluster.node.offered import add_services, guards
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
@@ -66,6 +66,7 @@ from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.transactions import Transactions
 from cluster.node.upgrades import Upgrades, keep_version
 from cluster.partition.replica import Partition
+from cluster.security.settings import Security
 from cluster.services.group_members import GroupMembers
 from cluster.services.turns import Turns
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
@@ -75,7 +76,6 @@ from cluster.transport.versions import PeerVersions
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from storage.engine import Engine
-from storage.errors import StorageError
 from storage.identity import DirectoryLock, claim
 from storage.options import EngineOptions
 
@@ -203,6 +203,7 @@ class Node:
 
     @classmethod
     async def _open(cls, config: NodeConfig, stack: contextlib.AsyncExitStack) -> Node:
+        security = Security.of(config)
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
         lock.check_cluster_version(*CLUSTER_VERSIONS)
@@ -213,6 +214,7 @@ class Node:
             incarnation=int.from_bytes(os.urandom(8)),
             directory_id=lock.directory_id,
             membership=Membership(lock.members, lock.founding, lock.note_founding),
+            insecure=config.insecure,
             versions=PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
         )
         # The ports come before anything in the data directory is touched.
@@ -223,27 +225,36 @@ class Node:
             lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
             LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
+            security.peers,
         )
         stack.callback(listener.stop)
         if config.peer_listen:
             listener.bind(config.peer_listen)
         metrics = Metrics()
         if config.metrics_listen:
-            stack.callback(metrics.start_http(config.metrics_listen))
+            stack.callback(metrics.start_http(config.metrics_listen, security.page))
         memory = memory_budget(config, metrics)
-        server = Server(config, memory)
+        permissions, guarding = guards(security, lambda: node.metadata.rules)
+        if security.audit is not None:
+            stack.callback(security.audit.close)
+        server = Server(config, memory, security.clients, guarding)
         server.bind()
         stack.push_async_callback(server.close)
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
         node = cls(config, engine, metrics, memory, stack, lock)
-        stack.callback(node._save)
+        stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
-        await node._run(identity, listener, server)
+        members, transactions = node._group_members, node._transactions
+        now_ms = node._agreed_now_ms
+        add_services(node, server.grpc, now_ms, permissions, members, transactions)
+        await node._run(identity, listener, server, security)
         return node
 
-    async def _run(self, identity: Identity, listener: PeerListener, server: Server) -> None:
+    async def _run(
+        self, identity: Identity, listener: PeerListener, server: Server, security: Security
+    ) -> None:
         stack, tasks = self._stack, Tasks()
         self.metrics.source = lambda: sample(
             self._replicas.by_group.values(), self._peers.linked_since
@@ -251,7 +262,7 @@ class Node:
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
         stack.push_async_callback(self._peers.close)
-        self._peers.connect(identity)
+        self._peers.connect(identity, security.peers)
         stack.push_async_callback(self._producer_ids.close)
         stack.push_async_callback(self._driver_loop.stop)
         self._driver_loop.start(self._driver)
@@ -259,7 +270,6 @@ class Node:
         if self.config.peer_listen:
             await listener.start()
         stack.callback(self._group_members.close)
-        add_services(self, self._transactions, self._group_members, server.grpc)
         stack.push_async_callback(server.stop, STOP_TIMEOUT)
         await server.start()
         stack.push_async_callback(self._hand_over)
@@ -322,18 +332,6 @@ class Node:
             HANDOVER_TIMEOUT,
         ):
             log.warning("leadership was not handed over in time")
-
-    def _save(self) -> None:
-        """Closes the groups and saves the last checkpoints."""
-        try:
-            for group in self._driver.groups.values():
-                group.close("this node is shutting down")
-                if group.failed is None:
-                    group.checkpoint()
-            self._engine.write(self._driver.batch)
-            self._engine.sync()
-        except StorageError as error:
-            log.error("the last checkpoints were not saved: %s", error)
 
     def _on_sync(self, seconds: float) -> None:
         self._health.observe(seconds)
@@ -450,7 +448,12 @@ class Node:
             return self._clocks.disagrees
         return node_id in self._clocks.wrong
 
-    def agreed_now_ms(self) -> int:
+    def insecure(self, node_id: int) -> bool:
+        if node_id == self.config.node_id:
+            return self.config.insecure
+        return self._peers.insecure(node_id)
+
+    def _agreed_now_ms(self) -> int:
         now_ms = self._clocks.now_ms()
         if not self._clocks.agreed:
             raise NotReadyError("this node's wall clock is not the one a majority agrees on")

@@ -1,38 +1,54 @@
-"""What a node offers to clients: its gRPC services, over one server."""
+"""The services that a node offers its clients, and what stands before them."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import grpc
 
 from cluster.node.transactions import Transactions
+from cluster.security.permissions import Permissions, Rule
+from cluster.security.settings import Security
 from cluster.services.cluster_service import ClusterService
+from cluster.services.context import NodeContext
 from cluster.services.group_members import GroupMembers
 from cluster.services.group_service import GroupService
+from cluster.services.guarding import Guarding
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
+from cluster.services.security_service import SecurityService
 from cluster.services.transaction_service import TransactionService
 from oncelog.v1 import (
     cluster_pb2_grpc,
     group_pb2_grpc,
     producer_pb2_grpc,
+    security_pb2_grpc,
     transaction_pb2_grpc,
 )
 
-if TYPE_CHECKING:
-    from cluster.node.node import Node
+
+def guards(
+    security: Security, rules: Callable[[], Sequence[Rule]]
+) -> tuple[Permissions | None, Guarding | None]:
+    """The one evaluation of permissions, and what asks it before each call; None: no need."""
+    permissions = None
+    if security.superusers is not None:
+        permissions = Permissions(rules, security.superusers)
+    if security.identities is None and security.audit is None:
+        return permissions, None
+    return permissions, Guarding(security.identities, permissions, security.audit)
 
 
 def add_services(
-    node: Node,
-    transactions: Transactions,
-    members: GroupMembers,
+    node: NodeContext,
     offered: grpc.aio.Server,
+    now_ms: Callable[[], int],
+    permissions: Permissions | None,
+    members: GroupMembers,
+    transactions: Transactions,
 ) -> None:
-    """Puts the node's services on a server."""
-    now_ms = node.agreed_now_ms
+    """now_ms: the wall clock that a majority shares. Raises NotReadyError while there is none."""
     add_log_service(LogService(node), offered)
     cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(node), offered)
     producers = ProducerService(
@@ -43,3 +59,5 @@ def add_services(
     group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
     service = TransactionService(node, transactions, now_ms=now_ms)
     transaction_pb2_grpc.add_TransactionServiceServicer_to_server(service, offered)
+    security = SecurityService(node, permissions)
+    security_pb2_grpc.add_SecurityServiceServicer_to_server(security, offered)

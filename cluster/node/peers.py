@@ -9,6 +9,7 @@ from cluster.config import NodeConfig
 from cluster.consensus.message import Message
 from cluster.errors import ClusterError
 from cluster.features import Release
+from cluster.security.peer_tls import PeerTls
 from cluster.transport.link import Identity, PeerLink
 from cluster.transport.versions import release_of
 
@@ -38,8 +39,8 @@ class Peers:
         self.linked_since: dict[int, float] = {}  # of those whose link is up
         self._refused_since: dict[int, float] = {}
 
-    def connect(self, identity: Identity) -> None:
-        """Begins to connect to all peers."""
+    def connect(self, identity: Identity, tls: PeerTls | None = None) -> None:
+        """Begins to connect to all peers; `tls`: None where nodes speak in the clear."""
         config = self._config
         for peer in config.nodes:
             if peer != config.node_id:
@@ -49,6 +50,7 @@ class Peers:
                     config.peer_stream_of(peer),
                     self._link_changed,
                     self._refused,
+                    tls,
                 )
 
     async def close(self) -> None:
@@ -67,6 +69,11 @@ class Peers:
     def up(self, peer: int) -> bool:
         link = self.links.get(peer)
         return link is not None and link.up
+
+    def insecure(self, peer: int) -> bool:
+        """Whether the peer said that it listens without TLS beyond its machine."""
+        link = self.links.get(peer)
+        return link is not None and link.hello is not None and link.hello.insecure
 
     def release_of(self, peer: int) -> Release | None:
         """What the peer runs; None if its link is down."""

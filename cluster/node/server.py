@@ -1,4 +1,9 @@
-"""The node's gRPC server: which services it offers, with which limits."""
+"""The node's gRPC server: which services it offers, with which limits, over TLS or not.
+
+With TLS each handshake gets the certificates of its moment. What was connected before goes
+on, so a connection has an age at which it must be made anew: by then a certificate that is
+trusted no longer is of no use.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +14,17 @@ from grpc_reflection.v1alpha import reflection
 from cluster.budget import Budget
 from cluster.config import NodeConfig
 from cluster.errors import ListenError
+from cluster.security.certificates import Certificates, Pem
 from cluster.services.decoding import Decoding
+from cluster.services.guarding import Guarding
 from cluster.services.metering import Metering
-from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2
+from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2, security_pb2
 
 MAX_STREAMS = 10_000  # of one connection; more wait at the client
 
 _SERVICES = [
     service.full_name
-    for file in (log_pb2, cluster_pb2, producer_pb2, group_pb2)
+    for file in (log_pb2, cluster_pb2, producer_pb2, group_pb2, security_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 ]
 _OPTIONS = [
@@ -32,23 +39,35 @@ _OPTIONS = [
     ("grpc.server.max_pending_requests", 1_000_000),
     ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
 ]
+AGE_GRACE_MS = 30_000  # that calls under way get when their connection is old
 
 
 class Server:
     """A grpc.aio server with health and reflection."""
 
-    def __init__(self, config: NodeConfig, memory: Budget) -> None:
-        self._config, self.port = config, 0
+    def __init__(
+        self,
+        config: NodeConfig,
+        memory: Budget,
+        certificates: Certificates | None = None,
+        guarding: Guarding | None = None,
+    ) -> None:
+        self._config, self._certificates, self.port = config, certificates, 0
         self._started = False
         # An answer of several batches may be longer than the largest batch.
         largest = config.max_message_bytes + config.fetch_max_bytes
         self.grpc = grpc.aio.server(
             options=[
                 *_OPTIONS,
+                *([] if certificates is None else _age_options(config.connection_age_ms)),
                 ("grpc.max_send_message_length", largest),
                 ("grpc.max_receive_message_length", largest),
             ],
-            interceptors=[Metering(memory), Decoding()],
+            interceptors=[
+                Metering(memory),
+                *([] if guarding is None else [guarding]),
+                Decoding(),
+            ],
         )
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
@@ -59,7 +78,11 @@ class Server:
         reflection.enable_server_reflection(names, self.grpc)
         listen = self._config.listen
         try:
-            self.port = self.grpc.add_insecure_port(listen)
+            if self._certificates is None:
+                self.port = self.grpc.add_insecure_port(listen)
+            else:
+                credentials = server_credentials(self._certificates)
+                self.port = self.grpc.add_secure_port(listen, credentials)
         except RuntimeError as error:
             raise ListenError(f"listen: {listen} cannot be used: {error}") from error
 
@@ -86,3 +109,40 @@ class Server:
         if not self._started:
             await self.grpc.start()  # gRPC lets go of a port only when a server that ran stops
         await self.grpc.stop(0)
+
+
+def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """That look at the certificates anew for each handshake, on a thread of gRPC's."""
+    pem = certificates.current()
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(pem),
+        _Replacements(certificates, pem),  # type: ignore[arg-type]  # None: as before
+        require_client_authentication=bool(pem.ca),
+    )
+
+
+class _Replacements:
+    """What gRPC calls before each handshake, one at a time; it must not raise."""
+
+    def __init__(self, certificates: Certificates, used: Pem) -> None:
+        self._certificates, self._used = certificates, used
+
+    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
+        pem = self._certificates.current()
+        if pem is self._used:
+            return None
+        self._used = pem
+        return _configuration(pem)
+
+
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(pem.key, pem.certificate)], root_certificates=pem.ca or None
+    )
+
+
+def _age_options(age_ms: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_connection_age_ms", age_ms),  # gRPC itself spreads it by a tenth
+        ("grpc.max_connection_age_grace_ms", AGE_GRACE_MS),
+    ]

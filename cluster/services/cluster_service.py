@@ -246,6 +246,7 @@ class ClusterService(rpc.ClusterServiceServicer):
             address=address,
             alive=self.node.alive(node_id),
             clock_disagrees=self.node.clock_disagrees(node_id),
+            insecure=self.node.insecure(node_id),
         )
         release = self.node.upgrades.release_of(node_id)
         if release is not None:

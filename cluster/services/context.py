@@ -62,6 +62,9 @@ class NodeContext(Protocol):
     def clock_disagrees(self, node_id: int) -> bool:
         """Whether the node's wall clock is known to differ from a majority's."""
 
+    def insecure(self, node_id: int) -> bool:
+        """Whether the node is known to listen without TLS beyond its machine."""
+
     def partition(self, group_id: int) -> Partition | None:
         """This node's replica, if it has one."""
 

@@ -17,6 +17,7 @@ from cluster.groups.coordinator import Assignment, Fenced, Hello, InstanceHeld
 from cluster.groups.ownership import RANGE, UNIFORM, GroupSettings, TopicPartition
 from cluster.partition.replica import Partition
 from cluster.services.context import NodeContext
+from cluster.services.decoding import decoded
 from cluster.services.errors import write
 from cluster.services.group_members import Connection, GroupMembers, Message, RunningGroup
 from cluster.services.requests import count_in_range, in_range, invalid
@@ -47,7 +48,7 @@ class Joining:
     async def stream(self, requests: AsyncIterator[pb.JoinGroupRequest], context: Any) -> None:
         """Serves a connection until it ends. Raises ClusterError, InvalidRequestError."""
         first = await anext(aiter(requests), None)
-        if first is None or not first.HasField("hello"):
+        if first is None or not decoded(first).HasField("hello"):
             raise invalid("message", "a stream begins with a hello")
         hello = first.hello
         running, connection = await self._hello(hello, context.peer())
@@ -122,7 +123,7 @@ class Joining:
     ) -> None:
         """Raises InvalidRequestError for what has no place on a stream that has begun."""
         async for request in requests:
-            self._said(running, hello.member_id, hello.connection, request)
+            self._said(running, hello.member_id, hello.connection, decoded(request))
 
     def _said(
         self, running: RunningGroup, member: str, connection: int, request: pb.JoinGroupRequest

@@ -15,6 +15,7 @@ import asyncio
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.errors import ClusterError
 from cluster.metadata.lease_tokens import TOKEN_BYTES, proves
+from cluster.security.caller import PRINCIPAL
 from cluster.services.context import NodeContext
 from cluster.v1.metadata_pb2 import MetadataCommand
 
@@ -33,15 +34,29 @@ class Leases:
         """Whether the token proves the lease, and this node's metadata knows the id."""
         metadata = self._node.metadata
         return metadata.is_issued(producer_id) and proves(
-            metadata.lease_secret, token, producer_id, epoch
+            metadata.lease_secret, token, producer_id, epoch, PRINCIPAL.get()
         )
+
+    def owned(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
+        """Why the caller may not go on as this producer; None if the lease is its own.
+
+        Of batches that begin no chain. Where nobody is known, whoever knows the epoch may.
+        """
+        principal = PRINCIPAL.get()
+        if not principal or proves(
+            self._node.metadata.lease_secret, token, producer_id, epoch, principal
+        ):
+            return None
+        return unproven(token, producer_id, epoch)
 
     async def check(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
         """Why this id and epoch may not begin here; None if they may."""
         if self.proven(token, producer_id, epoch):
             return None
-        secret = self._node.metadata.lease_secret
-        if len(token) == TOKEN_BYTES and (not secret or proves(secret, token, producer_id, epoch)):
+        secret, principal = self._node.metadata.lease_secret, PRINCIPAL.get()
+        if len(token) == TOKEN_BYTES and (
+            not secret or proves(secret, token, producer_id, epoch, principal)
+        ):
             if not await self._caught_up():
                 text = f"this node's metadata is behind the lease of producer_id {producer_id}"
                 return Verdict(Kind.NOT_READY, message=text)

@@ -19,6 +19,7 @@ from cluster.metadata.topics import (
     is_internal,
 )
 from cluster.partition.types import Answer
+from cluster.security.caller import PRINCIPAL
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.leases import Leases
@@ -83,7 +84,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             epoch=epoch,
             expire_ms=expire_ms,
             lifetime_ms=lifetime_ms,
-            lease_token=sign(secret, producer_id, epoch, expire_ms),
+            lease_token=sign(secret, producer_id, epoch, expire_ms, PRINCIPAL.get()),
             partitions=[
                 self._partition_lease(partition, producer_id, epoch, expire_ms)
                 for partition in request.partitions

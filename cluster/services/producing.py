@@ -139,6 +139,8 @@ class Appender:
         )
         if verdict is None and begins_chain(meta):
             verdict = await self._leases.check(batch.lease_token, meta.producer_id, meta.epoch)
+        elif verdict is None and meta.producer_id:
+            verdict = self._leases.owned(batch.lease_token, meta.producer_id, meta.epoch)
         if verdict is not None:
             leader_id = 0
             if located is not None and verdict.kind is Kind.NOT_LEADER:

@@ -7,7 +7,8 @@ All groups of a node share the stream, so what piles up while a frame is being
 sent goes out together in the next one, small messages first (`send_queue`). Raft takes
 care of what is lost: when a link's queue is full, new entries are dropped rather than held.
 
-A stream begins with a Hello each way (`listener` has the other side). An empty frame
+A stream begins with a Hello each way (`listener` has the other side), over TLS where the
+node has certificates for its peers: then the certificate must be of that peer. An empty frame
 is answered with one, so that each side notices when the other is gone. Who is no member
 of the cluster, as the listener knows it, gets no Hello: the connection is closed.
 """
@@ -18,20 +19,23 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.config import host_and_port
+from cluster.addresses import host_and_port
 from cluster.consensus.message import Message
+from cluster.security.names import NamelessError
+from cluster.security.peer_tls import PeerTls
 from cluster.transport.calls import Calls, PeerCallError
+from cluster.transport.connection import Connection, PlainConnection, TlsConnection, Writer
 from cluster.transport.frames import decode_frame, encode_frame, encode_head, encode_hello
 from cluster.transport.membership import Membership
 from cluster.transport.send_queue import SendQueue
 from cluster.transport.stream import (
     LENGTH,
     FrameReader,
-    FrameWriter,
     Keepalive,
     StreamError,
     framed,
@@ -48,6 +52,7 @@ MAX_ANSWER_BYTES = 1024 * 1024
 RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
 CONNECT_TIMEOUT = 1.0  # after the second SYN, should the first be lost
 HELLO_TIMEOUT = 2.0
+ANSWER_PIECE = 64 * 1024  # bytes of answers that are taken at a time
 
 
 class StrangerError(Exception):
@@ -69,6 +74,7 @@ class Identity:
     directory_id: int
     membership: Membership
     versions: PeerVersions
+    insecure: bool = False
 
     def hello(self, refused: str = "") -> pb.Hello:
         hello = pb.Hello(
@@ -79,6 +85,7 @@ class Identity:
             refused=refused,
             members=self.membership.members,
             founding=self.membership.founding,
+            insecure=self.insecure,
         )
         self.versions.write(hello)
         return hello
@@ -102,14 +109,16 @@ class PeerLink:
         address: str,
         on_link: Callable[[int, bool], None],
         on_refusal: Callable[[int, str, bool], None],
+        tls: PeerTls | None = None,
     ) -> None:
         self.peer, self.address, self.up = peer, address, False
         self.hello: pb.Hello | None = None
         self.version = 0
         self._identity, self._on_link, self._on_refusal = identity, on_link, on_refusal
+        self._tls = tls
         self._queue = SendQueue()
         self._loop = asyncio.get_running_loop()
-        self._writer: FrameWriter | None = None
+        self._writer: Writer | None = None
         self._ping_due = self._ping_sent = False
         self._sent_at_tick = 0
         self._calls = Calls()
@@ -117,6 +126,7 @@ class PeerLink:
         self._task = asyncio.create_task(self._run(), name=f"peer-{peer}")
         self._refusal = ""
         self._unanswered = False
+        self._untrusted = ""
 
     async def ask(self, request: pb.Request) -> pb.Response:
         """Sends a request and waits for its answer. Raises PeerCallError."""
@@ -148,6 +158,10 @@ class PeerLink:
                 if not self._unanswered:
                     log.warning("link down peer=%d: %s", self.peer, error)
                 self._unanswered = True
+            except (ssl.SSLError, NamelessError) as error:
+                if self._untrusted != str(error):
+                    log.warning("link down peer=%d: TLS: %s", self.peer, error)
+                self._untrusted = str(error)
             except (OSError, StreamError, ValueError) as error:
                 log.debug("link down peer=%d: %s", self.peer, error)
             finally:
@@ -157,10 +171,10 @@ class PeerLink:
 
     async def _converse(self) -> None:
         """One connection, from its first to its last byte. Raises what ended it."""
-        with await self._connect() as sock:
+        with contextlib.closing(await self._connect()) as connection:
             async with asyncio.timeout(HELLO_TIMEOUT):
-                answer = await self._exchange_hellos(sock)
-            self._unanswered = False
+                answer = await self._exchange_hellos(connection)
+            self._unanswered, self._untrusted = False, ""
             if not answer.refused and self._is_too_old(answer):
                 return
             # We may learn from the answer what cluster this is.
@@ -176,7 +190,7 @@ class PeerLink:
                 return
             self._refusal = ""
             self.hello, self.version = answer, self._identity.versions.common(answer)
-            await self._send_until_lost(sock)
+            await self._send_until_lost(connection)
 
     def _is_too_old(self, answer: pb.Hello) -> bool:
         """That is the peer's to put right: it is no refusal of this node."""
@@ -186,7 +200,7 @@ class PeerLink:
         self._refusal = refused or self._refusal
         return bool(refused)
 
-    async def _send_until_lost(self, sock: socket.socket) -> None:
+    async def _send_until_lost(self, connection: Connection) -> None:
         """The link is up until the connection breaks. Raises what broke it."""
         lost: asyncio.Future[Exception] = self._loop.create_future()
 
@@ -194,7 +208,7 @@ class PeerLink:
             if not lost.done():
                 lost.set_result(error)
 
-        writer = FrameWriter(self._loop, sock, self._on_free, lose)
+        writer = connection.writer(self._on_free, lose)
         self._writer, self._sent_at_tick = writer, 0
         self._ping_due = self._ping_sent = False
 
@@ -207,7 +221,7 @@ class PeerLink:
             return self._tick()
 
         keepalive = Keepalive(self._loop, tick, lambda: lose(StreamError("the peer is silent")))
-        end = asyncio.ensure_future(self._read_answers(sock))
+        end = asyncio.ensure_future(self._read_answers(connection))
         try:
             self._set_up(True)
             await asyncio.wait((end, lost), return_when=asyncio.FIRST_COMPLETED)
@@ -221,11 +235,12 @@ class PeerLink:
             end.cancel()
             await asyncio.gather(end, return_exceptions=True)
 
-    async def _read_answers(self, sock: socket.socket) -> None:
+    async def _read_answers(self, connection: Connection) -> None:
         """The listener says nothing but answers; returns when it closes."""
         reader = FrameReader(self._on_answer, MAX_ANSWER_BYTES)
-        while count := await self._loop.sock_recv_into(sock, reader.get_buffer()):
-            reader.buffer_updated(count)
+        while data := await connection.receive(min(ANSWER_PIECE, len(reader.get_buffer()))):
+            reader.get_buffer()[: len(data)] = data
+            reader.buffer_updated(len(data))
 
     def _on_answer(self, frame: memoryview) -> None:
         """To a ping, or to a request. Raises StreamError, FrameError."""
@@ -249,7 +264,24 @@ class PeerLink:
         self._loop.call_soon(self._send_next)
         return True
 
-    async def _connect(self) -> socket.socket:
+    async def _connect(self) -> Connection:
+        """Raises also ssl.SSLError, and NamelessError if it is not the peer who is there."""
+        sock = await self._connect_tcp()
+        if self._tls is None:
+            return PlainConnection(self._loop, sock)
+        host, _ = host_and_port(self.address)
+        context = self._tls.client_context()
+        connection = await TlsConnection.open(sock, context, host, HELLO_TIMEOUT)
+        try:
+            found = self._tls.node_of(connection.certificate)
+            if found != self.peer:
+                raise NamelessError(f"the certificate is of node {found}, not {self.peer}")
+        except NamelessError:
+            connection.close()
+            raise
+        return connection
+
+    async def _connect_tcp(self) -> socket.socket:
         host, port = host_and_port(self.address)
         # Without a limit of its own: one that was given up would go on in its thread.
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -271,20 +303,20 @@ class PeerLink:
             raise
         return sock
 
-    async def _exchange_hellos(self, sock: socket.socket) -> pb.Hello:
-        await self._loop.sock_sendall(sock, framed(encode_hello(self._identity.hello())))
-        (length,) = LENGTH.unpack(await self._receive(sock, LENGTH.size))
+    async def _exchange_hellos(self, connection: Connection) -> pb.Hello:
+        await connection.send(framed(encode_hello(self._identity.hello())))
+        (length,) = LENGTH.unpack(await self._receive(connection, LENGTH.size))
         if length > MAX_HELLO_BYTES:
             raise StreamError(f"a Hello of {length} bytes")
-        answer, _ = decode_frame(await self._receive(sock, length))
+        answer, _ = decode_frame(await self._receive(connection, length))
         if not answer.HasField("hello"):
             raise StreamError("the peer did not answer with a Hello")
         return answer.hello
 
-    async def _receive(self, sock: socket.socket, size: int) -> bytes:
+    async def _receive(self, connection: Connection, size: int) -> bytes:
         received = b""
         while len(received) < size:
-            part = await self._loop.sock_recv(sock, size - len(received))
+            part = await connection.receive(size - len(received))
             if not part:
                 raise StrangerError
             received += part

@@ -7,6 +7,9 @@ Who does not name this cluster and one of its nodes is a stranger, and gets noth
 a reason. A member is told why it is refused: another version, a replaced data directory, or
 an id that another process is connected with. Until a Hello was accepted, a connection may
 hold little memory and not stay for long.
+
+With certificates for the peers, TLS comes first (`handshakes`): who has none of the peers' CA
+gets no byte of ours, and a Hello must be of the node that the certificate names.
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
-from cluster.config import host_and_port
+from cluster.addresses import host_and_port
 from cluster.consensus.message import Message
 from cluster.errors import ListenError
+from cluster.security.names import NamelessError
+from cluster.security.peer_tls import PeerTls
 from cluster.transport.calls import MAX_REQUESTS
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
+from cluster.transport.handshakes import Handshakes
 from cluster.transport.link import (
     HELLO_TIMEOUT,
     MAX_HELLO_BYTES,
@@ -43,6 +49,7 @@ class PeerListener:
     answer:       to a request of one peer.
     directory_of: the id of a node's data directory as the cluster knows it, or 0.
     max_frame:    bytes of the largest frame that a peer may send.
+    tls:          None where nodes speak in the clear.
     """
 
     def __init__(
@@ -53,12 +60,14 @@ class PeerListener:
         answer: Callable[[int, pb.Request], Awaitable[pb.Response]],
         directory_of: Callable[[int], int],
         max_frame: int,
+        tls: PeerTls | None = None,
     ) -> None:
-        self.identity, self._peers = identity, peers
+        self.identity, self._peers, self.tls = identity, peers, tls
         self.receive, self.answer = receive, answer
         self._directory_of, self.max_frame = directory_of, max_frame
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
+        self._handshakes: list[Handshakes] = []
         self._streams: set[PeerStream] = set()
         # peer -> (incarnation, streams open)
         self._connected: dict[int, tuple[int, int]] = {}
@@ -89,6 +98,11 @@ class PeerListener:
         loop = asyncio.get_running_loop()
         while self._sockets:
             sock = self._sockets.pop()
+            if self.tls is not None:
+                self._handshakes.append(
+                    Handshakes(sock, self.tls, lambda: PeerStream(self, loop), HELLO_TIMEOUT)
+                )
+                continue
             self._servers.append(
                 await loop.create_server(lambda: PeerStream(self, loop), sock=sock)
             )
@@ -97,6 +111,8 @@ class PeerListener:
         """Ends all streams and gives the port back. May be called twice."""
         for server in self._servers:
             server.close()
+        for handshakes in self._handshakes:
+            handshakes.close()
         for sock in self._sockets:
             sock.close()
         for stream in list(self._streams):
@@ -165,6 +181,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._listener, self._loop = listener, loop
         self._reader = FrameReader(self._received_hello, MAX_HELLO_BYTES)
         self._transport: asyncio.Transport | None = None
+        self._certified = 0  # the node that the certificate names; 0: there is no TLS
         self._hello: pb.Hello | None = None  # of a peer that was let in
         self._late: asyncio.TimerHandle | None = None
         self._keepalive: Keepalive | None = None
@@ -182,6 +199,13 @@ class PeerStream(asyncio.BufferedProtocol):
         if not self._listener.opened(self):
             self._transport.abort()
             return
+        if self._listener.tls is not None:
+            try:
+                self._certified = self._listener.tls.node_of(_certificate(self._transport))
+            except NamelessError as error:
+                log.warning("closed a peer's stream: its certificate %s", error)
+                self._transport.abort()
+                return
         tune(transport.get_extra_info("socket"))
         self._late = self._loop.call_later(HELLO_TIMEOUT, self.close)
 
@@ -219,6 +243,9 @@ class PeerStream(asyncio.BufferedProtocol):
         assert self._transport is not None and self._late is not None
         if self._listener.is_stranger(head.hello):
             raise FrameError("hello: of a stranger")
+        if self._listener.tls is not None and head.hello.node_id != self._certified:
+            text = f"of node {head.hello.node_id} with the certificate of node {self._certified}"
+            raise FrameError(f"hello: {text}")
         refused = self._listener.refusal(head.hello)
         self._transport.write(framed(encode_hello(self._listener.identity.hello(refused))))
         if refused:
@@ -275,3 +302,9 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def _ignored(self, frame: memoryview) -> None:
         """What follows a refusal."""
+
+
+def _certificate(transport: asyncio.Transport) -> bytes:
+    found = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    assert found is not None, "the context demands one"
+    return bytes(found)

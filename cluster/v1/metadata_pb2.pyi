@@ -1,5 +1,6 @@
 from cluster.v1 import transactions_pb2 as _transactions_pb2
 from oncelog.v1 import cluster_pb2 as _cluster_pb2
+from oncelog.v1 import security_pb2 as _security_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -9,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MetadataCommand(_message.Message):
-    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "transaction", "lease_lifetime_ms", "producer_name_expiry_ms")
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "transaction", "alter_permissions", "lease_lifetime_ms", "producer_name_expiry_ms")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +23,7 @@ class MetadataCommand(_message.Message):
     FOUND_CLUSTER_SETTINGS_FIELD_NUMBER: _ClassVar[int]
     SET_CLUSTER_SETTING_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    ALTER_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     stamp_ms: int
@@ -36,9 +38,10 @@ class MetadataCommand(_message.Message):
     found_cluster_settings: FoundClusterSettings
     set_cluster_setting: SetClusterSetting
     transaction: _transactions_pb2.TransactionCommand
+    alter_permissions: AlterPermissions
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
-    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "address", "directory_id")
@@ -120,6 +123,14 @@ class FinalizeUpgrade(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRelease]
     def __init__(self, version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[_Union[NodeRelease, _Mapping]]] = ...) -> None: ...
 
+class AlterPermissions(_message.Message):
+    __slots__ = ("add", "remove")
+    ADD_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    add: _containers.RepeatedCompositeFieldContainer[_security_pb2.PermissionRule]
+    remove: _containers.RepeatedCompositeFieldContainer[_security_pb2.PermissionRule]
+    def __init__(self, add: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., remove: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ...) -> None: ...
+
 class NodeRelease(_message.Message):
     __slots__ = ("node_id", "release", "oldest_version", "newest_version", "features")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -177,7 +188,7 @@ class MetadataResult(_message.Message):
     def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., transaction_id: _Optional[int] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator")
+    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "rules")
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +204,7 @@ class MetadataSnapshot(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRecord]
     topics: _containers.RepeatedCompositeFieldContainer[TopicRecord]
     next_producer_id: int
@@ -208,7 +220,8 @@ class MetadataSnapshot(_message.Message):
     features: _containers.RepeatedScalarFieldContainer[str]
     settings: _containers.RepeatedCompositeFieldContainer[ClusterSetting]
     coordinator: _transactions_pb2.CoordinatorSnapshot
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ...) -> None: ...
+    rules: _containers.RepeatedCompositeFieldContainer[_security_pb2.PermissionRule]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ...) -> None: ...
 
 class NodeRecord(_message.Message):
     __slots__ = ("node_id", "address", "directory_id")

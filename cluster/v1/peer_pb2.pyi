@@ -42,7 +42,7 @@ MESSAGE_TYPE_CLOCK_PROBE: MessageType
 MESSAGE_TYPE_CLOCK_REPLY: MessageType
 
 class Hello(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding", "newest_protocol_version", "oldest_cluster_version", "newest_cluster_version", "features", "release")
+    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding", "newest_protocol_version", "oldest_cluster_version", "newest_cluster_version", "features", "release", "insecure")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,7 @@ class Hello(_message.Message):
     NEWEST_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
+    INSECURE_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node_id: int
     protocol_version: int
@@ -69,7 +70,8 @@ class Hello(_message.Message):
     newest_cluster_version: int
     features: _containers.RepeatedScalarFieldContainer[str]
     release: str
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ..., newest_protocol_version: _Optional[int] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., release: _Optional[str] = ...) -> None: ...
+    insecure: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ..., newest_protocol_version: _Optional[int] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., release: _Optional[str] = ..., insecure: _Optional[bool] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("hello", "messages", "request", "response")

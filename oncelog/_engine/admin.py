@@ -13,9 +13,15 @@ from typing import Any
 
 from oncelog import errors, types
 from oncelog._engine.consume.groups import Groups
-from oncelog._engine.net.cluster import Cluster, cluster_stub, log_stub, producer_stub
+from oncelog._engine.net.cluster import (
+    Cluster,
+    cluster_stub,
+    log_stub,
+    producer_stub,
+    security_stub,
+)
 from oncelog.types import TopicPartition
-from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2
+from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2
 from oncelog.wire import messages
 
 # What a node returns of its producers in one answer at most.
@@ -131,6 +137,31 @@ class AdminCore:
             cluster_pb2.SetClusterSettingRequest(setting=setting),
         )
         return {setting.name: setting.value for setting in answer.settings}
+
+    async def alter_permissions(
+        self,
+        add: Iterable[types.PermissionRule],
+        remove: Iterable[types.PermissionRule],
+    ) -> tuple[int, int]:
+        request = security_pb2.AlterPermissionsRequest(
+            add=map(messages.permission_rule_message, add),
+            remove=map(messages.permission_rule_message, remove),
+        )
+        answer = await self._call(lambda channel: security_stub(channel).AlterPermissions, request)
+        return answer.added, answer.removed
+
+    async def list_permissions(self, principal: str) -> types.Permissions:
+        request = security_pb2.ListPermissionsRequest(principal=principal)
+        answer = await self._call(lambda channel: security_stub(channel).ListPermissions, request)
+        rules = tuple(map(messages.permission_rule, answer.rules))
+        return types.Permissions(rules, answer.enforced, answer.caller)
+
+    async def check_permission(self, operation: str, kind: str, name: str, principal: str) -> bool:
+        request = security_pb2.CheckPermissionRequest(
+            principal=principal, operation=operation, kind=kind, name=name
+        )
+        answer = await self._call(lambda channel: security_stub(channel).CheckPermission, request)
+        return bool(answer.allowed)
 
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int) -> int:
         request = cluster_pb2.TransferLeadershipRequest(

@@ -76,6 +76,21 @@ class Admin:
     async def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
         return await self._run(self._core.set_cluster_setting(name, value))
 
+    async def alter_permissions(
+        self,
+        add: Iterable[types.PermissionRule] = (),
+        remove: Iterable[types.PermissionRule] = (),
+    ) -> tuple[int, int]:
+        return await self._run(self._core.alter_permissions(add, remove))
+
+    async def list_permissions(self, principal: str = "") -> types.Permissions:
+        return await self._run(self._core.list_permissions(principal))
+
+    async def check_permission(
+        self, operation: str, kind: str, name: str = "", principal: str = ""
+    ) -> bool:
+        return await self._run(self._core.check_permission(operation, kind, name, principal))
+
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         return await self._run(self._core.transfer_leadership(topic, partition, target_node_id))
 

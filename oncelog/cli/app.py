@@ -8,7 +8,9 @@ import sys
 import click
 
 from oncelog import __version__
+from oncelog.cli.acl import acl
 from oncelog.cli.bench import bench
+from oncelog.cli.certs import certs
 from oncelog.cli.cluster import cluster
 from oncelog.cli.groups import group
 from oncelog.cli.mirror import mirror
@@ -30,6 +32,8 @@ cli.add_command(producer)
 cli.add_command(group)
 cli.add_command(mirror)
 cli.add_command(bench)
+cli.add_command(certs)
+cli.add_command(acl)
 topic.add_command(produce)
 topic.add_command(consume)
 

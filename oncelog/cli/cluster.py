@@ -49,7 +49,9 @@ def health(admin: Admin, as_json: bool) -> int:
     """Exit with 0 only if everything is as it should be."""
     facts = admin.describe_cluster()
     problems = find_problems(facts)
-    notes = [describe_pending(facts.upgrade)] if facts.upgrade.pending else []
+    notes = find_warnings(facts)
+    if facts.upgrade.pending:
+        notes.append(describe_pending(facts.upgrade))
     if as_json:
         print_json({"healthy": not problems, "problems": problems, "notes": notes})
         return 1 if problems else 0
@@ -60,6 +62,15 @@ def health(admin: Admin, as_json: bool) -> int:
     for note in notes:
         click.echo(note)
     return 1 if problems else 0
+
+
+def find_warnings(facts: ClusterInfo) -> list[str]:
+    """What somebody has chosen, and others should know."""
+    return [
+        f"node {node.node_id} is insecure: it listens without TLS beyond its machine"
+        for node in facts.nodes
+        if node.insecure
+    ]
 
 
 @cluster.command()

@@ -1,15 +1,22 @@
-"""What every command shares: `--bootstrap`, `--format`, clients, parameter types."""
+"""What every command shares: `--bootstrap`, TLS, `--format`, clients, parameter types."""
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from oncelog import Admin
-from oncelog.config import MAX_INT32, MAX_INT64, parse_bootstrap
+from oncelog.config import (
+    ENV_PREFIX,
+    MAX_INT32,
+    MAX_INT64,
+    SECURITY_SETTINGS,
+    parse_bootstrap,
+)
 from oncelog.errors import ConfigError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:7001"
@@ -44,6 +51,14 @@ class Whole(click.ParamType[int]):
 
 INT32, INT64 = Whole(MAX_INT32), Whole(MAX_INT64)
 PARTITION = click.IntRange(0, MAX_INT32)
+_FILE = click.Path(exists=True, dir_okay=False)
+
+
+def _set_security(given: dict[str, Any]) -> None:
+    """A flag is its variable, given for this run: for all clients that the command makes."""
+    for name, value in given.items():
+        if value:
+            os.environ[ENV_PREFIX + name.upper()] = "true" if value is True else value
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,6 +73,13 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Nodes to start from (or ONCELOG_BOOTSTRAP).",
     )
+    @click.option("--tls", is_flag=True, help="Speak TLS (or ONCELOG_CLIENT_TLS=true).")
+    @click.option("--tls-ca-file", type=_FILE, help="CAs of the nodes; implies --tls.")
+    @click.option("--tls-cert-file", type=_FILE, help="This client's certificate.")
+    @click.option("--tls-key-file", type=_FILE, help="Its key.")
+    @click.option(
+        "--token-file", type=_FILE, help="A file with a token; each has its ONCELOG_CLIENT_*."
+    )
     @click.option(
         "--format",
         "output_format",
@@ -68,6 +90,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(command)
     def wrapped(*args: Any, output_format: str, **kwargs: Any) -> Any:
+        _set_security({name: kwargs.pop(name) for name in SECURITY_SETTINGS if name in kwargs})
         return command(*args, as_json=output_format == "json", **kwargs)
 
     return wrapped

@@ -17,7 +17,7 @@ EXPECTED_OFFSETS_IGNORED: ExpectedOffsets
 EXPECTED_OFFSETS_REQUIRED: ExpectedOffsets
 
 class NodeInfo(_message.Message):
-    __slots__ = ("node_id", "address", "alive", "clock_disagrees", "release", "oldest_cluster_version", "newest_cluster_version", "features")
+    __slots__ = ("node_id", "address", "alive", "clock_disagrees", "release", "oldest_cluster_version", "newest_cluster_version", "features", "insecure")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class NodeInfo(_message.Message):
     OLDEST_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     NEWEST_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    INSECURE_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     alive: bool
@@ -34,7 +35,8 @@ class NodeInfo(_message.Message):
     oldest_cluster_version: int
     newest_cluster_version: int
     features: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., clock_disagrees: _Optional[bool] = ..., release: _Optional[str] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
+    insecure: bool
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., clock_disagrees: _Optional[bool] = ..., release: _Optional[str] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., insecure: _Optional[bool] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
     __slots__ = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog import types as t
 from oncelog.errors import ConfigError
-from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2
+from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2
 
 _EXPECTED = {
     t.ExpectedOffsets.CHECKED: cluster_pb2.EXPECTED_OFFSETS_CHECKED,
@@ -87,6 +87,7 @@ def node_info(message: cluster_pb2.NodeInfo) -> t.NodeInfo:
         message.release,
         (message.oldest_cluster_version, message.newest_cluster_version),
         tuple(message.features),
+        message.insecure,
     )
 
 
@@ -153,4 +154,26 @@ def resolved(message: log_pb2.ResolveSequenceResponse) -> t.ResolvedSequence:
         message.offset,
         message.last_sequence,
         message.current_epoch,
+    )
+
+
+def permission_rule(message: security_pb2.PermissionRule) -> t.PermissionRule:
+    return t.PermissionRule(
+        principal=message.principal,
+        operations=tuple(message.operations),
+        kind=message.kind,
+        name=message.name,
+        prefix=message.prefix,
+        deny=message.deny,
+    )
+
+
+def permission_rule_message(rule: t.PermissionRule) -> security_pb2.PermissionRule:
+    return security_pb2.PermissionRule(
+        principal=rule.principal,
+        operations=rule.operations,
+        kind=rule.kind,
+        name=rule.name,
+        prefix=rule.prefix,
+        deny=rule.deny,
     )

@@ -54,6 +54,8 @@ ERROR_CODES: dict[type[e.OncelogError], grpc.StatusCode] = {
     e.CommitDiffersError: grpc.StatusCode.FAILED_PRECONDITION,
     e.OffsetOutOfRangeError: grpc.StatusCode.OUT_OF_RANGE,
     e.CorruptLogError: grpc.StatusCode.DATA_LOSS,
+    e.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+    e.NotAuthorizedError: grpc.StatusCode.PERMISSION_DENIED,
     e.NotSupportedError: grpc.StatusCode.UNIMPLEMENTED,
     e.InternalError: grpc.StatusCode.INTERNAL,
 }

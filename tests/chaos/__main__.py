@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import signal
 import sys
@@ -24,7 +25,7 @@ from harness.arguments import number
 from harness.developer import DIRECTORY
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
-from tests.chaos import failover, report
+from tests.chaos import failover, report, sick
 from tests.chaos.compose import NODES, Compose
 from tests.chaos.faults import (
     FAULTS,
@@ -225,7 +226,7 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
     own = options.dir is None
     given = None if own else LocalCluster.load(options.dir)
     names, left_out = _possible(options.faults, given)
-    cluster = given or _cluster_for([FAULTS[name] for name in names])
+    cluster = given or _cluster_for([FAULTS[name] for name in names], secured=options.secured)
     load = Load(f"chaos-{seed}-{int(time.time())}", options.partitions, rate=options.rate)
     console.print(f"seed {seed}, {options.minutes} minutes of {', '.join(names)}", highlight=False)
     for name, why in left_out.items():
@@ -289,17 +290,25 @@ def _possible(names: list[str], cluster: LocalCluster | None) -> tuple[list[str]
     return [name for name in chosen if name not in left_out], left_out
 
 
-def _cluster_for(kinds: list[type[Fault]]) -> LocalCluster:
-    """A new cluster with what the faults need, in place of the last run's."""
+def _cluster_for(kinds: list[type[Fault]], *, secured: bool) -> LocalCluster:
+    """A new cluster with what the faults need, in place of the last run's.
+
+    secured: all clients of this process, and of those that it starts, speak TLS.
+    """
     folder = RUN_DIRECTORY / "cluster"
     LocalCluster.remove(folder)
-    return LocalCluster(
+    cluster = LocalCluster(
         folder,
         settings={},
+        secured=secured,
         proxied=any(kind.needs_proxy for kind in kinds),
         disks=any(kind.needs_disks for kind in kinds),
         namespaces=any(kind.needs_namespaces for kind in kinds),
     )
+    if any(kind.needs_sickness for kind in kinds):
+        sick.prepare(cluster)
+    os.environ.update(cluster.environment)
+    return cluster
 
 
 def _names(text: str) -> list[str]:
@@ -373,6 +382,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--seed", type=int, help="default: a random one, which is printed")
     one.add_argument("--partitions", type=number(int, 2), default=4,
                      help="the last one is for conditional appends (default 4)")  # fmt: skip
+    one.add_argument("--secured", action="store_true", help="TLS on all ports")
     one.add_argument("--rate", type=int, default=400, help="records/s of each of three workers")
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY, help="where the report goes")
     return parser

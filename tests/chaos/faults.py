@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from harness import disk, network
 from harness.local_cluster import LocalCluster
 from harness.node_process import HarnessError
+from tests.chaos import sick
 
 Wait = Callable[[float], None]
 
@@ -23,7 +24,7 @@ class Fault(ABC):
     """
 
     name = ""
-    needs_proxy = needs_disks = needs_namespaces = False
+    needs_proxy = needs_disks = needs_namespaces = needs_sickness = False
     shortest, longest = 0.3, 3.0  # seconds that it lasts
 
     def __init__(self, cluster: LocalCluster, topic: str, partitions: int) -> None:
@@ -193,6 +194,69 @@ class DiskFull(Fault):
         return f"filled the disk of node {node}, for {seconds} s{led}"
 
 
+class Clock(Fault):
+    """A node's wall clock is wrong, by a minute or by years: it does not lead until it is right."""
+
+    name = "clock"
+    needs_sickness = True
+    shortest, longest = 1.0, 6.0
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        leader, partition = self._leader(rng)
+        node = rng.choice((leader, rng.choice(list(self.cluster.nodes))))
+        ahead = rng.choice((-1, 1)) * round(10 ** rng.uniform(1.8, 7.5))
+        machine = sick.machine(self.cluster, node)
+        machine.set_clock(1000 * ahead)
+        try:
+            seconds = self._pause(rng, wait)
+        finally:
+            machine.heal()
+        led = f"; node {leader} led {self.topic}-{partition}"
+        return f"the clock of node {node} was {ahead} s ahead, for {seconds} s{led}"
+
+
+class SlowDisk(Fault):
+    """Each sync of a node takes longer, up to some election timeouts."""
+
+    name = "slow-disk"
+    needs_sickness = True
+    shortest, longest = 1.0, 6.0
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        node, partition = self._leader(rng)
+        delay = round(10 ** rng.uniform(1.3, 3.3))
+        machine = sick.machine(self.cluster, node)
+        machine.slow_syncs(delay)
+        try:
+            seconds = self._pause(rng, wait)
+        finally:
+            machine.heal()
+        led = f"leader of {self.topic}-{partition}"
+        return f"each sync of node {node}, {led}, took {delay} ms longer, for {seconds} s"
+
+
+class FailedSync(Fault):
+    """A sync fails with EIO, and what it should have written is gone: the node has to end."""
+
+    name = "eio"
+    needs_sickness = True
+    shortest, longest = 0.1, 1.0
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        node, partition = self._leader(rng)
+        machine, process = sick.machine(self.cluster, node), self.cluster.nodes[node]
+        machine.fail_syncs(1)
+        try:
+            process.wait()
+        finally:
+            machine.heal()
+        lost = machine.take_lost_pages()
+        self._pause(rng, wait)
+        self.cluster.start_nodes([node])
+        led = f"leader of {self.topic}-{partition}"
+        return f"a sync of node {node}, {led}, failed: it ended, and {lost} bytes are gone"
+
+
 class RollingRestart(Fault):
     name = "rolling-restart"
 
@@ -234,6 +298,7 @@ def lacking(kind: type[Fault], cluster: LocalCluster | None = None) -> str:
     if cluster is None:
         reasons = (
             disk.missing() if kind.needs_disks else "",
+            sick.missing() if kind.needs_sickness else "",
             network.missing() if kind.needs_namespaces else "",
         )
         return next(filter(None, reasons), "")
@@ -243,6 +308,8 @@ def lacking(kind: type[Fault], cluster: LocalCluster | None = None) -> str:
         (kind.needs_namespaces and cluster.network is None, "namespaces"),
         (kind.needs_namespaces and len(cluster.nodes) == 1, "nodes 3"),
     )
+    if kind.needs_sickness and not sick.is_prepared(cluster):
+        return "needs a cluster of the run's own, without --dir"
     missing = [f"--{option}" for absent, option in needed if absent]
     return f"needs scripts/cluster start {' '.join(missing)}" if missing else ""
 
@@ -268,6 +335,9 @@ FAULTS: dict[str, type[Fault]] = {
         Partition,
         PowerCut,
         DiskFull,
+        Clock,
+        SlowDisk,
+        FailedSync,
         RollingRestart,
     )
 }

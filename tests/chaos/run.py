@@ -25,7 +25,7 @@ from tests.chaos.workload import Load, Timeline, Workload
 LEADER_LOOK = 0.1  # seconds between looks at who leads, for the timeline
 CALM = (0.5, 2.0)  # seconds between faults
 WARM_UP = 1.0
-KILLS = ("kill-leader", "kill-all", "power-cut")
+KILLS = ("kill-leader", "kill-all", "power-cut", "eio")
 
 
 @dataclass(frozen=True, slots=True)

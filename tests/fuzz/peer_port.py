@@ -47,7 +47,19 @@ class _Loop:
 
 
 class _Socket:
+    """Also the TLS object of node 2's connection."""
+
     def setsockopt(self, *option: int) -> None: ...
+
+    def getpeercert(self, binary_form: bool) -> bytes:
+        return b"node 2"
+
+
+class _Tls:
+    """The handshake is done, and the certificate is node 2's."""
+
+    def node_of(self, der: bytes) -> int:
+        return 2
 
 
 class _Transport:
@@ -73,10 +85,25 @@ async def _never(peer: int, request: pb.Request) -> pb.Response:
 
 def run(data: bytes) -> None:
     """The first byte says how the rest is cut up."""
+    _run(data, None, (1, 2, 3))
+
+
+def run_behind_tls(data: bytes) -> None:
+    """The same over a connection whose certificate is node 2's: nobody else gets a byte."""
+    _run(data, _Tls(), (2,))
+
+
+def _run(data: bytes, tls: _Tls | None, members: tuple[int, ...]) -> None:
     received: list[Message] = []
     nodes = {1: "", 2: "", 3: ""}
     listener = PeerListener(
-        OURS, nodes, lambda peer, messages: received.extend(messages), _never, lambda peer: 0, LIMIT
+        OURS,
+        nodes,
+        lambda peer, messages: received.extend(messages),
+        _never,
+        lambda peer: 0,
+        LIMIT,
+        cast(Any, tls),
     )
     stream, transport = PeerStream(listener, cast(Any, _Loop())), _Transport()
     stream.connection_made(cast(Any, transport))
@@ -88,19 +115,19 @@ def run(data: bytes) -> None:
         room[:size] = rest[at : at + size]
         stream.buffer_updated(size)
         at += size
-    assert not (transport.written or received) or _is_member(rest)
+    assert not (transport.written or received) or _is_member(rest, members)
     stream.connection_lost(None)
     assert not listener._connected and not listener._streams
 
 
-def _is_member(rest: bytes) -> bool:
-    """Whether the first frame is the Hello of a node of the cluster."""
+def _is_member(rest: bytes, members: tuple[int, ...]) -> bool:
+    """Whether the first frame is the Hello of one of these nodes of the cluster."""
     (length,) = LENGTH.unpack_from(rest)
     try:
         head, _ = decode_frame(rest[LENGTH.size : LENGTH.size + length])
     except FrameError:
         return False
-    return head.hello.cluster_id == OURS.cluster_id and head.hello.node_id in (1, 2, 3)
+    return head.hello.cluster_id == OURS.cluster_id and head.hello.node_id in members
 
 
 def seeds() -> list[bytes]:

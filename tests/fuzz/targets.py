@@ -52,7 +52,7 @@ from storage.identity import parse
 from storage.kv import Family
 from storage.offset_index import OffsetIndex
 from storage.raft_log import RaftLogStore
-from tests.fuzz import peer_port
+from tests.fuzz import identities, peer_port
 from tests.sim.disk import Disk
 
 LIMIT = 1 << 20
@@ -499,6 +499,9 @@ TARGETS = {
     for target in (
         Target("frames", frames, frame_seeds, with_head_sum),
         Target("peer-port", peer_port.run, peer_port.seeds),
+        Target("peer-port-tls", peer_port.run_behind_tls, peer_port.seeds),
+        Target("certificate", identities.certificate, identities.certificates),
+        Target("token", identities.token, identities.tokens),
         Target("peer-stream", peer_stream, peer_stream_seeds),
         Target("payload", payload, payload_seeds),
         Target("codec", codec, codec_seeds),

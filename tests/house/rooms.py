@@ -20,9 +20,14 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.errors": frozenset(),
     "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
+    "cluster.addresses": frozenset(),
     "cluster.budget": frozenset(),
-    "cluster.config": frozenset({"cluster.errors"}),
-    "cluster.metrics": frozenset({"cluster.config", "cluster.errors", "oncelog.v1", "storage"}),
+    "cluster.config": frozenset({"cluster.addresses", "cluster.errors", "cluster.exposure"}),
+    "cluster.exposure": frozenset({"cluster.addresses", "cluster.errors"}),
+    "cluster.metrics": frozenset(
+        {"cluster.addresses", "cluster.errors", "cluster.security", "oncelog.v1", "storage"}
+    ),
+    "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
     "cluster.transactions": frozenset(
         {"cluster.dedup", "cluster.entries", "cluster.v1", "oncelog.wire.varint"}
@@ -33,6 +38,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.security.permissions",
             "cluster.transactions",
             "cluster.v1",
             "oncelog.v1",
@@ -42,11 +48,13 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
         {
+            "cluster.addresses",
             "cluster.budget",
             "cluster.config",
             "cluster.consensus.message",
             "cluster.errors",
             "cluster.features",
+            "cluster.security",
             "cluster.v1",
         }
     ),
@@ -78,6 +86,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",
+            "cluster.security",
             "cluster.transactions",
             "cluster.v1",
             "oncelog",
@@ -85,7 +94,9 @@ ARROWS: Mapping[str, frozenset[str]] = {
         }
     ),
     "cluster.node": frozenset({"cluster", "oncelog.v1", "storage"}),
-    "cluster.__main__": frozenset({"cluster", "storage.errors"}),
+    "cluster.__main__": frozenset(
+        {"cluster", "oncelog._engine.net", "oncelog.config", "storage.errors"}
+    ),
     "oncelog._engine.net": CLIENT,
     "oncelog._engine.arguments": CLIENT,
     "oncelog._engine.produce": CLIENT | {"oncelog._engine.net"},

@@ -89,9 +89,11 @@ def load(cluster: LocalCluster, topic: str) -> Iterator[Load]:
         one.stop()
 
 
-def runs(cluster: LocalCluster, node: int, tree: Path) -> NodeProcess:
-    """The node, not started, with the release in that tree."""
-    cluster.nodes[node] = NodeProcess(replace(cluster.nodes[node].spec, tree=tree))
+def runs(cluster: LocalCluster, node: int, tree: Path, **settings: int) -> NodeProcess:
+    """The node, not started, with the release in that tree, and further settings."""
+    spec = cluster.nodes[node].spec
+    given = {**spec.settings, **settings}
+    cluster.nodes[node] = NodeProcess(replace(spec, tree=tree, settings=given))
     return cluster.nodes[node]
 
 
@@ -196,3 +198,24 @@ def test_forward_back_forward_and_finalized_under_load(
     assert alike and ledger.acknowledged == len(ledger.offsets) > 1000
     for process in cluster.nodes.values():
         assert "replica stopped" not in process.log_text()
+
+
+def test_an_upgrade_is_finalized_by_itself(make_cluster: MakeCluster, previous: Path) -> None:
+    """Once all nodes have run the newer release for long enough, and no sooner."""
+    cluster = make_cluster(settings=SETTINGS, start=False)
+    for node in cluster.nodes:
+        runs(cluster, node, previous)
+    cluster.start()
+    commands(cluster, 1, "before")
+    for node in cluster.nodes:
+        assert facts(cluster, node).cluster_version == 1
+        assert cluster.nodes[node].terminate() == 0
+        runs(cluster, node, ROOT, upgrade_auto_finalize_ms=1)
+        cluster.start_nodes([node])
+    eventually(
+        lambda: {version_on_disk(cluster, node) for node in cluster.nodes} == {2},
+        "all directories say so",
+    )
+    with Admin(cluster.bootstrap) as admin:
+        eventually(lambda: bool(admin.describe_cluster().settings), "the cluster has settings")
+        assert "step-before" in admin.list_topics()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from cluster.consensus.message import Snapshot
@@ -21,8 +22,9 @@ from oncelog.v1.cluster_pb2 import TopicConfig
 from storage.kv import Family
 from tests.sim.checker import Checker, Violation
 from tests.sim.clock import EPOCH_MS, Scheduler
-from tests.sim.network import Network
+from tests.sim.network import Damage, Network
 from tests.sim.node import LEASE_MS, Node, Settings
+from tests.sim.shadow import Shadow
 
 
 class Cluster:
@@ -32,11 +34,13 @@ class Cluster:
         self.settings = settings
         self.rng = random.Random(seed)
         self.scheduler = Scheduler()
+        self.slept = 0.0  # seconds for which all machines stood still
         self.node_ids = list(range(1, settings.nodes + 1))
         self.groups = list(range(16, 16 + settings.groups))
         everything = [*self.groups, METADATA_GROUP] if settings.metadata else self.groups
         self.topics = _topics(settings, self.node_ids).dump()
         self.checker = Checker(everything, settings.nodes // 2 + 1, expiry=settings.lease_ms > 0)
+        self.shadow = Shadow(self.checker.deleted)
         self.checker.families = (Family.ENTRIES, Family.STATE)
         self.network = Network(
             self.scheduler,
@@ -72,6 +76,11 @@ class Cluster:
         """A line of the readable schedule."""
         if self.verbose:
             self.log.append(f"{self.scheduler.now:9.4f}  {text % args}")
+
+    @property
+    def true_ms(self) -> int:
+        """What a wall clock that is right says."""
+        return EPOCH_MS + int(self.scheduler.now * 1000) + int(self.slept * 1000)
 
     def live(self) -> list[Node]:
         return [node for node in self.nodes.values() if node.alive]
@@ -202,7 +211,9 @@ class Cluster:
         if not leader.running.clocks.agreed:
             return
         # Nodes' settings differ a little, so that the lifetime in force changes with leaders.
-        command.lease_lifetime_ms = self.settings.lease_ms or LEASE_MS - leader.id
+        command.lease_lifetime_ms = leader.settings.lease_ms or LEASE_MS - leader.id
+        expiry_ms = leader.settings.name_expiry_ms or command.lease_lifetime_ms
+        command.producer_name_expiry_ms = expiry_ms
 
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, Abandoned):
@@ -240,6 +251,8 @@ class Cluster:
                 self.scheduler.after(self.network.quality.delay, end, installed)
 
         receiver = self.nodes[peer]
+        if isinstance(self.network.damage, Damage):
+            snapshot = replace(snapshot, state=self.network.damage.snapshot(snapshot.state))
         what = (sender.id, snapshot.group, snapshot.index, peer)
         self.trace("node %d sends snapshot %d/%d to node %d", *what)
         if receiver.alive and self._passes(sender.id, peer):
@@ -273,8 +286,9 @@ class Cluster:
             node.paused_until = 0.0
             node.disk.full = node.disk.fail_next_sync = False
             node.disk.power_off_after = 0
-            node.sync_time = self.settings.sync_time
+            node.sync_time = node.settings.sync_time
             node.wall_skew_ms = 0
+            node.volume.mount()
             if not node.alive:
                 node.start()
 
@@ -333,6 +347,7 @@ class Cluster:
                 f"{where} holds {partition.log_start_offset}..{partition.high_watermark}, "
                 f"not {model.log_start}..{model.next_offset}"
             )
+        self.shadow.compare_logs(partition.group)
         partition.dump()
         found: list[tuple[int, bytes]] = []
         offset = partition.log_start_offset

@@ -197,7 +197,7 @@ class Faults:
             self._until_then(10.0, self._fast_disk, node)
 
     def _fast_disk(self, node: Node) -> None:
-        node.sync_time = self.cluster.settings.sync_time
+        node.sync_time = node.settings.sync_time
 
     def full_disk(self) -> None:
         node = self._some_leader()
@@ -222,7 +222,7 @@ class Faults:
         node = self._some_leader()
         if node is None or not node.partitions:
             return
-        gid = min(node.partitions)
+        gid = self.rng.choice(sorted(node.partitions))
         self.cluster.trace("node %d finds damage in group %d", node.id, gid)
         node.partitions[gid].unreadable(PlantedDamage("a damaged entry"))
         self._until_then(10.0, self._mend, node, node.incarnation)
@@ -231,6 +231,21 @@ class Faults:
         if node.incarnation == incarnation:
             node.crash("an operator mends its disk")
             node.restart()
+
+    def lose_store(self) -> None:
+        """A node comes back and its volume is not mounted; an operator sees to that."""
+        node = self._some_leader()
+        if node is None or any(other.volume.is_lost for other in self.cluster.nodes.values()):
+            return
+        node.crash("its volume is gone")
+        node.volume.unmount()
+        node.start()
+        self._until_then(10.0, self._find_store, node)
+
+    def _find_store(self, node: Node) -> None:
+        self.cluster.trace("node %d: its volume is mounted again", node.id)
+        node.volume.mount()
+        node.restart()
 
     def jump_clock(self) -> None:
         node = self._some_node()

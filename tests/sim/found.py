@@ -188,6 +188,41 @@ def an_unsound_snapshot_changes_nothing() -> None:
     stage.finish()
 
 
+@schedule
+def a_lone_replica_waits_for_its_election() -> None:
+    """Found by the oracle's steps of seed 31447: after a restart its node was busy until then."""
+    stage = Stage(nodes=1)
+    stage.elect(1)
+    stage.produce(1, 3)
+    stage.crash(1)
+    stage.start(1)
+    before = stage.cluster.scheduler.events
+    stage.run(2.0)
+    if stage.cluster.scheduler.events - before > 100:
+        raise Violation(f"{stage.cluster.scheduler.events - before} events in two idle seconds")
+    stage.finish()
+
+
+@schedule
+def who_leads_no_more_sends_no_snapshot() -> None:
+    """Found by the oracle with seed 30067: it was sent later, under the next leader's term."""
+    stage = Stage(checkpoint_entries=4, retention_bytes=0)
+    stage.elect(1)
+    stage.produce(1, 2)
+    stage.produce(1, 12)
+    for _ in range(2):
+        stage.node(1).compact()
+        stage.run(1.0)
+    node = stage.node(1)
+    stage.group(1).snapshots_due.append(2)
+    stage.group(1).transfer(2)
+    node.driver.touch(GID)
+    while stage.group(2).term == 1 or stage.group(1).term == 1:
+        stage.cluster.scheduler.run_until(stage.cluster.scheduler.now + 0.001)
+    node.running.maintenance.look()
+    stage.finish()
+
+
 def unsound(sound: Snapshot) -> list[Snapshot]:
     """No states of a partition: with the checksum of what was sent, and with their own."""
     states = (b"", b"garbage", bytes(4096), sound.state[:-3], sound.state[: len(sound.state) // 2])

@@ -18,6 +18,8 @@ from tests.sim import (  # noqa: F401 - they register their schedules
     damaged,
     found,
     liveness,
+    uneven,
+    years,
 )
 from tests.sim.run import run_seed
 from tests.sim.schedules import SCHEDULES

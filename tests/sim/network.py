@@ -29,6 +29,7 @@ from cluster.transport.send_queue import SendQueue
 from tests.sim.clock import Scheduler
 
 Pair = tuple[int, int]
+SNAPSHOT_DAMAGE = 0.3  # chance, where messages are damaged at all
 RECONNECT = 0.2  # seconds between attempts to connect
 
 
@@ -43,15 +44,27 @@ class Quality:
     late: float = 0.0  # chance that a datagram arrives seconds later, in another term
 
 
-class BitFlips:
-    """What a bad memory or card does: of `chance` of all frames one bit is flipped."""
+class Damage:
+    """What a bad memory or card does: of `chance` of all frames one bit is flipped, or one
+    ends too early, or with bytes that are not its own.
+    """
 
     def __init__(self, rng: random.Random, chance: float) -> None:
         self._rng, self._chance = rng, chance
 
     def __call__(self, frame: bytes) -> bytes:
-        if self._rng.random() >= self._chance:
-            return frame
+        return self._harmed(frame) if self._rng.random() < self._chance else frame
+
+    def snapshot(self, state: bytes) -> bytes:
+        """A state on its way: it has many more bytes than a frame."""
+        return self._harmed(state) if state and self._rng.random() < SNAPSHOT_DAMAGE else state
+
+    def _harmed(self, frame: bytes) -> bytes:
+        shape = self._rng.random()
+        if shape < 0.2:
+            return frame[: self._rng.randrange(len(frame))]
+        if shape < 0.3:
+            return frame + self._rng.randbytes(1 + self._rng.randrange(40))
         bit = 1 << self._rng.randrange(8 * len(frame))
         return (int.from_bytes(frame) ^ bit).to_bytes(len(frame))
 

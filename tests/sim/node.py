@@ -31,8 +31,10 @@ from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
 from tests.sim import releases
 from tests.sim.checker import Violation
-from tests.sim.clock import EPOCH_MS, NEVER
+from tests.sim.clock import NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
+from tests.sim.machines import Load, Volume, opens, varied
+from tests.sim.shadow import ShadowedDriver
 from tests.sim.watched import Call, Facts, Machine, Names, WatchedMetadata, WatchedPartition
 
 if TYPE_CHECKING:
@@ -69,6 +71,10 @@ class Settings:
     retention_ms: int = -1
     sync_time: float = 0.002
     metadata: bool = False  # whether topics come from a metadata group
+    leased: bool = False  # producers' ids come from that group, too, as their expiry does
+    name_expiry_ms: int = 0  # 0: as the lease
+    varied: bool = False  # whether each node has settings of its own
+    round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
 
 
@@ -76,7 +82,7 @@ class Process:
     """What a node holds in memory: it begins with a start and ends with a crash."""
 
     def __init__(self, node: Node) -> None:
-        cluster, settings = node.cluster, node.cluster.settings
+        cluster, settings = node.cluster, node.settings
         scheduler, rate = cluster.scheduler, node.rate
         self.clock = lambda: scheduler.now * rate
         self.syncing = self.step_planned = False
@@ -92,14 +98,15 @@ class Process:
         self.watch = SyncWatch(
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
         )
-        self.driver = Driver(node.disk, self.clock, node.send, node.wake, replay)
-        ms = settings.lease_ms or LEASE_MS
-        self.state = MetadataState(lease_lifetime_ms=ms, name_expiry_ms=ms, release=node.release)
-        facts = Facts(node, self.state)
-        peers = [peer for peer in cluster.node_ids if peer != node.id]
-        self.clocks = ClockAgreement(
-            peers, settings.clock_bound_ms, self.clock, node.wall_ms, node.send
+        self.driver = ShadowedDriver(node, self.clock, replay)
+        lease_ms = settings.lease_ms or LEASE_MS
+        expiry_ms = settings.name_expiry_ms or lease_ms
+        self.state = MetadataState(
+            lease_lifetime_ms=lease_ms, name_expiry_ms=expiry_ms, release=node.release
         )
+        facts = self.state if settings.leased else Facts(node, self.state)
+        peers, bound_ms = set(cluster.node_ids) - {node.id}, settings.clock_bound_ms
+        self.clocks = ClockAgreement(peers, bound_ms, node.steady, node.wall_ms, node.send)
         self.replicas = Replicas(
             ReplicaSettings(
                 node_id=node.id,
@@ -174,19 +181,28 @@ class Node:
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster, self.id = cluster, node_id
-        self.disk = Disk()
+        self.settings = cluster.settings
+        if cluster.settings.varied:
+            self.settings = varied(cluster.settings, cluster.rng)
+        self.volume = Volume(node_id)
+        self.load = Load(cluster.settings.round_cost)
         self.process: Process | None = None
         self.incarnation = 0
         self.unsynced_survives = False  # all of it, in a crash; else how much is drawn
         self.rate = 1.0  # of its monotonic clock
         self.wall_skew_ms = 0
-        self.sync_time = cluster.settings.sync_time
+        self.sync_time = self.settings.sync_time
         self.paused_until = 0.0
         self.names = Names(cluster, 1.5 * cluster.rng.random())
         self.release = releases.NEW
         self.cluster_version = 1  # as its directory says
 
     # -- process ------------------------------------------------------------------------
+
+    @property
+    def disk(self) -> Disk:
+        """What is mounted where its store should be."""
+        return self.volume.disk
 
     @property
     def alive(self) -> bool:
@@ -219,8 +235,10 @@ class Node:
         return {} if self.process is None else self.process.open_calls
 
     def start(self) -> None:
-        """Opens the node from its disk."""
+        """Opens the node from its disk; without its store it ends at once."""
         assert not self.alive
+        if not opens(self):
+            return
         self.incarnation += 1
         self.process = releases.opened(self, lambda: Process(self))
         self.process.follow()
@@ -229,12 +247,16 @@ class Node:
         self._plan_look()
         self._plan_retention()
 
+    def steady(self) -> float:
+        """Seconds; goes on while the machine sleeps, which its monotonic clock does not."""
+        return self.cluster.scheduler.now * self.rate + self.cluster.slept
+
     def note_version(self, version: int) -> None:
         """Its directory says from now on what its cluster has agreed on."""
         self.cluster_version = version
 
     def wall_ms(self) -> int:
-        return EPOCH_MS + int(self.cluster.scheduler.now * 1000) + self.wall_skew_ms
+        return self.cluster.true_ms + self.wall_skew_ms
 
     def crash(self, why: str) -> None:
         """The process is gone, and with it what the disk had not synced."""
@@ -257,6 +279,7 @@ class Node:
     def send(self, peer: int, messages: list[Any]) -> None:
         for message in messages:
             self.cluster.checker.sends(self.id, peer, message)
+            self.cluster.shadow.sent(self.id, peer, message)
         self.cluster.network.send(self.id, peer, messages)
 
     def link_changed(self, peer: int, up: bool) -> None:
@@ -288,6 +311,7 @@ class Node:
         process.step_planned = False
         if process.syncing:
             return
+        messages = len(process.driver._inbound)
         try:
             while process.between:
                 process.between.pop(0)()
@@ -299,6 +323,9 @@ class Node:
             self._ended(error)
             return
         self._look()
+        if self.load.seconds:
+            busy_until = self.cluster.scheduler.now + self.load.of_round(self, messages)
+            self.paused_until = max(self.paused_until, busy_until)
         if must_sync:
             process.syncing = True
             process.syncs += 1
@@ -341,7 +368,7 @@ class Node:
         self.cluster.scheduler.after(1.0, self.restart)
 
     def restart(self) -> None:
-        if not self.alive:
+        if not self.alive and not self.volume.is_lost:
             self.cluster.trace("node %d starts", self.id)
             self.start()
 
@@ -455,7 +482,7 @@ class Node:
             cluster.scheduler.at(self.paused_until, self.call, gid, calls)
             return
         for request, reply in calls:
-            if not self.names.is_issued(request.meta.producer_id):
+            if not self.settings.leased and not self.names.is_issued(request.meta.producer_id):
                 self.names.follow(all_of_it=True)  # the service asks the metadata leader
             call = Call(self, f"group {gid}: {request.meta}", reply)
             partition = self.partitions.get(gid)

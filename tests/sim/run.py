@@ -21,7 +21,7 @@ from tests.sim.client import Anonymous, Producer, Style
 from tests.sim.clock import NEVER
 from tests.sim.cluster import Cluster, create_topic, register_node, topic_config
 from tests.sim.faults import Faults
-from tests.sim.network import BitFlips
+from tests.sim.network import Damage
 from tests.sim.node import Settings
 from tests.sim.upgrading import Operator
 
@@ -30,6 +30,8 @@ REST = 40.0  # seconds of rest after the end in which all must converge
 # Of all groups of a node, before they save early: about 20 entries (each counts 16 KiB more).
 SMALL_REPLAY_BYTES = 20 * 17 * 1024
 SLOW_RATE = 20_000.0  # of the links in some runs, bytes per second
+ROUND_COSTS = (0.0002, 0.001, 0.005)  # in some runs: seconds for a message or an entry
+STORE_LOST_AT = (3.0, 11.0)  # in some runs: when a node finds no store
 DAMAGE_AT = (4.0, 9.0, 14.0)  # in some runs: when a replica finds damage
 
 
@@ -236,11 +238,15 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     if seed % 8 == 3:
         settings = replace(settings, streams=True)
         limits += [(send_queue, "FRAME_BYTES", 1000), (send_queue, "MAX_BULK_BYTES", 20_000)]
+    if seed % 8 == 6:
+        settings = replace(settings, varied=True)
+    if seed % 8 == 7:
+        settings = replace(settings, round_cost=ROUND_COSTS[seed // 8 % len(ROUND_COSTS)])
     if seed % 8 == 1:
         settings = replace(settings, metadata=True, releases=True)
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
     if seed % 5 == 1:
-        cluster.network.damage = BitFlips(random.Random(seed), 0.02)
+        cluster.network.damage = Damage(random.Random(seed), 0.02)
     if seed % 8 == 3:
         cluster.network.rate = SLOW_RATE
     cluster.trace("%s", settings)
@@ -249,7 +255,12 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
         setattr(module, name, value)
     try:
         # Like the node's budget above.
-        faults = _drive(cluster, duration, DAMAGE_AT if seed % 8 == 5 else ())
+        faults = _drive(
+            cluster,
+            duration,
+            damage_at=DAMAGE_AT if seed % 8 == 5 else (),
+            store_lost_at=STORE_LOST_AT if seed % 8 == 2 else (),
+        )
         result.injected = faults.injected
     except Exception as error:  # whatever comes out of a run is its result
         cause = error.__cause__ or error
@@ -268,7 +279,9 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     return result
 
 
-def _drive(cluster: Cluster, duration: float, damage_at: Iterable[float]) -> Faults:
+def _drive(
+    cluster: Cluster, duration: float, damage_at: Iterable[float], store_lost_at: Iterable[float]
+) -> Faults:
     clients = Clients(cluster)
     faults = Faults(cluster, clients, until=duration * 0.65, gap=0.6 + 2.0 * cluster.rng.random())
     for node in cluster.nodes.values():
@@ -282,6 +295,8 @@ def _drive(cluster: Cluster, duration: float, damage_at: Iterable[float]) -> Fau
     faults.start()
     for at in damage_at:
         cluster.scheduler.at(at, faults.stop_replica)
+    for at in store_lost_at:
+        cluster.scheduler.at(at, faults.lose_store)
     scheduler = cluster.scheduler
     scheduler.run_until(duration * 0.67)
     cluster.trace("everything heals")

@@ -21,6 +21,7 @@ from tests.sim import (  # noqa: F401 - some register what is in them
     found,
     liveness,
     table_crc32c,
+    uneven_weaknesses,
     weak_consensus,
     weak_verdicts,
 )
@@ -74,6 +75,14 @@ CAUGHT_BY = {
     "frames-not-compared": "a_flipped_bit_on_its_way_changes_nothing",
     "states-not-compared": "a_follower_whose_map_is_damaged_stops",
     "wrong-checkpoints-kept": "a_leader_whose_map_is_damaged_stops",
+    "empty-store-opened": "a_store_that_is_not_there_makes_no_new_voter",
+    "applied-in-one-round": "a_backlog_is_applied_in_slices",
+    "own-lifetime-applied": "all_replicas_expire_by_the_lifetime_in_the_entry",
+    "expiry-by-local-clock": "years_pass_with_a_wrong_clock_here_and_there",
+    "own-clock-believed": "years_pass_with_a_wrong_clock_here_and_there",
+    "ages-in-31-bits": "years_pass_with_a_wrong_clock_here_and_there",
+    "age-by-the-newest-record": "years_pass_with_a_wrong_clock_here_and_there",
+    "names-kept": "years_pass_with_a_wrong_clock_here_and_there",
     "gate-not-asked": "nothing_new_is_written_before_the_upgrade",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }

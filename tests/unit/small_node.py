@@ -110,6 +110,9 @@ class Node:
     def leader_of(self, group_id: int) -> tuple[int, int]:
         return self.leaders.get(group_id, 0), 4
 
+    def insecure(self, node_id: int) -> bool:
+        return node_id == 3
+
     def release_of(self, node_id: int) -> Release | None:
         return self.releases[node_id]
 

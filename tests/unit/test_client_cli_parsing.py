@@ -8,7 +8,7 @@ import click
 import pytest
 
 from oncelog.cli.app import cli, run
-from oncelog.cli.cluster import find_problems
+from oncelog.cli.cluster import find_problems, find_warnings
 from oncelog.cli.output import print_facts, print_table, text, when
 from oncelog.cli.records import _json_bytes, _split
 from oncelog.types import ClusterInfo, NodeInfo
@@ -31,7 +31,10 @@ def test_every_command_has_help_bootstrap_and_format(
     assert exited.value.code == 0
     out = capsys.readouterr().out
     assert out.startswith(f"Usage: oncelog {' '.join(path)}")
-    for option in ("--bootstrap", "--format", "ONCELOG_BOOTSTRAP"):
+    # Certificates and tokens are made on one machine alone: there is no cluster to ask.
+    wanted = ("--bootstrap", "--format", "ONCELOG_BOOTSTRAP", "--tls-ca-file")
+    alone = {"certs": ("--dir",), "acl token": ("--help",)}
+    for option in alone.get(path[0], alone.get(" ".join(path), wanted)):
         assert option in out, option
 
 
@@ -131,5 +134,11 @@ def test_problems() -> None:
     sound = ClusterInfo("c", 1, 1, (NodeInfo(1, "a:1"),), 1, 6, 0, 0, 1000)
     assert sound.healthy
     assert find_problems(sound) == []
+    insecure = ClusterInfo("c", 1, 1, (NodeInfo(1, "a:1", insecure=True),), 1, 6, 0, 0, 1000)
+    assert insecure.healthy
+    assert find_warnings(sound) == []
+    assert find_warnings(insecure) == [
+        "node 1 is insecure: it listens without TLS beyond its machine"
+    ]
     wrong = (NodeInfo(1, "a:1", clock_disagrees=True),)
     assert not ClusterInfo("c", 1, 1, wrong, 1, 6, 0, 0, 1000).healthy

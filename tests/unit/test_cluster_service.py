@@ -212,6 +212,7 @@ async def test_describe_cluster_counts_what_is_wrong(client, node):
         (3, "public3:1", False),
     ]
     assert [n.node_id for n in answer.nodes if n.clock_disagrees] == [2]
+    assert [n.node_id for n in answer.nodes if n.insecure] == [3]
     assert (answer.topics, answer.partitions) == (1, 4)
     assert answer.leaderless_partitions == 1
     assert answer.under_replicated_partitions == 4

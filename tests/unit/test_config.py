@@ -94,11 +94,12 @@ def test_advertise_is_kept_when_given():
 
 
 def test_peers_streams_have_a_port_of_their_own():
-    config = load("--nodes", THREE, "--node-id", "2", "--listen", "0.0.0.0:7001")
+    config = load("--nodes", THREE, "--node-id", "2", "--listen", "0.0.0.0:7001",
+                  "--insecure")  # fmt: skip
     assert config.peer_listen == "0.0.0.0:17001"
     assert config.peer_stream_of(3) == "c:17001"
     config = load("--nodes", "1=[::1]:7001,2=b:7002", "--node-id", "2", "--listen", "[::]:7002",
-                  "--peer-port-offset", "50")  # fmt: skip
+                  "--peer-port-offset", "50", "--insecure")  # fmt: skip
     assert config.peer_listen == "[::]:7052"
     assert config.peer_stream_of(1) == "[::1]:7051"
 
@@ -119,6 +120,7 @@ def test_a_node_alone_takes_no_streams():
 )
 def test_a_port_for_streams_that_cannot_be(argv, says):
     listen = [] if "--listen" in argv else ["--listen", "0.0.0.0:1"]
+    listen.append("--insecure")
     with pytest.raises(ConfigError, match=re.escape(says)):
         load("--nodes", THREE, "--node-id", "1", *listen, *argv)
 
@@ -128,6 +130,7 @@ def test_a_port_for_streams_that_cannot_be(argv, says):
     [
         [],
         ["--listen", "127.0.0.1:0"],
+        ["--insecure", "--tls-cert", "a", "--tls-key", "b"],
         ["--nodes", THREE, "--node-id", "3", "--data-dir", '/x "y" \\z', "--log-level", "DEBUG"],
     ],
 )
@@ -246,7 +249,7 @@ def test_contradictions_are_refused():
     assert "lease_lifetime_ms" in refused("--producer-name-expiry-ms", "1000")
     assert refused("--default-replicas", "2").startswith("default_replicas: ")
     assert refused("--listen", "0.0.0.0:7001").startswith("advertise: ")
-    assert load("--listen", "0.0.0.0:7001", "--nodes", THREE, "--node-id", "1").listen
+    assert load("--listen", "0.0.0.0:7001", "--nodes", THREE, "--node-id", "1", "--insecure").listen
 
 
 def test_bad_strings():
@@ -266,3 +269,58 @@ def test_missing_and_broken_files(tmp_path):
     assert "not valid TOML" in refused("--config", broken)
     Path(broken).write_bytes(b"\xff\xfe")
     assert "not valid TOML" in refused("--config", broken)
+
+
+CLIENTS = ["--tls-cert", "c.crt", "--tls-key", "c.key"]
+NODES = ["--peer-cert", "p.crt", "--peer-key", "p.key", "--peer-ca", "p.ca"]
+OPEN = ["--listen", "10.0.0.1:7001"]
+SEVERAL = ["--nodes", THREE, "--node-id", "1"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (OPEN, "listen: 10.0.0.1:7001 is reached from other machines, and without tls_cert"),
+        ([*OPEN, *SEVERAL, *CLIENTS], "listen (of nodes): 10.0.0.1:7001 is reached from"),
+        ([*OPEN, *SEVERAL, *NODES], "listen: 10.0.0.1:7001 is reached from"),
+        (["--metrics-listen", "0.0.0.0:9"], "metrics_listen: 0.0.0.0:9 is reached from"),
+        (["--listen", "a.localhost:7001"], "listen: a.localhost:7001 is reached from"),
+        (["--tls-cert", "c.crt"], "tls_cert, tls_key: both or neither"),
+        (["--tls-ca", "ca.crt"], "tls_ca needs them"),
+        (["--peer-ca", "ca.crt"], "peer_cert, peer_key, peer_ca: all three or none"),
+        (["--jwt-issuer", "x"], "jwt_keys, jwt_issuer, jwt_audience: all three or none"),
+        (["--tokens-file", "t"], "tokens_file: needs tls_cert; in the clear tokens are anybody's"),
+        (["--permissions"], "permissions: needs callers that are known"),
+        ([*CLIENTS, "--permissions", "--superusers", "a"], "permissions: needs callers"),
+        ([*CLIENTS, "--tls-ca", "a", "--permissions"], "permissions: needs callers that are known"),
+    ],
+)
+def test_a_port_is_not_open_to_all_by_mistake(argv, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load(*argv)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--listen", "127.0.0.2:7001"],
+        ["--listen", "localhost:7001"],
+        ["--listen", "[::1]:7001"],
+        [*OPEN, *CLIENTS],
+        [*OPEN, *CLIENTS, "--metrics-listen", "10.0.0.1:9"],
+        [*OPEN, *SEVERAL, *CLIENTS, *NODES],
+        [*OPEN, *SEVERAL, "--insecure"],
+    ],
+)
+def test_loopback_tls_and_insecure_are_taken(argv):
+    assert load(*argv).insecure == ("--insecure" in argv)
+
+
+def test_a_flag_is_true_or_false_wherever_it_stands(tmp_path):
+    file = tmp_path / "node.toml"
+    file.write_text("insecure = true\n")
+    assert load("--config", str(file)).insecure
+    assert NodeConfig.load([], {"ONCELOG_INSECURE": "true"}).insecure
+    assert not NodeConfig.load([], {"ONCELOG_INSECURE": "false"}).insecure
+    with pytest.raises(ConfigError, match=r"insecure: 'yes' .* must be true or false"):
+        NodeConfig.load([], {"ONCELOG_INSECURE": "yes"})

@@ -21,7 +21,7 @@ from conformance.matching import mismatch
 from conformance.matrix import MATRIX, tree_clients
 from conformance.runner import DEFAULTS, Outcome
 from conformance.vectors import ROOT, Vector, name_of
-from oncelog.config import ConsumerConfig, ProducerConfig
+from oncelog.config import SECURITY_SETTINGS, ConsumerConfig, ProducerConfig
 
 CLASSES = {
     "codec",
@@ -134,7 +134,8 @@ def test_client_defaults_are_those_of_the_python_client():
     producer = dataclasses.asdict(ProducerConfig(bootstrap_servers=servers))
     consumer = dataclasses.asdict(ConsumerConfig(bootstrap_servers=servers))
     # What the other clients need not have: Python's own, and Kafka's words for what is fixed.
-    own = {"bootstrap_servers", "client_id"}
+    # Of TLS and tokens there are no defaults but none.
+    own = {"bootstrap_servers", "client_id", *SECURITY_SETTINGS}
     assert set(producer) - set(wanted["producer"]) == {
         *own, "acks", "retries", "partitioner", "initial", "compression_level"
     }  # fmt: skip

@@ -17,6 +17,7 @@ from cluster.features import (
     ENTRIES,
     FEATURES,
     GROUPS,
+    PERMISSIONS,
     THIS_RELEASE,
     TRANSACTIONS,
     Features,
@@ -85,6 +86,11 @@ LATER_FIELDS: dict[str | int, str] = {
         PublishedRun: base_offset epoch first_sequence last_sequence producer_id records
         RegisterTransaction: epoch groups producer_id transaction_id
         TransactionCommand: abort begin commit markers_done register
+    """,
+    PERMISSIONS: """
+        MetadataCommand: alter_permissions
+        AlterPermissions: add remove
+        PermissionRule: principal kind name prefix operations deny
     """,
 }
 

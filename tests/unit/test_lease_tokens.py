@@ -11,6 +11,7 @@ import pytest
 from cluster.dedup.verdict import Kind
 from cluster.metadata.lease_tokens import SECRET_BYTES, proves, sign
 from cluster.metadata.state import MetadataState
+from cluster.security.caller import PRINCIPAL
 from cluster.services.leases import Leases
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import producer_pb2 as ppb
@@ -201,3 +202,47 @@ async def test_the_secret_is_made_once_and_is_random():
     assert node.metadata.lease_secret == secret
     assert len(secret) == SECRET_BYTES
     assert node.nonce == SECRET_BYTES // 8, "each part was drawn"
+
+
+# -- whose they are -------------------------------------------------------------------------
+
+
+def test_a_token_is_its_principals_and_nobody_elses():
+    token = sign(SECRET, 7, 2, 99, "dns:alice")
+    assert proves(SECRET, token, 7, 2, "dns:alice")
+    for other in ("dns:bob", "dns:alic", "dns:alice ", "jwt:alice", ""):
+        assert not proves(SECRET, token, 7, 2, other), other
+    # Somebody's is not anybody's, whichever version it says.
+    anybodys = sign(SECRET, 7, 2, 99)
+    assert not proves(SECRET, anybodys, 7, 2, "dns:alice")
+    assert not proves(SECRET, bytes([1]) + token[1:], 7, 2)
+    assert not proves(SECRET, bytes([2]) + anybodys[1:], 7, 2, "dns:alice")
+
+
+async def as_principal(who: str, node: LogNode, **fields: Any) -> Kind:
+    """The verdict on a batch that this caller sends with Alice's token."""
+
+    def sent() -> Any:
+        PRINCIPAL.set(who)
+        wanted = header(producer_id=7, epoch=0, **fields)
+        token = sign(SECRET, 7, 0, 1, "dns:alice")
+        return Batch(header=wanted, payload=PAYLOAD, lease_token=token)
+
+    async def append() -> Kind:
+        answers: list[Any] = []
+        batch = sent()
+        await node.appender.append(batch, PAYLOAD, answers.append)
+        return Kind(answers[0].verdict.kind)
+
+    return await asyncio.create_task(append())
+
+
+async def test_nobody_writes_under_somebody_elses_id():
+    """Neither the first batch of a chain nor one in its middle."""
+    node = LogNode()
+    assert await as_principal("dns:bob", node, base_sequence=0) is Kind.UNKNOWN_PRODUCER
+    assert await as_principal("dns:alice", node, base_sequence=0) is Kind.APPENDED
+    assert await as_principal("dns:bob", node, base_sequence=1) is Kind.UNKNOWN_PRODUCER
+    assert await as_principal("dns:alice", node, base_sequence=1) is Kind.APPENDED
+    # Where nobody is known, whoever knows the epoch goes on: the attack.
+    assert await as_principal("", node, base_sequence=2) is Kind.APPENDED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import urllib.request
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -11,6 +12,8 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.errors import ListenError
+from cluster.features import Finalized, Release, Versions
+from cluster.metadata.upgrade import plan
 from cluster.metrics import Histogram, Metrics, PartitionSample, resident_bytes
 from cluster.node.sync_watch import SyncWatch
 from storage.engine import Engine
@@ -41,6 +44,18 @@ class Clocks:
 
     def offsets(self) -> dict[int, float]:
         return {2: -0.5}
+
+
+def test_a_pending_upgrade_is_shown():
+    metrics = Metrics()
+    old, new = Release(), Release("2.0", Versions(1, 2))
+    nodes = {1: new, 2: old}
+    metrics.upgrades = SimpleNamespace(plan=lambda: plan(Finalized(), nodes))
+    found = samples(metrics)
+    assert found["oncelog_cluster_version", ()] == 1
+    assert found["oncelog_upgrade_pending", ()] == 1
+    nodes[1] = old
+    assert samples(metrics)["oncelog_upgrade_pending", ()] == 0
 
 
 def test_clocks_are_shown():

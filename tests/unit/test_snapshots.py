@@ -59,8 +59,9 @@ def ahead(cluster: Cluster, node: int) -> Snapshot:
 
 
 def test_a_sound_one_is_installed(cluster: Cluster) -> None:
-    sound = ahead(cluster, 3)
-    assert cluster.nodes[3].driver.install(1, sound)
+    sound, leader = ahead(cluster, 3), cluster.leader(METADATA_GROUP)
+    assert leader is not None
+    assert cluster.nodes[3].driver.install(leader.id, sound)
     assert metadata(cluster, 3).journal.last_index == sound.index
 
 

@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 
 from oncelog._engine.net.backoff import Backoff
+from oncelog._engine.net.channels import Channels
 from oncelog._engine.net.leaders import Leaders
 from oncelog.config import ClientConfig
 from oncelog.errors import (
@@ -31,12 +32,18 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.types import TopicPartition
-from oncelog.v1 import cluster_pb2, cluster_pb2_grpc, log_pb2_grpc, producer_pb2_grpc
+from oncelog.v1 import (
+    cluster_pb2,
+    cluster_pb2_grpc,
+    log_pb2_grpc,
+    producer_pb2_grpc,
+    security_pb2_grpc,
+)
 from oncelog.wire.status import from_rpc_error
 
 log = logging.getLogger("oncelog.client")
 
-_MAX_MESSAGE = 128 * 1024 * 1024
+FILES_LOOK_S = 5.0  # between two looks whether certificates were replaced
 # How long a topic that was created elsewhere may take to be known everywhere.
 UNKNOWN_TOPIC_GRACE_S = 2.0
 # After so many failures in a row to reach the leader that one node names, another is asked
@@ -55,7 +62,10 @@ class Cluster:
         )
         # A node that hangs must not hold up the news from another one.
         self._metadata_timeout_s = min(1.0, config.request_timeout_ms / 1000)
+        self._made = Channels(config)
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._replaced: list[grpc.aio.Channel] = []
+        self._look_at_files = time.monotonic() + FILES_LOOK_S
         self._preferred = random.choice(config.bootstrap_servers)
         # Nodes that others are asked before, the one avoided last at the end.
         self._avoided: dict[str, None] = {}
@@ -66,26 +76,15 @@ class Cluster:
     # --- nodes -----------------------------------------------------------------------
 
     def channel(self, address: str) -> grpc.aio.Channel:
+        if time.monotonic() >= self._look_at_files:
+            self._look_at_files = time.monotonic() + FILES_LOOK_S
+            if self._made.renewed():
+                # Calls under way go on over the channels that they have.
+                self._replaced += self._channels.values()
+                self._channels.clear()
         channel = self._channels.get(address)
         if channel is None:
-            backoff = self.config
-            channel = self._channels[address] = grpc.aio.insecure_channel(
-                address,
-                options=(
-                    ("grpc.max_send_message_length", _MAX_MESSAGE),
-                    ("grpc.max_receive_message_length", _MAX_MESSAGE),
-                    ("grpc.primary_user_agent", self.config.client_id),
-                    # A restarted node must be found again soon, not after two minutes.
-                    ("grpc.initial_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
-                    # A name that is gone while a container restarts is asked for again soon;
-                    # by default gRPC waits 30 s.
-                    ("grpc.dns_min_time_between_resolutions_ms", 500),
-                    ("grpc.min_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
-                    ("grpc.max_reconnect_backoff_ms", max(100, backoff.retry_backoff_max_ms)),
-                    ("grpc.use_local_subchannel_pool", 1),
-                    ("grpc.http2.lookahead_bytes", 1024 * 1024),
-                ),
-            )
+            channel = self._channels[address] = self._made.open(address)
         return channel
 
     def addresses(self) -> list[str]:
@@ -122,7 +121,8 @@ class Cluster:
     async def close(self) -> None:
         for task in self._refreshing.values():
             task.cancel()
-        channels, self._channels = list(self._channels.values()), {}
+        channels, self._channels = [*self._replaced, *self._channels.values()], {}
+        self._replaced.clear()
         for channel in channels:
             await channel.close()
 
@@ -314,6 +314,10 @@ def cluster_stub(channel: grpc.aio.Channel) -> Any:
     return cluster_pb2_grpc.ClusterServiceStub(channel)
 
 
+def security_stub(channel: grpc.aio.Channel) -> Any:
+    return security_pb2_grpc.SecurityServiceStub(channel)
+
+
 def producer_stub(channel: grpc.aio.Channel) -> Any:
     return producer_pb2_grpc.ProducerServiceStub(channel)
 
@@ -322,4 +326,4 @@ def log_stub(channel: grpc.aio.Channel) -> Any:
     return log_pb2_grpc.LogServiceStub(channel)
 
 
-__all__ = ["Cluster", "check_answers", "cluster_stub", "log_stub", "producer_stub"]
+__all__ = ["Cluster", "check_answers", "cluster_stub", "log_stub", "producer_stub", "security_stub"]

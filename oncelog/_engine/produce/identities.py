@@ -81,6 +81,7 @@ class Identities:
                 forever,
                 forever,
                 initial.lease_token,
+                self._config.secured,
             )
         request = producer_pb2.LeaseProducerRequest(producer_name=self._name)
         if self._name:
@@ -101,6 +102,7 @@ class Identities:
             start + lifetime * _RENEW_AT,
             start + lifetime,
             answer.lease_token,
+            self._config.secured,
         )
         if self._name:
             self._newest = identity

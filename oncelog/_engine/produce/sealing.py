@@ -28,6 +28,7 @@ class Identity:
     renew_at: float  # monotonic; when to get the next one
     expire_at: float
     lease_token: bytes = b""  # proves it to a partition that does not know it yet
+    proves_each: bool = False  # nodes may know who calls: then each batch proves whose it is
 
 
 NO_IDENTITY = Identity(0, 0, 0, float("inf"), float("inf"))
@@ -106,7 +107,7 @@ def seal(
             header.prev_sequence = prev_sequence
     if batch.expected_offset >= 0:
         header.expected_offset = batch.expected_offset
-    proof = identity.lease_token if prev_sequence == -1 else b""
+    proof = identity.lease_token if prev_sequence == -1 or identity.proves_each else b""
     message = batch_pb2.Batch(header=header, lease_token=proof)
     head = message.SerializeToString() + _PAYLOAD_TAG
     head += encode_varint(len(payload))

@@ -282,6 +282,9 @@ class Sender:
         if self._stopped:
             return
         log.debug("produce stream to %s broke: %s", address, why)
+        if stream.refused is not None:
+            self.fail(errors.ProducerFatalError(f"not authorized: {stream.refused}"))
+            return
         now = time.monotonic()
         self.cluster.avoid(address)
         for tp, partition in self._busy.items():

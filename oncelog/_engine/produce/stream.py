@@ -18,7 +18,9 @@ import grpc.aio
 
 from oncelog._engine.produce.partition import PartitionSender
 from oncelog._engine.produce.sealing import SealedBatch, request_end, request_parts
+from oncelog.errors import NotAuthorizedError
 from oncelog.v1 import log_pb2
+from oncelog.wire.status import from_rpc_error
 
 log = logging.getLogger("oncelog.producer")
 
@@ -50,6 +52,8 @@ class ProduceStream:
         self.address = address
         self.opened = False
         self.closed = False
+        # Why the node will take none of this, however often it is sent.
+        self.refused: NotAuthorizedError | None = None
         # Answers are awaited for these, by attempt id, oldest first.
         self.outstanding: dict[int, Waiting] = {}
         self._channel = channel
@@ -147,6 +151,8 @@ class ProduceStream:
             try:
                 response = await call.read()
             except grpc.aio.AioRpcError as error:
+                known = from_rpc_error(error)
+                self.refused = known if isinstance(known, NotAuthorizedError) else None
                 return f"{error.code().name}: {error.details()}"
             if response is grpc.aio.EOF:
                 return f"ended by the node: {(await call.code()).name}"

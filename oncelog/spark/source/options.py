@@ -13,7 +13,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from oncelog.config import MAX_INT32, MAX_INT64, parse_bootstrap
 from oncelog.errors import ConfigError
@@ -43,7 +43,13 @@ NAMES = (
     "failOnDataLoss",
     "includeHeaders",
     "pollTimeoutMs",
+    "tls",
+    "tls.ca.file",
+    "tls.cert.file",
+    "tls.key.file",
+    "token.file",
 )
+SECURITY = NAMES[-5:]
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 MAX_PARTITIONS = 100_000
 REQUEST_TIMEOUT_MS = 10_000
@@ -91,6 +97,13 @@ class SourceOptions:
     include_headers: bool = False
     # How long a missing leader, or the next record of a range, is waited for.
     poll_timeout_ms: int = 120_000
+    # Of the clients, by their names there; files are read on each machine that runs a task.
+    security: tuple[tuple[str, str | bool], ...] = ()
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """What each client of the query is made with."""
+        return {"request_timeout_ms": self.request_timeout_ms, **dict(self.security)}
 
     @property
     def request_timeout_ms(self) -> int:
@@ -124,6 +137,7 @@ class SourceOptions:
             fail_on_data_loss=_flag(options, "failOnDataLoss", True),
             include_headers=_flag(options, "includeHeaders", False),
             poll_timeout_ms=_integer(options, "pollTimeoutMs", 1000, MAX_INT32) or 120_000,
+            security=_security(options),
         )
 
     @property
@@ -195,6 +209,15 @@ def _servers(text: str) -> tuple[str, ...]:
         # It has the name that it has in Python.
         message = error.message.replace("bootstrap_servers", "bootstrap.servers")
         raise ConfigError(message, "bootstrap.servers") from None
+
+
+def _security(options: Mapping[str, str]) -> tuple[tuple[str, str | bool], ...]:
+    found: dict[str, str | bool] = {
+        name.replace(".", "_"): options[name] for name in SECURITY if name in options
+    }
+    if "tls" in found:
+        found["tls"] = _flag(options, "tls", False)
+    return tuple(found.items())
 
 
 def _selection(options: Mapping[str, str]) -> Selection:

@@ -99,7 +99,7 @@ class Planner:
                 self._admin = Admin(
                     self.options.bootstrap_servers,
                     client_id=CLIENT_ID,
-                    request_timeout_ms=self.options.request_timeout_ms,
+                    **self.options.client_settings,
                 )
             return self._admin.describe_topics(names)
 
@@ -149,7 +149,7 @@ class Planner:
             self._consumer = Consumer(
                 bootstrap_servers=self.options.bootstrap_servers,
                 client_id=CLIENT_ID,
-                request_timeout_ms=self.options.request_timeout_ms,
+                **self.options.client_settings,
                 auto_offset_reset="none",
             )
         return self._consumer

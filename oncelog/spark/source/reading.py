@@ -85,12 +85,12 @@ def read_stored(options: SourceOptions, one: Range) -> Iterator[Part]:
 
 # --- consumers that wait for the next task ---------------------------------------------
 
-_Kind = tuple[int, tuple[str, ...], int]
+_Kind = tuple[int, tuple[str, ...], tuple[tuple[str, object], ...]]
 _idle: dict[_Kind, list[Consumer]] = {}
 
 
 def _kind(options: SourceOptions) -> _Kind:
-    return os.getpid(), options.bootstrap_servers, options.request_timeout_ms
+    return os.getpid(), options.bootstrap_servers, tuple(options.client_settings.items())
 
 
 def _take(options: SourceOptions) -> Consumer:
@@ -100,7 +100,7 @@ def _take(options: SourceOptions) -> Consumer:
     return Consumer(
         bootstrap_servers=options.bootstrap_servers,
         client_id=CLIENT_ID,
-        request_timeout_ms=options.request_timeout_ms,
+        **options.client_settings,
         # The planner has decided where to begin; anywhere else would be wrong.
         auto_offset_reset="none",
         max_partition_fetch_bytes=FETCH_BYTES,

@@ -84,8 +84,10 @@ type NodeInfo struct {
 	OldestClusterVersion int32    `protobuf:"varint,6,opt,name=oldest_cluster_version,json=oldestClusterVersion,proto3" json:"oldest_cluster_version,omitempty"` // that its release takes part in
 	NewestClusterVersion int32    `protobuf:"varint,7,opt,name=newest_cluster_version,json=newestClusterVersion,proto3" json:"newest_cluster_version,omitempty"`
 	Features             []string `protobuf:"bytes,8,rep,name=features,proto3" json:"features,omitempty"` // that its release knows
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// It listens without TLS beyond its machine (setting insecure); of a node that is not alive: false.
+	Insecure      bool `protobuf:"varint,20,opt,name=insecure,proto3" json:"insecure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -172,6 +174,13 @@ func (x *NodeInfo) GetFeatures() []string {
 		return x.Features
 	}
 	return nil
+}
+
+func (x *NodeInfo) GetInsecure() bool {
+	if x != nil {
+		return x.Insecure
+	}
+	return false
 }
 
 type DescribeClusterRequest struct {
@@ -1496,7 +1505,7 @@ var File_oncelog_v1_cluster_proto protoreflect.FileDescriptor
 const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18oncelog/v1/cluster.proto\x12\n" +
-	"oncelog.v1\"\x9e\x02\n" +
+	"oncelog.v1\"\xba\x02\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -1505,7 +1514,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\arelease\x18\x05 \x01(\tR\arelease\x124\n" +
 	"\x16oldest_cluster_version\x18\x06 \x01(\x05R\x14oldestClusterVersion\x124\n" +
 	"\x16newest_cluster_version\x18\a \x01(\x05R\x14newestClusterVersion\x12\x1a\n" +
-	"\bfeatures\x18\b \x03(\tR\bfeatures\"\x18\n" +
+	"\bfeatures\x18\b \x03(\tR\bfeatures\x12\x1a\n" +
+	"\binsecure\x18\x14 \x01(\bR\binsecure\"\x18\n" +
 	"\x16DescribeClusterRequest\"\xac\x04\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +

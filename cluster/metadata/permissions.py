@@ -1,0 +1,54 @@
+"""The rules of permissions as part of the metadata: read from the wire, altered, written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cluster.metadata.topics import INVALID_REQUEST, Rejected, invalid
+from cluster.security.permissions import MAX_RULES, Rule, fault, tidy
+from cluster.v1 import metadata_pb2 as pb
+from oncelog.v1.security_pb2 import PermissionRule
+
+
+def altered(rules: tuple[Rule, ...], change: pb.AlterPermissions) -> tuple[Rule, ...]:
+    """The rules after the change; the same object if nothing changed. Raises Rejected."""
+    removed, added = _checked(change.remove), _checked(change.add)
+    after = tuple(sorted(set(rules) - set(removed) | set(added)))
+    if len(after) > MAX_RULES:
+        raise invalid("add", f"there would be {len(after)} rules, the limit is {MAX_RULES}")
+    return rules if after == rules else after
+
+
+def read_rule(raw: PermissionRule) -> Rule:
+    operations = tuple(raw.operations)
+    return tidy(Rule(raw.principal, raw.kind, raw.name, operations, raw.prefix, raw.deny))
+
+
+def write_rule(rule: Rule) -> PermissionRule:
+    return PermissionRule(
+        principal=rule.principal,
+        kind=rule.kind,
+        name=rule.name,
+        prefix=rule.prefix,
+        operations=rule.operations,
+        deny=rule.deny,
+    )
+
+
+def read_rules(raw: Sequence[PermissionRule]) -> tuple[Rule, ...]:
+    """Of a snapshot. Raises ValueError."""
+    rules = tuple(map(read_rule, raw))
+    for rule in rules:
+        if wrong := fault(rule):
+            raise ValueError(f"a rule's {wrong}")
+    if list(rules) != sorted(set(rules)) or len(rules) > MAX_RULES:
+        raise ValueError(f"{len(rules)} rules that do not rise")
+    return rules
+
+
+def _checked(raw: Iterable[PermissionRule]) -> list[Rule]:
+    rules = list(map(read_rule, raw))
+    for rule in rules:
+        if wrong := fault(rule):
+            raise Rejected(INVALID_REQUEST, wrong)
+    return rules

@@ -1,0 +1,107 @@
+"""The audit log: who was refused, and who changed what. JSON lines, one for each call.
+
+    Guarding --> Audit.note --> (queue, thread) --> file
+
+Names only: never records, keys, tokens. The node does not wait for the disk: beyond
+MAX_WAITING lines the newest are dropped, and so are refusals beyond MAX_REFUSED in a second,
+which anybody can cause. The next line that is written says how many.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from cluster.errors import ConfigError
+from cluster.security.permissions import Need
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 10_000
+MAX_REFUSED = 100  # lines in a second
+MAX_RESOURCES = 20  # in one line
+MAX_CHARS = 255
+
+
+class Audit:
+    """Appends to one file, which may be moved away: it is opened for each line."""
+
+    def __init__(
+        self, path: Path, node_id: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Raises ConfigError if the file cannot be written."""
+        self._path, self._node_id = path, node_id
+        self._lines: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
+        self._dropped = 0
+        self._clock = clock
+        self._second, self._refused = 0, 0  # refusals in it
+        try:
+            self._append("")
+        except OSError as error:
+            raise ConfigError(f"audit_file: {path}: {error.strerror or error}") from error
+        self._thread = threading.Thread(target=self._write, name="audit", daemon=True)
+        self._thread.start()
+
+    def note(
+        self, method: str, principal: str, address: str, needs: Iterable[Need], result: str
+    ) -> None:
+        """result: "ok", or the reason of the error. Never waits."""
+        if result != "ok" and self._is_too_often():
+            self._dropped += 1
+            return
+        wanted = list(needs)
+        line: dict[str, object] = {
+            "time_ms": time.time_ns() // 1_000_000,
+            "node": self._node_id,
+            "method": method,
+            "principal": principal,
+            "from": address,
+            "needs": [_cut(str(need)) for need in wanted[:MAX_RESOURCES]],
+            "result": _cut(result),
+        }
+        if len(wanted) > MAX_RESOURCES:
+            line["more"] = len(wanted) - MAX_RESOURCES
+        if self._dropped:
+            line["dropped"] = self._dropped
+        try:
+            self._lines.put_nowait(json.dumps(line))
+            self._dropped = 0
+        except queue.Full:
+            self._dropped += 1
+
+    def _is_too_often(self) -> bool:
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._refused = second, 0
+        self._refused += 1
+        return self._refused > MAX_REFUSED
+
+    def close(self) -> None:
+        """Writes what is waiting."""
+        self._lines.put(None)
+        self._thread.join()
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            try:
+                self._append(line + "\n")
+            except OSError as error:
+                log.error("audit_file: %s: %s", self._path, error)
+
+    def _append(self, text: str) -> None:
+        with open(self._path, "a", encoding="utf-8", opener=_private) as file:
+            file.write(text)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else text[:MAX_CHARS] + "..."

@@ -1,0 +1,137 @@
+"""A port's certificate, its key and the CAs that it trusts: read from files, and read again.
+
+    files --> CertificateFiles.read --> Pem --> gRPC (clients), contexts (nodes, metrics)
+
+Whoever needs them asks `Certificates` at each handshake. Files that changed are taken over
+once they belong together: they are replaced one after the other, and until the last one is
+there the pair that was sound goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import stat
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from cluster.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+MAX_FILE_BYTES = 1024 * 1024
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """What the files hold. `ca` is empty where nobody has to show a certificate."""
+
+    certificate: bytes
+    key: bytes
+    ca: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """Three settings of the node, each the path of a PEM file. name: begins theirs."""
+
+    name: str
+    certificate: Path
+    key: Path
+    ca: Path | None
+
+    def read(self) -> Pem:
+        """Raises ConfigError, which names the setting and the file."""
+        found = self.key.stat().st_mode if self.key.exists() else 0
+        if found & _OTHERS:
+            text = f"others may use it (mode {stat.S_IMODE(found):o}); chmod 600"
+            raise ConfigError(f"{self.name}_key: {self.key}: {text}")
+        pem = Pem(
+            certificate=_bytes(f"{self.name}_cert", self.certificate),
+            key=_bytes(f"{self.name}_key", self.key),
+            ca=b"" if self.ca is None else _bytes(f"{self.name}_ca", self.ca),
+        )
+        certificates = _certificates(f"{self.name}_cert", self.certificate, pem.certificate)
+        if self.ca is not None:
+            _certificates(f"{self.name}_ca", self.ca, pem.ca)
+        try:
+            key = load_pem_private_key(pem.key, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            text = "not a private key in PEM without a password"
+            raise ConfigError(f"{self.name}_key: {self.key}: {text}") from error
+        if key.public_key() != certificates[0].public_key():
+            text = f"is not the key of the certificate in {self.certificate}"
+            raise ConfigError(f"{self.name}_key: {self.key} {text}")
+        return pem
+
+    def stamp(self) -> _Stamp:
+        """Changes with the files. Raises OSError."""
+        paths = [self.certificate, self.key] + ([] if self.ca is None else [self.ca])
+        found = [path.stat() for path in paths]
+        return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
+
+
+class Certificates:
+    """The files' content as it was when it was last sound. Any thread may ask."""
+
+    def __init__(self, files: CertificateFiles) -> None:
+        """Raises ConfigError: a node does not start with certificates that are of no use."""
+        self._files = files
+        self._lock = threading.Lock()
+        self._stamp = _looked_at(files)
+        self._pem = files.read()
+
+    def current(self) -> Pem:
+        """The same object until the files have changed; never raises.
+
+        What is unsound is logged, once for each change.
+        """
+        with self._lock:
+            try:
+                stamp = self._files.stamp()
+            except OSError:
+                return self._pem  # between the removal of a file and its successor
+            if stamp == self._stamp:
+                return self._pem
+            self._stamp = stamp
+            try:
+                pem = self._files.read()
+            except ConfigError as error:
+                log.error("new certificates are not used: %s", error)
+                return self._pem
+            if pem != self._pem:
+                self._pem = pem
+                log.info("certificates replaced setting=%s_cert", self._files.name)
+            return self._pem
+
+
+def _looked_at(files: CertificateFiles) -> _Stamp:
+    """Before the files are read: what changes meanwhile is seen the next time."""
+    try:
+        return files.stamp()
+    except OSError:
+        return ()  # `read` says which file it is
+
+
+def _bytes(setting: str, path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{setting}: {path}: {error.strerror or error}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{setting}: {path} is longer than {MAX_FILE_BYTES} bytes")
+    return data
+
+
+def _certificates(setting: str, path: Path, data: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(data)
+    except ValueError as error:
+        raise ConfigError(f"{setting}: {path} holds no certificate in PEM") from error

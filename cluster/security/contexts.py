@@ -1,0 +1,61 @@
+"""Certificates -> contexts of TLS 1.3 for the sockets that are not gRPC's.
+
+    Certificates --> Contexts --> peer_tls (nodes), the metrics page
+
+A new context is made when the files have changed: a CA can be added to a context, but never
+taken out of it.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+import threading
+from pathlib import Path
+
+from cluster.security.certificates import Certificates, Pem
+
+
+class Contexts:
+    """For both sides of a handshake. Any thread may ask."""
+
+    def __init__(self, certificates: Certificates) -> None:
+        self._certificates = certificates
+        self._lock = threading.Lock()
+        self._pem = certificates.current()
+        self._client, self._server = _contexts(self._pem)
+
+    def client(self) -> ssl.SSLContext:
+        """For a connection that this node opens; the caller looks at whose certificate it got."""
+        self._renew()
+        return self._client
+
+    def server(self) -> ssl.SSLContext:
+        """Demands a certificate where the settings name CAs for it."""
+        self._renew()
+        return self._server
+
+    def _renew(self) -> None:
+        pem = self._certificates.current()
+        with self._lock:
+            if pem is not self._pem:
+                self._client, self._server = _contexts(pem)
+                self._pem = pem
+
+
+def _contexts(pem: Pem) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """OpenSSL takes a key from a file only: one that nobody else reads, and not for long."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory(prefix="oncelog-") as directory:
+        pair = Path(directory) / "pair.pem"
+        pair.touch(mode=0o600)
+        pair.write_bytes(pem.key + b"\n" + pem.certificate)
+        for context in (client, server):
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.load_cert_chain(pair)
+            if pem.ca:
+                context.verify_mode = ssl.CERT_REQUIRED
+                context.load_verify_locations(cadata=pem.ca.decode("ascii"))
+    return client, server

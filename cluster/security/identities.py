@@ -1,0 +1,70 @@
+"""Who makes a call: by its token if it carries one, else by the certificate of its connection.
+
+    Guarding --metadata, certificate--> Identities --> Caller, or why nobody is known
+
+A token that is of no use is refused, whatever certificate comes with it: who shows one means it.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from cluster.security.caller import Caller
+from cluster.security.jwts import Jwts
+from cluster.security.names import NamelessError, principal_of
+from cluster.security.tokens import PREFIX, StaticTokens, TokenError
+
+MAX_TOKEN_CHARS = 8192
+_SCHEME = "bearer "
+_MAX_REMEMBERED = 10_000  # certificates
+
+
+class UnknownCallerError(Exception):
+    """Nobody is known to make this call; the text says why."""
+
+
+class Identities:
+    """By what a node's settings allow. None: that kind of token is not taken."""
+
+    def __init__(self, static: StaticTokens | None, jwts: Jwts | None) -> None:
+        self._static, self._jwts = static, jwts
+        self._callers: dict[bytes, Caller] = {}  # by certificate
+
+    async def caller(self, authorization: str, certificate: bytes) -> Caller:
+        """authorization: the header's value; certificate: PEM. Either may be empty.
+
+        Raises UnknownCallerError, TokensBusyError.
+        """
+        if authorization:
+            return await self._of_token(authorization)
+        if certificate:
+            return self._of_certificate(certificate)
+        raise UnknownCallerError("a certificate, or a token in `authorization`, is needed")
+
+    async def _of_token(self, authorization: str) -> Caller:
+        token = authorization[len(_SCHEME) :].strip()
+        if not authorization.lower().startswith(_SCHEME) or not 1 <= len(token) <= MAX_TOKEN_CHARS:
+            raise UnknownCallerError(
+                f"authorization: must be Bearer and a token of 1..{MAX_TOKEN_CHARS} characters"
+            )
+        try:
+            if token.startswith(PREFIX) and self._static is not None:
+                return Caller(await self._static.principal(token))
+            if self._jwts is not None:
+                return self._jwts.caller(token)
+        except TokenError as error:
+            raise UnknownCallerError(f"authorization: {error}") from None
+        raise UnknownCallerError("authorization: this node takes no such tokens")
+
+    def _of_certificate(self, pem: bytes) -> Caller:
+        known = self._callers.get(pem)
+        if known is None:
+            try:
+                der = ssl.PEM_cert_to_DER_cert(pem.decode("ascii"))
+                known = Caller(principal_of(der))
+            except (NamelessError, ValueError) as error:
+                raise UnknownCallerError(f"the certificate {error}") from None
+            if len(self._callers) >= _MAX_REMEMBERED:
+                self._callers.clear()
+            self._callers[pem] = known
+        return known

@@ -1,0 +1,78 @@
+"""Who a certificate is of, by its subject alternative names and nothing else. Pure.
+
+A name is taken as it stands, byte for byte: no wildcard, no change of case, no common name.
+What a CA signed that only looks like somebody's name is nobody's.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+from cryptography import x509
+
+MAX_NAME_CHARS = 255
+_SCHEME = "oncelog://"  # of nodes; never a client's
+_NODE_ID = re.compile(r"[1-9][0-9]{0,9}")
+# No user, query, fragment or percent sign: what they hide reads differently elsewhere.
+_URI = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._~:/-]+")
+_DNS = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
+
+
+class NamelessError(ValueError):
+    """A certificate that names nobody who could be let in; the text says why."""
+
+
+def node_uri(cluster_id: str, node_id: int) -> str:
+    """The name in a node's certificate for its peers."""
+    return f"{_SCHEME}{quote(cluster_id, safe='')}/node/{node_id}"
+
+
+def node_of(der: bytes, cluster_id: str) -> int:
+    """The node that the certificate is of. Raises NamelessError."""
+    uris, _ = _names(der)
+    if len(uris) != 1:
+        raise NamelessError(f"has {len(uris)} URIs, and a node's has one")
+    prefix = node_uri(cluster_id, 0)[:-1]
+    node_id = uris[0].removeprefix(prefix)
+    if not uris[0].startswith(prefix) or not _NODE_ID.fullmatch(node_id):
+        raise NamelessError(f"{uris[0]!r} is not {prefix}ID")
+    return int(node_id)
+
+
+def principal_of(der: bytes) -> str:
+    """The URI of a client's certificate, or "dns:" and its DNS name. Raises NamelessError."""
+    uris, dns = _names(der)
+    names = uris or dns
+    if len(names) != 1:
+        raise NamelessError(
+            f"has {len(names)} names, and a client's has one: a URI, else a DNS name"
+        )
+    (name,) = names
+    if uris and name.startswith(_SCHEME):
+        raise NamelessError(f"{name!r} is a node's name, not a client's")
+    if len(name) > MAX_NAME_CHARS or not (_URI if uris else _DNS).fullmatch(name):
+        raise NamelessError(f"{name!r} is no name that is matched exactly")
+    return name if uris else f"dns:{name}"
+
+
+def _names(der: bytes) -> tuple[list[str], list[str]]:
+    """(URIs, DNS names) of a certificate, in their order."""
+    try:
+        found = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+    except x509.ExtensionNotFound:
+        raise NamelessError("has no subject alternative name") from None
+    except (
+        ValueError,
+        x509.DuplicateExtension,
+        x509.InvalidVersion,
+        x509.UnsupportedGeneralNameType,
+    ) as error:
+        raise NamelessError(f"cannot be read: {error}") from error
+    names = found.value
+    return (
+        names.get_values_for_type(x509.UniformResourceIdentifier),
+        names.get_values_for_type(x509.DNSName),
+    )

@@ -1,0 +1,77 @@
+"""The settings of security -> what each port of the node is given."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.config import NodeConfig
+from cluster.security.audit import Audit
+from cluster.security.certificates import CertificateFiles, Certificates
+from cluster.security.contexts import Contexts
+from cluster.security.identities import Identities
+from cluster.security.jwts import Jwts
+from cluster.security.peer_tls import PeerTls
+from cluster.security.tokens import StaticTokens
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What each port is given; None where it speaks in the clear.
+
+    page: of the metrics page. identities: of clients; None where nobody is known.
+    superusers: None where everybody may do everything.
+    """
+
+    clients: Certificates | None
+    peers: PeerTls | None
+    page: Callable[[], ssl.SSLContext] | None
+    identities: Identities | None
+    superusers: tuple[str, ...] | None
+    audit: Audit | None
+
+    @classmethod
+    def of(cls, config: NodeConfig) -> Security:
+        """Reads the files. Raises ConfigError."""
+        clients = _certificates("tls", config.tls_cert, config.tls_key, config.tls_ca)
+        peers = _certificates("peer", config.peer_cert, config.peer_key, config.peer_ca)
+        if config.insecure:
+            log.warning(
+                "insecure is set: without TLS, whoever reaches a port of this node reads and "
+                "writes all, and can speak as a node"
+            )
+        return cls(
+            clients=clients,
+            peers=None if peers is None else PeerTls(peers, config.cluster_id, config.node_id),
+            page=None if clients is None else Contexts(clients).server,
+            identities=_identities(config),
+            superusers=_listed(config.superusers) if config.permissions else None,
+            audit=None if config.audit_file is None else Audit(config.audit_file, config.node_id),
+        )
+
+
+def _certificates(
+    name: str, certificate: Path | None, key: Path | None, ca: Path | None
+) -> Certificates | None:
+    if certificate is None or key is None:
+        return None
+    return Certificates(CertificateFiles(name, certificate, key, ca))
+
+
+def _identities(config: NodeConfig) -> Identities | None:
+    static = None if config.tokens_file is None else StaticTokens(config.tokens_file)
+    jwts = None
+    if config.jwt_keys is not None:
+        jwts = Jwts(config.jwt_keys, config.jwt_issuer, config.jwt_audience)
+    if static is None and jwts is None and config.tls_ca is None:
+        return None
+    return Identities(static, jwts)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(","))))

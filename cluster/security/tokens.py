@@ -1,0 +1,141 @@
+"""Static tokens of small installations: a file with a line for each, which holds no secret.
+
+    billing scrypt:16384:8:1:SALT:HASH        (both in hex; `oncelog acl token` makes the line)
+
+A token is `oncelog.NAME.SECRET`, and who shows it is the principal `token:NAME`. To check one
+costs scrypt's work, so that a stolen file is of no use; one that was found right is remembered
+by its SHA-256 until the file changes. What is wrong is never remembered. One is checked at a
+time, and only some of each name wait: who sends many wrong ones keeps out, for as long, only
+those of that name whose token was not seen since the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.errors import ConfigError
+
+MAX_WAITING = 8  # checks of tokens of one name that wait for their turn
+MAX_ALL_WAITING = 64
+MAX_TOKENS = 10_000
+MAX_BYTES = 4 * 1024 * 1024
+MAX_N = 2**17
+PREFIX = "oncelog."
+_LINE = re.compile(
+    r"([A-Za-z0-9_-]{1,100}) scrypt:([0-9]{1,7}):([0-9]{1,2}):([0-9]):"
+    r"([0-9a-f]{32,128}):([0-9a-f]{64})"
+)
+
+
+class TokenError(Exception):
+    """A token that does not say who sends it; the text says why, and nothing of the token."""
+
+
+class TokensBusyError(Exception):
+    """Too many are being checked; this one may be sound."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    n: int
+    r: int
+    p: int
+    salt: bytes
+    digest: bytes
+
+
+class StaticTokens:
+    """Those of one file, which is read again when it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigError."""
+        self._path = path
+        self._stamp = self._stamped()
+        self._stored = _read(path)
+        self._right: dict[bytes, str] = {}  # SHA-256 -> name
+        self._turn = asyncio.Semaphore(1)
+        self._waiting: Counter[str] = Counter()  # by name
+
+    async def principal(self, token: str) -> str:
+        """Raises TokenError, TokensBusyError."""
+        self._renew()
+        digest = hashlib.sha256(token.encode()).digest()
+        name = self._right.get(digest)
+        if name is None:
+            name = await self._check(token)
+            self._right[digest] = name
+        return f"token:{name}"
+
+    async def _check(self, token: str) -> str:
+        name, _, secret = token.removeprefix(PREFIX).partition(".")
+        stored = self._stored.get(name)
+        if stored is None or not secret:
+            raise TokenError("the token is not known")
+        if self._waiting[name] >= MAX_WAITING or self._waiting.total() >= MAX_ALL_WAITING:
+            raise TokensBusyError("too many tokens are being checked")
+        self._waiting[name] += 1
+        try:
+            async with self._turn:
+                digest = await asyncio.to_thread(_scrypt, secret.encode(), stored)
+        finally:
+            self._waiting[name] -= 1
+        # The file may have changed meanwhile.
+        if self._stored.get(name) is not stored or not hmac.compare_digest(digest, stored.digest):
+            raise TokenError("the token is not known")
+        return name
+
+    def _stamped(self) -> tuple[int, int, int]:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return (0, 0, 0)
+        return (found.st_mtime_ns, found.st_ino, found.st_size)
+
+    def _renew(self) -> None:
+        """A file that is gone or unsound leaves what was there: it is being replaced."""
+        stamp = self._stamped()
+        if stamp in (self._stamp, (0, 0, 0)):
+            return
+        try:
+            self._stored = _read(self._path)
+        except ConfigError:
+            return
+        self._stamp = stamp
+        self._right.clear()
+
+
+def _scrypt(secret: bytes, stored: _Stored) -> bytes:
+    return hashlib.scrypt(
+        secret, salt=stored.salt, n=stored.n, r=stored.r, p=stored.p, maxmem=2**28, dklen=32
+    )
+
+
+def _read(path: Path) -> dict[str, _Stored]:
+    try:
+        data = path.read_bytes()
+        text = data.decode("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"tokens_file: {path}: {error}") from error
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if len(lines) > MAX_TOKENS or len(data) > MAX_BYTES:
+        raise ConfigError(f"tokens_file: {path} has {len(lines)} lines, the limit is {MAX_TOKENS}")
+    found: dict[str, _Stored] = {}
+    for number, line in enumerate(lines, 1):
+        match = _LINE.fullmatch(line.strip())
+        n = int(match[2]) if match else 0
+        if match is None or not 2**12 <= n <= MAX_N or n & (n - 1):
+            raise ConfigError(
+                f"tokens_file: {path}: token {number} is not NAME scrypt:N:R:P:SALT:HASH"
+            )
+        if match[1] in found:
+            raise ConfigError(f"tokens_file: {path}: {match[1]!r} stands twice")
+        found[match[1]] = _Stored(
+            n, int(match[3]), int(match[4]), bytes.fromhex(match[5]), bytes.fromhex(match[6])
+        )
+    return found

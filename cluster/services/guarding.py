@@ -1,0 +1,240 @@
+"""Each call on its way to its service: who makes it, whether it may, and the note of it.
+
+    gRPC --> Guarding --Identities--> Caller --NEEDS, Permissions--> the service, or a status
+                 '--> Audit
+
+One place for all services, so that none can leave it out: what is not in the table of needs is
+refused. A stream is looked at message by message, so that a right that was taken away, or a
+token that is over, ends it. A node that knows nobody has none of this.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+
+from cluster.security.audit import Audit
+from cluster.security.caller import PRINCIPAL, Caller
+from cluster.security.identities import Identities, UnknownCallerError
+from cluster.security.permissions import Need, Permissions
+from cluster.security.tokens import TokensBusyError
+from cluster.services.decoding import Undecodable
+from cluster.services.errors import abort
+from cluster.services.needs import ALLOWED, NEEDS, OPEN
+from oncelog.errors import (
+    NotAuthorizedError,
+    OncelogError,
+    ThrottledError,
+    UnauthenticatedError,
+)
+
+Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
+_ANYBODY = Caller("")
+# A call that needs one of these changes something that others rely on.
+_NOTED = frozenset({"create", "alter", "delete", "fence", "abort"})
+
+
+class Guarding(grpc.aio.ServerInterceptor):
+    """identities: None where callers are not known; permissions: None where all may do all."""
+
+    def __init__(
+        self,
+        identities: Identities | None,
+        permissions: Permissions | None,
+        audit: Audit | None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        assert permissions is None or identities is not None, "nobody would be let in"
+        self._identities, self._permissions = identities, permissions
+        self._audit, self._wall_clock = audit, wall_clock
+        self._guarded: dict[tuple[str, Handler], Handler] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or method in OPEN:
+            return handler
+        key = method, handler
+        guarded = self._guarded.get(key)
+        if guarded is None:
+            guarded = self._guarded[key] = self._guard(method, handler)
+        return guarded
+
+    # -- one call -----------------------------------------------------------------------
+
+    async def caller(self, method: str, context: Any) -> Caller:
+        """Ends the call with UNAUTHENTICATED if nobody is known."""
+        if self._identities is None:
+            return _ANYBODY
+        # Of two headers the last counts for some and the first for others: together neither is.
+        authorization = ",".join(
+            str(value)
+            for key, value in context.invocation_metadata() or ()
+            if key == "authorization"
+        )
+        certificates = context.auth_context().get("x509_pem_cert", ())
+        try:
+            return await self._identities.caller(
+                authorization, certificates[0] if certificates else b""
+            )
+        except TokensBusyError as error:
+            await abort(context, ThrottledError(f"authorization: {error}"))
+        except UnknownCallerError as error:
+            self._note(method, "", context, (), UnauthenticatedError.reason)
+            await abort(context, UnauthenticatedError(str(error)))
+
+    def refusal(self, method: str, caller: Caller, request: Any) -> OncelogError | None:
+        """Why the caller may not do what this message asks for."""
+        if self._wall_clock() >= caller.expires:
+            return UnauthenticatedError("authorization: the token is over")
+        needs = NEEDS.get(method)
+        if needs is None:
+            return NotAuthorizedError(f"{method} is for nobody")
+        if self._permissions is None:
+            return None
+        missing = self._permissions.missing(caller.principal, needs(request))
+        if missing is None:
+            return None
+        text = f"{caller.principal} lacks: {missing}"
+        return NotAuthorizedError(
+            text, principal=caller.principal, operation=missing.operation,
+            kind=missing.kind, name=missing.name,
+        )  # fmt: skip
+
+    def _note(
+        self, method: str, principal: str, context: Any, needs: Sequence[Need], result: str
+    ) -> None:
+        if self._audit is not None:
+            self._audit.note(method, principal, context.peer(), needs, result)
+
+    async def _let_in(self, method: str, caller: Caller, request: Any, context: Any) -> None:
+        """Ends the call if the caller may not do this. What cannot be decoded asks for nothing."""
+        if isinstance(request, Undecodable):
+            return
+        refused = self.refusal(method, caller, request)
+        if refused is not None:
+            needs = tuple(NEEDS[method](request)) if method in NEEDS else ()
+            self._note(method, caller.principal, context, needs, refused.reason)
+            await abort(context, refused)
+
+    # -- handlers -----------------------------------------------------------------------
+
+    def _guard(self, method: str, handler: Handler) -> Handler:
+        decode, encode = handler.request_deserializer, handler.response_serializer
+        if handler.stream_stream is not None:
+            stream: Any = self._stream(method, handler.stream_stream)
+            return grpc.stream_stream_rpc_method_handler(stream, decode, encode)
+        if handler.unary_stream is not None:
+            answers: Any = self._answers(method, handler.unary_stream)
+            return grpc.unary_stream_rpc_method_handler(answers, decode, encode)
+        assert handler.unary_unary is not None, "no service takes a stream and answers once"
+        unary: Any = self._unary(method, handler.unary_unary)
+        return grpc.unary_unary_rpc_method_handler(unary, decode, encode)
+
+    def _unary(self, method: str, call: Any) -> Any:
+        @functools.wraps(call)
+        async def guarded(request: Any, context: Any) -> Any:
+            caller = await self.caller(method, context)
+            await self._let_in(method, caller, request, context)
+            PRINCIPAL.set(caller.principal)
+            needs = self._noted(method, request)
+            try:
+                answer = await call(request, context)
+            finally:
+                # An error has been told by now: gRPC has its code.
+                if needs:
+                    code = context.code()
+                    result = "ok" if not code else str(getattr(code, "name", code))
+                    self._note(method, caller.principal, context, needs, result)
+            shown = ALLOWED.get(method)
+            if shown is not None and self._permissions is not None:
+                allows = functools.partial(self._permissions.allows, caller.principal)
+                shown(answer, allows)
+            return answer
+
+        return guarded
+
+    def _noted(self, method: str, request: Any) -> Sequence[Need]:
+        """The needs of a call that the audit log has, whatever comes of it."""
+        if self._audit is None or isinstance(request, Undecodable) or method not in NEEDS:
+            return ()
+        needs = tuple(NEEDS[method](request))
+        return needs if any(need.operation in _NOTED for need in needs) else ()
+
+    def _answers(self, method: str, call: Any) -> Any:
+        @functools.wraps(call)
+        async def guarded(request: Any, context: Any) -> Any:
+            caller = await self.caller(method, context)
+            await self._let_in(method, caller, request, context)
+            PRINCIPAL.set(caller.principal)
+
+            def check() -> None:
+                refused = self.refusal(method, caller, request)
+                if refused is not None:
+                    self._note(method, caller.principal, context, (), refused.reason)
+                    raise refused
+
+            return await call(request, _Watched(context, check))
+
+        return guarded
+
+    def _stream(self, method: str, call: Any) -> Any:
+        @functools.wraps(call)
+        async def guarded(requests: AsyncIterator[Any], context: Any) -> Any:
+            caller = await self.caller(method, context)
+            PRINCIPAL.set(caller.principal)
+            return await call(self._allowed(method, caller, requests, context), context)
+
+        if method.startswith("/oncelog."):
+            return guarded
+
+        @functools.wraps(call)
+        async def foreign(requests: AsyncIterator[Any], context: Any) -> Any:
+            """Of gRPC's own services, which yield: their messages name nothing of ours."""
+            caller = await self.caller(method, context)
+            await self._let_in(method, caller, None, context)
+            async for answer in call(requests, context):
+                yield answer
+
+        return foreign
+
+    async def _allowed(
+        self, method: str, caller: Caller, requests: AsyncIterator[Any], context: Any
+    ) -> AsyncIterator[Any]:
+        """The messages, until one asks for what is not allowed: raises that.
+
+        One that names nothing goes on with what the one before it asked for.
+        """
+        asked = None
+        async for request in requests:
+            if not isinstance(request, Undecodable):
+                needs = tuple(NEEDS[method](request)) if method in NEEDS else ()
+                asked = request if needs or asked is None else asked
+                refused = self.refusal(method, caller, asked)
+                if refused is not None:
+                    self._note(method, caller.principal, context, needs, refused.reason)
+                    raise refused
+            yield request
+
+
+class _Watched:
+    """A call's context that checks before each message is written."""
+
+    def __init__(self, context: Any, check: Callable[[], None]) -> None:
+        self._context, self._check = context, check
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, message: Any) -> None:
+        """Raises NotAuthorizedError, UnauthenticatedError."""
+        self._check()
+        await self._context.write(message)

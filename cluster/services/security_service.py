@@ -1,0 +1,73 @@
+"""SecurityService: the rules of permissions, and what they say.
+
+Any node answers. Rules are metadata: a change is answered once it is applied here; other
+nodes follow a moment later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.metadata.permissions import read_rule, write_rule
+from cluster.security.caller import PRINCIPAL
+from cluster.security.permissions import KINDS, MAX_RULES, OPERATIONS, Need, Permissions, fault
+from cluster.services.context import NodeContext
+from cluster.services.errors import accepted, public_errors
+from cluster.services.requests import count_in_range, invalid, timeout_s
+from cluster.v1 import metadata_pb2 as meta
+from oncelog.v1 import security_pb2 as pb
+from oncelog.v1 import security_pb2_grpc as rpc
+
+
+class SecurityService(rpc.SecurityServiceServicer):
+    """Answers for one node. permissions: None where the node does not enforce any."""
+
+    def __init__(self, node: NodeContext, permissions: Permissions | None) -> None:
+        self.node = node
+        self._enforced = permissions is not None
+        self._permissions = permissions or Permissions(lambda: node.metadata.rules)
+
+    @public_errors
+    async def AlterPermissions(
+        self, request: pb.AlterPermissionsRequest, context: Any
+    ) -> pb.AlterPermissionsResponse:
+        for field in ("add", "remove"):
+            count_in_range(field, len(getattr(request, field)), 0, MAX_RULES)
+            for raw in getattr(request, field):
+                name, _, text = fault(read_rule(raw)).partition(": ")
+                if text:
+                    raise invalid(f"{field}.{name}", text)
+        self.node.metadata.features.require("permissions")
+        before = set(self.node.metadata.rules)
+        command = meta.MetadataCommand(
+            alter_permissions=meta.AlterPermissions(add=request.add, remove=request.remove)
+        )
+        accepted(await self.node.propose_metadata(command, timeout_s(0, self.node)))
+        after = set(self.node.metadata.rules)
+        return pb.AlterPermissionsResponse(added=len(after - before), removed=len(before - after))
+
+    @public_errors
+    async def ListPermissions(
+        self, request: pb.ListPermissionsRequest, context: Any
+    ) -> pb.ListPermissionsResponse:
+        return pb.ListPermissionsResponse(
+            rules=[
+                write_rule(rule)
+                for rule in self.node.metadata.rules
+                if request.principal in ("", rule.principal)
+            ],
+            enforced=self._enforced,
+            caller=PRINCIPAL.get(),
+        )
+
+    @public_errors
+    async def CheckPermission(
+        self, request: pb.CheckPermissionRequest, context: Any
+    ) -> pb.CheckPermissionResponse:
+        if request.operation not in OPERATIONS:
+            raise invalid("operation", f"must be one of {', '.join(OPERATIONS)}")
+        if request.kind not in KINDS:
+            raise invalid("kind", f"must be one of {', '.join(KINDS)}")
+        principal = request.principal or PRINCIPAL.get()
+        need = Need(request.operation, request.kind, request.name)
+        return pb.CheckPermissionResponse(allowed=self._permissions.allows(principal, need))

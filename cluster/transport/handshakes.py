@@ -1,0 +1,79 @@
+"""Accepts connections for a listener and does their TLS handshakes, as many as there is room for.
+
+    socket --accept--> handshake --> PeerStream of the listener
+
+A handshake that is begun and not finished costs buffers and stays for a while. So only some
+are under way: one more ends the oldest, since a peer's takes milliseconds. Each gets the
+context of its moment, so that a CA which was taken away counts no longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+
+from cluster.security.peer_tls import PeerTls
+
+log = logging.getLogger(__name__)
+
+MAX_HANDSHAKES = 64
+ACCEPT_PAUSE = 0.1  # seconds after the system had no room for a connection
+
+
+class Handshakes:
+    """Of one listening socket, which it closes."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        tls: PeerTls,
+        make_stream: Callable[[], asyncio.BufferedProtocol],
+        timeout: float,
+    ) -> None:
+        self._sock, self._tls = sock, tls
+        self._make_stream, self._timeout = make_stream, timeout
+        self._loop = asyncio.get_running_loop()
+        self._under_way: dict[asyncio.Task[None], None] = {}  # oldest first
+        sock.setblocking(False)
+        self._accepting = self._loop.create_task(self._accept())
+
+    def close(self) -> None:
+        self._accepting.cancel()
+        for task in list(self._under_way):
+            task.cancel()
+        self._sock.close()
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = await self._loop.sock_accept(self._sock)
+            except OSError as error:
+                log.warning("a peer's connection was not accepted: %s", error)
+                await asyncio.sleep(ACCEPT_PAUSE)
+                continue
+            if len(self._under_way) >= MAX_HANDSHAKES:
+                oldest = next(iter(self._under_way))
+                del self._under_way[oldest]
+                oldest.cancel()
+            task = self._loop.create_task(self._shake(sock))
+            self._under_way[task] = None
+            task.add_done_callback(lambda task: self._under_way.pop(task, None))
+
+    async def _shake(self, sock: socket.socket) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(sock.close)
+            try:
+                await self._loop.connect_accepted_socket(
+                    self._make_stream,
+                    sock,
+                    ssl=self._tls.server_context(),
+                    ssl_handshake_timeout=self._timeout,
+                    ssl_shutdown_timeout=self._timeout,
+                )
+            except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+                log.debug("a peer's handshake failed: %s", error)
+                return
+            stack.pop_all()  # the transport has the socket now

@@ -1,0 +1,143 @@
+"""Channels to nodes: plain, or over TLS with this client's certificate or token.
+
+Place in the flow: `cluster` asks for a channel to an address. Files are read when a channel is
+made, a token's with each call: what is replaced on the disk is used without a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from oncelog.config import ClientConfig
+from oncelog.errors import ConfigError
+
+log = logging.getLogger("oncelog.client")
+
+MAX_FILE_BYTES = 1024 * 1024
+_MAX_MESSAGE = 128 * 1024 * 1024
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Channels:
+    """Makes channels by a client's settings. Raises ConfigError for files that are of no use."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        names = ("tls_ca_file", "tls_cert_file", "tls_key_file")
+        self._files = [(name, path) for name in names if (path := getattr(config, name))]
+        self._stamp = self._stamped()
+        self._credentials = self._read() if config.secured else None
+
+    def renewed(self) -> bool:
+        """Whether the files have changed: channels made from now on use what is in them now."""
+        if not self._files:
+            return False
+        stamp = self._stamped()
+        if stamp == self._stamp or not stamp:
+            return False
+        try:
+            self._credentials = self._read()
+        except ConfigError as error:
+            # Between two files that are replaced; asked again later.
+            log.debug("new certificates are not used: %s", error)
+            return False
+        self._stamp = stamp
+        return True
+
+    def open(self, address: str) -> grpc.aio.Channel:
+        options = self._options()
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(address, options=options)
+        return grpc.aio.secure_channel(address, self._credentials, options=options)
+
+    def _options(self) -> tuple[tuple[str, Any], ...]:
+        backoff = self._config
+        return (
+            ("grpc.max_send_message_length", _MAX_MESSAGE),
+            ("grpc.max_receive_message_length", _MAX_MESSAGE),
+            ("grpc.primary_user_agent", self._config.client_id),
+            # A restarted node must be found again soon, not after two minutes.
+            ("grpc.initial_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
+            # A name that is gone while a container restarts is asked for again soon;
+            # by default gRPC waits 30 s.
+            ("grpc.dns_min_time_between_resolutions_ms", 500),
+            ("grpc.min_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
+            ("grpc.max_reconnect_backoff_ms", max(100, backoff.retry_backoff_max_ms)),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.http2.lookahead_bytes", 1024 * 1024),
+        )
+
+    def _stamped(self) -> _Stamp:
+        """Changes with the files; empty if one of them is not there."""
+        try:
+            found = [os.stat(path) for _, path in self._files]
+        except OSError:
+            return ()
+        return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
+
+    def _read(self) -> grpc.ChannelCredentials:
+        held = {name: _bytes(name, path) for name, path in self._files}
+        tls = grpc.ssl_channel_credentials(
+            held.get("tls_ca_file"), held.get("tls_key_file"), held.get("tls_cert_file")
+        )
+        config = self._config
+        if config.token is None and config.token_file is None:
+            return tls
+        token = _Token(config.token, config.token_file)
+        return grpc.composite_channel_credentials(tls, grpc.metadata_call_credentials(token))
+
+
+class _Token(grpc.AuthMetadataPlugin):
+    """Adds the token to each call; gRPC sends it over TLS only. Called on threads of gRPC's."""
+
+    def __init__(self, token: str | None, path: str | None) -> None:
+        self._token, self._path = token or "", path
+        self._stamp: tuple[int, int, int] | None = None
+        self._lock = threading.Lock()
+        if path is not None:
+            self._current()
+
+    def __call__(self, context: Any, callback: Callable[[Any, Exception | None], None]) -> None:
+        try:
+            callback((("authorization", f"Bearer {self._current()}"),), None)
+        except (ConfigError, OSError) as error:
+            callback((), error)
+
+    def _current(self) -> str:
+        """Raises ConfigError."""
+        if self._path is None:
+            return self._token
+        with self._lock:
+            try:
+                found = os.stat(self._path)
+            except OSError as error:
+                text = f"token_file: {self._path}: {error.strerror}"
+                raise ConfigError(text, "token_file") from None
+            stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
+            if stamp != self._stamp:
+                token = _bytes("token_file", self._path).decode("ascii", "replace").strip()
+                if not token or not token.isprintable() or not token.isascii():
+                    raise ConfigError(f"token_file: {self._path} holds no token", "token_file")
+                self._token, self._stamp = token, stamp
+            return self._token
+
+
+def _bytes(setting: str, path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{setting}: {path}: {error.strerror or error}", setting) from None
+    if not 0 < len(data) <= MAX_FILE_BYTES:
+        raise ConfigError(f"{setting}: {path} has {len(data)} bytes", setting)
+    return data
+
+
+__all__ = ["Channels"]

@@ -1,0 +1,131 @@
+"""`oncelog acl add|remove|list|check|token`: who may do what, and static tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from oncelog import Admin, PermissionRule
+from oncelog.cli.options import with_admin
+from oncelog.cli.output import print_json, print_table
+
+KINDS = ("topic", "group", "producer", "sink", "cluster")
+# What it costs to check a token, and to guess one whose hash was stolen (RFC 7914).
+SCRYPT_N, SCRYPT_R, SCRYPT_P = 2**14, 8, 1
+
+
+@click.group()
+def acl() -> None:
+    """Permissions: what is not allowed is denied, and a rule that denies stands above others."""
+
+
+def _rule(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments and options that make a rule."""
+    for option in (
+        click.argument("name", default=""),
+        click.argument("kind", type=click.Choice(KINDS)),
+        click.argument("operations", metavar="OPERATION,..."),
+        click.argument("principal"),
+        click.option("--prefix", is_flag=True, help="NAME is how names begin."),
+        click.option("--deny", is_flag=True, help="Deny instead of allow."),
+    ):
+        command = option(command)
+    return command
+
+
+def _made(
+    principal: str, operations: str, kind: str, name: str, prefix: bool, deny: bool
+) -> PermissionRule:
+    listed = tuple(filter(None, (one.strip() for one in operations.split(","))))
+    return PermissionRule(principal, listed, kind, name, prefix, deny)
+
+
+@acl.command()
+@_rule
+@with_admin
+def add(admin: Admin, as_json: bool, **given: Any) -> None:
+    """Add a rule, such as: add spiffe://example.org/billing read,describe topic orders
+
+    \b
+    PRINCIPAL  a certificate's URI, dns:NAME, jwt:SUB, token:NAME, or * for all that are known
+    OPERATION  read, write, create, alter, delete, describe, fence, abort, or *
+    NAME       * for all of the kind; none for the cluster
+    """
+    added, _ = admin.alter_permissions(add=[_made(**given)])
+    if as_json:
+        print_json({"added": added})
+    else:
+        click.echo("added" if added else "it was there")
+
+
+@acl.command()
+@_rule
+@with_admin
+def remove(admin: Admin, as_json: bool, **given: Any) -> None:
+    """Remove the rule that the same arguments added."""
+    _, removed = admin.alter_permissions(remove=[_made(**given)])
+    if as_json:
+        print_json({"removed": removed})
+    else:
+        click.echo("removed" if removed else "there is no such rule")
+
+
+@acl.command("list")
+@click.option("--principal", default="", help="Only the rules that name this one.")
+@with_admin
+def list_rules(admin: Admin, principal: str, as_json: bool) -> None:
+    """List rules, and whether the node that answers enforces them."""
+    found = admin.list_permissions(principal)
+    if as_json:
+        print_json(asdict(found))
+        return
+    print_table(
+        ("", "principal", "operations", "kind", "name"),
+        [
+            (
+                "deny" if rule.deny else "allow",
+                rule.principal,
+                ",".join(rule.operations),
+                rule.kind,
+                f"{rule.name}..." if rule.prefix else rule.name,
+            )
+            for rule in found.rules
+        ],
+    )
+    click.echo(f"enforced: {'yes' if found.enforced else 'no'}; you are {found.caller or 'nobody'}")
+
+
+@acl.command()
+@click.argument("operation")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("name", default="")
+@click.option("--principal", default="", help="Ask for this one instead of yourself.")
+@with_admin
+def check(admin: Admin, operation: str, kind: str, name: str, principal: str, as_json: bool) -> int:
+    """Exit with 0 if the rules allow it."""
+    allowed = admin.check_permission(operation, kind, name, principal)
+    if as_json:
+        print_json({"allowed": allowed})
+    else:
+        click.echo("allowed" if allowed else "denied")
+    return 0 if allowed else 1
+
+
+@acl.command()
+@click.argument("name")
+def token(name: str) -> None:
+    """Make a static token: the first line is the secret, the second goes into tokens_file."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", name):
+        raise click.UsageError("NAME must have 1..100 letters, digits, _ or -")
+    secret, salt = secrets.token_urlsafe(32), secrets.token_bytes(16)
+    digest = hashlib.scrypt(
+        secret.encode(), salt=salt, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P, dklen=32
+    )
+    click.echo(f"oncelog.{name}.{secret}")
+    click.echo(f"{name} scrypt:{SCRYPT_N}:{SCRYPT_R}:{SCRYPT_P}:{salt.hex()}:{digest.hex()}")

@@ -1,0 +1,73 @@
+"""`oncelog certs init|node|client`: certificates for an installation without a PKI of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oncelog.certificates import MAX_DAYS, make_authorities, make_client, make_node
+from oncelog.config import MAX_INT32
+
+Command = Callable[..., Any]
+_DIRECTORY = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("certs"),
+    show_default=True,
+    help="Where the authorities lie.",
+)
+
+
+def _days(default: int) -> Callable[[Command], Command]:
+    return click.option(
+        "--days",
+        type=click.IntRange(1, MAX_DAYS),
+        default=default,
+        show_default=True,
+        help="How long it is valid.",
+    )
+
+
+@click.group()
+def certs() -> None:
+    """Certificates for nodes and clients; what is there is replaced, authorities are not."""
+
+
+@certs.command()
+@_DIRECTORY
+@_days(3650)
+def init(directory: Path, days: int) -> None:
+    """Make the two authorities: one for clients, one for nodes among themselves."""
+    _print(make_authorities(directory, days))
+
+
+@certs.command()
+@click.argument("node_id", type=click.IntRange(1, MAX_INT32))
+@click.option("--host", "hosts", multiple=True, required=True,
+              help="Name or address at which clients reach the node; may be repeated.")  # fmt: skip
+@click.option("--cluster-id", default="oncelog", show_default=True, help="As in its settings.")
+@_DIRECTORY
+@_days(365)
+def node(node_id: int, hosts: tuple[str, ...], cluster_id: str, directory: Path, days: int) -> None:
+    """Make what a node's settings tls_* and peer_* name."""
+    _print(make_node(directory, node_id, cluster_id, hosts, days))
+
+
+@certs.command()
+@click.argument("name")
+@_DIRECTORY
+@_days(365)
+def client(name: str, directory: Path, days: int) -> None:
+    """Make a client's certificate; NAME is a URI, or a name in lower case."""
+    principal, made = make_client(directory, name, days)
+    _print(made)
+    click.echo(f"principal {principal}")
+
+
+def _print(paths: Sequence[Path]) -> None:
+    for path in paths:
+        click.echo(path)

@@ -1,0 +1,325 @@
+"""TLS between nodes over real sockets: who gets in, who does not, and what is exchanged running."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.consensus.message import Append, Message, Vote
+from cluster.errors import ConfigError
+from cluster.features import THIS_RELEASE, Finalized
+from cluster.security.certificates import CertificateFiles, Certificates
+from cluster.security.peer_tls import PeerTls
+from cluster.transport import handshakes
+from cluster.transport.frames import encode_frame, encode_hello
+from cluster.transport.link import Identity, PeerLink
+from cluster.transport.listener import PeerListener
+from cluster.transport.membership import Membership
+from cluster.transport.stream import framed
+from cluster.transport.versions import PeerVersions
+from cluster.v1 import peer_pb2 as pb
+from harness.certificates import Authority, Pair, dns, uri
+
+CLUSTER = "c"
+MAX_FRAME = 24 * 1024 * 1024
+
+
+def identity(node: int) -> Identity:
+    members = Membership((1, 2, 3), 7, lambda _: None)
+    versions = PeerVersions(THIS_RELEASE, Finalized)
+    return Identity(CLUSTER, node, node * 11, node * 111, members, versions)
+
+
+def name_of(node: int, cluster: str = CLUSTER) -> str:
+    return f"oncelog://{cluster}/node/{node}"
+
+
+class OnLog(logging.Handler):
+    """Calls back after each line that links log."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        super().__init__()
+        self._loop, self._call = asyncio.get_running_loop(), call
+        logging.getLogger("cluster.transport.link").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._loop.call_soon(self._call)
+
+
+class World:
+    """Node 1 listens. Certificates are made for whoever asks, by one authority or another."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.authority = directory, Authority()
+        self.received: list[tuple[int, Message]] = []
+        self.links: list[tuple[int, bool]] = []
+        self.news = asyncio.Event()
+        self.log = OnLog(self.news.set)
+        self.tls = self.tls_of(1)
+        self.listener = PeerListener(
+            identity(1), {1: "", 2: "", 3: ""}, self._receive, self._answer, lambda _: 0,
+            MAX_FRAME, self.tls,
+        )  # fmt: skip
+        self.listener.bind("127.0.0.1:0")
+        self.port: int = self.listener._sockets[0].getsockname()[1]
+
+    def certificates(self, name: str, pair: Pair, ca: bytes | None = None) -> Certificates:
+        certificate, key = pair.write(self.directory, name)
+        trusted = self.directory / f"{name}.ca"
+        trusted.write_bytes(ca or self.authority.certificate)
+        return Certificates(CertificateFiles("peer", certificate, key, trusted))
+
+    def tls_of(self, node: int, pair: Pair | None = None, ca: bytes | None = None) -> PeerTls:
+        pair = pair or self.authority.issue([uri(name_of(node))])
+        return PeerTls(self.certificates(f"node{node}", pair, ca), CLUSTER, node)
+
+    def context(self, pair: Pair, ca: bytes | None = None) -> ssl.SSLContext:
+        """Of a client that shows this certificate, made by hand."""
+        certificate, key = pair.write(self.directory, "stranger")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.load_verify_locations(cadata=(ca or self.authority.certificate).decode())
+        context.load_cert_chain(certificate, key)
+        return context
+
+    def link(self, node: int = 2, tls: PeerTls | None = None, peer: int = 1) -> PeerLink:
+        address = f"127.0.0.1:{self.port}"
+        tls = tls or self.tls_of(node)
+        return PeerLink(identity(node), peer, address, self._on_link, lambda *_: None, tls)
+
+    def _receive(self, peer: int, messages: list[Message]) -> None:
+        self.received += [(peer, message) for message in messages]
+        self.news.set()
+
+    async def _answer(self, peer: int, request: pb.Request) -> pb.Response:
+        result = pb.ProposeMetadataResponse(result=request.propose_metadata.command)
+        return pb.Response(propose_metadata=result)
+
+    def _on_link(self, peer: int, up: bool) -> None:
+        self.links.append((peer, up))
+        self.news.set()
+
+    async def until(self, done: Any) -> None:
+        async with asyncio.timeout(30):
+            while not done():
+                self.news.clear()
+                await self.news.wait()
+
+    async def says(self, context: ssl.SSLContext | None, data: bytes) -> bytes:
+        """What the listener answers to these bytes; nothing if it closes."""
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=context)
+        except OSError:
+            return b""
+        try:
+            writer.write(data)
+            async with asyncio.timeout(10):
+                return await reader.read(65536)
+        except OSError:
+            return b""
+        finally:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def world(directory: Path) -> AsyncIterator[World]:
+    made = World(directory)
+    await made.listener.start()
+    try:
+        yield made
+    finally:
+        made.listener.stop()
+        logging.getLogger("cluster.transport.link").removeHandler(made.log)
+
+
+def entries(count: int, size: int) -> Append:
+    from crc32c import crc32c
+
+    data = tuple(bytes([number % 251]) * size for number in range(count))
+    return Append(7, 1, 1, 1, 0, (1,) * count, data, tuple(map(crc32c, data)))
+
+
+async def test_messages_and_requests_go_over_tls(tmp_path: Path) -> None:
+    async with world(tmp_path) as node:
+        link = node.link()
+        await node.until(lambda: link.up)
+        large = entries(30, 400_000)
+        link.send([Vote(3, 1, 2, 3)])
+        link.send([large])
+        await node.until(lambda: len(node.received) == 2)
+        assert node.received == [(2, Vote(3, 1, 2, 3)), (2, large)]
+        request = pb.Request(propose_metadata=pb.ProposeMetadataRequest(command=b"x" * 100_000))
+        answer = await link.ask(request)
+        assert answer.propose_metadata.result == b"x" * 100_000
+        await link.close()
+        await node.until(lambda: node.links[-1] == (1, False))
+
+
+async def test_a_listener_without_tls_lets_the_same_stranger_in(tmp_path: Path) -> None:
+    """The attack works with the protection off: a Hello is all that it takes."""
+    async with world(tmp_path) as node:
+        hello = framed(encode_hello(identity(2).hello()))
+        assert await node.says(None, hello) == b""
+        node.listener.stop()
+    open_port = PeerListener(
+        identity(1), {1: "", 2: ""}, node._receive, node._answer, lambda _: 0, MAX_FRAME
+    )
+    open_port.bind("127.0.0.1:0")
+    node.port = open_port._sockets[0].getsockname()[1]
+    await open_port.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+        writer.write(hello + framed(b"".join(encode_frame([Vote(3, 1, 2, 3)]))))
+        await node.until(lambda: node.received)
+        assert await reader.read(4)
+        writer.close()
+    finally:
+        open_port.stop()
+
+
+STRANGERS = {
+    "another authority": lambda ours: Authority().issue([uri(name_of(2))]),
+    "expired": lambda ours: ours.issue([uri(name_of(2))], ends=-dt.timedelta(seconds=5)),
+    "not yet valid": lambda ours: ours.issue([uri(name_of(2))], begins=dt.timedelta(hours=1)),
+    "another node": lambda ours: ours.issue([uri(name_of(3))]),
+    "no such node": lambda ours: ours.issue([uri(name_of(9))]),
+    "another cluster": lambda ours: ours.issue([uri(name_of(2, "d"))]),
+    "a cluster that begins alike": lambda ours: ours.issue([uri(name_of(2, "c2"))]),
+    "a client": lambda ours: ours.issue([uri("spiffe://c/node/2")]),
+    "only the common name": lambda ours: ours.issue([], common_name=name_of(2)),
+    "a host of that name": lambda ours: ours.issue([dns("node2")], common_name=name_of(2)),
+    "two names": lambda ours: ours.issue([uri(name_of(2)), uri(name_of(3))]),
+    "upper case": lambda ours: ours.issue([uri("ONCELOG://c/node/2")]),
+    "a longer id": lambda ours: ours.issue([uri(name_of(2) + "0")]),
+    "a leading zero": lambda ours: ours.issue([uri("oncelog://c/node/02")]),
+    "a NUL": lambda ours: ours.issue([uri(name_of(2) + "\0.evil")]),
+    "a path": lambda ours: ours.issue([uri("oncelog://c/node/3/../2")]),
+}
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+async def test_who_has_no_certificate_of_that_node_is_told_nothing(
+    tmp_path: Path, who: str
+) -> None:
+    async with world(tmp_path) as node:
+        stranger = STRANGERS[who](node.authority)
+        message = framed(b"".join(encode_frame([Vote(3, 1, 2, 3)])))
+        said = framed(encode_hello(identity(2).hello())) + message
+        assert await node.says(node.context(stranger), said) == b""
+        # The one with the right certificate is let in by the same listener.
+        link = node.link()
+        await node.until(lambda: link.up)
+        await link.close()
+        assert node.received == []
+
+
+async def test_no_certificate_and_older_versions_of_tls_are_refused(tmp_path: Path) -> None:
+    async with world(tmp_path) as node:
+        said = framed(encode_hello(identity(2).hello()))
+        bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        bare.check_hostname = False
+        bare.load_verify_locations(cadata=node.authority.certificate.decode())
+        assert await node.says(bare, said) == b""
+        old = node.context(node.authority.issue([uri(name_of(2))]))
+        assert await node.says(old, said) != b""  # it is refused only for its version, next
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        assert await node.says(old, said) == b""
+
+
+async def test_a_link_sends_nothing_to_whoever_is_not_its_peer(tmp_path: Path) -> None:
+    async with world(tmp_path) as node:
+        link = node.link(peer=3)  # node 1 answers at node 3's address
+        stranger = node.link(3, node.tls_of(3, ca=Authority().certificate))
+        await node.until(lambda: link._untrusted and stranger._untrusted)
+        assert not link.up
+        assert not stranger.up
+        assert "node 1, not 3" in link._untrusted
+        assert "certificate verify failed" in stranger._untrusted
+        assert not node.listener._connected
+        await link.close()
+        await stranger.close()
+
+
+async def test_certificates_and_authorities_are_exchanged_while_links_run(tmp_path: Path) -> None:
+    async with world(tmp_path) as node:
+        first = node.link()
+        await node.until(lambda: first.up)
+        new = Authority("new")
+        new.issue([uri(name_of(1))]).write(tmp_path, "node1")
+        (tmp_path / "node1.ca").write_bytes(new.certificate)
+        # The old authority counts no longer, for new connections.
+        former = node.context(node.authority.issue([uri(name_of(3))]), new.certificate)
+        assert await node.says(former, framed(encode_hello(identity(3).hello()))) == b""
+        pair = new.issue([uri(name_of(3))])
+        second = node.link(3, node.tls_of(3, pair, new.certificate))
+        await node.until(lambda: second.up)
+        first.send([Vote(3, 1, 2, 3)])
+        await node.until(lambda: node.received)
+        assert first.up, "what was connected goes on"
+        await first.close()
+        await second.close()
+
+
+async def test_a_key_that_does_not_fit_is_not_taken_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world(tmp_path) as node:
+        before = node.tls.server_context()
+        other = node.authority.issue([uri(name_of(1))])
+        (tmp_path / "node1.crt").write_bytes(other.certificate)
+        assert node.tls.server_context() is before
+        assert node.tls.server_context() is before
+        assert caplog.text.count("is not the key of the certificate") == 1
+        (tmp_path / "node1.key").write_bytes(other.key)
+        assert node.tls.server_context() is not before
+
+
+async def test_handshakes_that_are_not_finished_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "MAX_HANDSHAKES", 8)
+    async with world(tmp_path) as node:
+        silent = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(100)]
+        link = node.link()
+        await node.until(lambda: link.up)
+        assert len(node.listener._handshakes[0]._under_way) <= 8
+        await link.close()
+        for sock in silent:
+            sock.close()
+
+
+def test_a_node_refuses_certificates_that_are_not_its_own(tmp_path: Path) -> None:
+    authority = Authority()
+
+    def tls(pair: Pair, node: int = 1) -> PeerTls:
+        certificate, key = pair.write(tmp_path, "own")
+        ca = tmp_path / "ca"
+        ca.write_bytes(authority.certificate)
+        return PeerTls(Certificates(CertificateFiles("peer", certificate, key, ca)), CLUSTER, node)
+
+    good = authority.issue([uri(name_of(1))])
+    tls(good)
+    with pytest.raises(ConfigError, match="peer_cert: is of node 1, and this is node 2"):
+        tls(good, 2)
+    with pytest.raises(
+        ConfigError, match="peer_cert: 'oncelog://d/node/1' is not oncelog://c/node/ID"
+    ):
+        tls(authority.issue([uri(name_of(1, "d"))]))
+    with pytest.raises(ConfigError, match=r"peer_key: .* is not the key of the certificate"):
+        tls(replace(good, key=authority.issue([]).key))
+    with pytest.raises(ConfigError, match=r"peer_cert: .* holds no certificate"):
+        tls(replace(good, certificate=b"nothing"))
+    certificate, key = good.write(tmp_path, "own")
+    key.chmod(0o640)
+    with pytest.raises(ConfigError, match=r"peer_key: .*others may use it \(mode 640\)"):
+        CertificateFiles("peer", certificate, key, None).read()
