@@ -6,6 +6,7 @@
     0x11   a new log start (retention)
     0x12   a producer opened under an epoch
     0x13   producers that no name holds any more; with none: only the time moves on
+    0x14   the end of a transaction (protobuf)
     0x20   a metadata command (protobuf)
     0x21   the metadata command that raises the cluster version (protobuf)
     0x30   a command on the committed offsets of a group (protobuf)
@@ -27,6 +28,7 @@ from storage.errors import CorruptionError
 
 CONFIGURATION = 0x08
 BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
+MARKER = 0x14
 METADATA = 0x20
 # A kind of its own: releases from before the gate stop there, where they would have gone on
 # without an unknown command.

@@ -25,6 +25,7 @@ from cluster.entries import (
     CONFIGURATION,
     GROUP_MEMBERS,
     LOG_START,
+    MARKER,
     METADATA,
     OFFSETS,
     OPEN_PRODUCER,
@@ -62,6 +63,8 @@ CLUSTER_SETTINGS = "cluster_settings"
 GROUPS = "groups"
 # Partitions move to other nodes.
 REPLICA_CHANGES = "replica_changes"
+# Records of several partitions appear together or not at all.
+TRANSACTIONS = "transactions"
 # Rules that say who may do what.
 PERMISSIONS = "permissions"
 # Feature -> the cluster version that it comes with.
@@ -70,6 +73,7 @@ FEATURES: Mapping[str, int] = {
     GROUPS: 2,
     PERMISSIONS: 2,
     REPLICA_CHANGES: 2,
+    TRANSACTIONS: 2,
 }
 
 # What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
@@ -80,6 +84,7 @@ ENTRIES: Mapping[int, Since] = {
     LOG_START: 1,
     OPEN_PRODUCER: 1,
     RELEASE_PRODUCERS: 1,
+    MARKER: TRANSACTIONS,
     METADATA: 1,
     OFFSETS: 1,
     CONFIGURATION: REPLICA_CHANGES,
@@ -96,6 +101,7 @@ COMMANDS: Mapping[str, Since] = {
     "lease_name": 1,
     "create_lease_secret": 1,
     "finalize_upgrade": 1,
+    "transaction": TRANSACTIONS,
     "found_cluster_settings": CLUSTER_SETTINGS,
     "set_cluster_setting": CLUSTER_SETTINGS,
     "set_replicas": REPLICA_CHANGES,

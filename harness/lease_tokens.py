@@ -12,7 +12,9 @@ from typing import Any
 
 import grpc
 
-from oncelog.v1 import batch_pb2, log_pb2, producer_pb2
+from oncelog.v1 import batch_pb2, log_pb2, producer_pb2, transaction_pb2
+
+_PROVEN = (producer_pb2.OpenProducerRequest, transaction_pb2.BeginTransactionRequest)
 
 
 class Tokens(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientInterceptor):
@@ -29,7 +31,7 @@ class Tokens(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientIntercepto
     def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
         if isinstance(request, log_pb2.ProduceRequest):
             self._fill(request)
-        elif isinstance(request, producer_pb2.OpenProducerRequest) and not request.lease_token:
+        elif isinstance(request, _PROVEN) and not request.lease_token:
             request.lease_token = self.of(request.producer_id, request.epoch)
         call = continuation(details, request)
         if isinstance(request, producer_pb2.LeaseProducerRequest):

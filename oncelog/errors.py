@@ -321,6 +321,57 @@ class ProducerExpiredError(ProducerFatalError):
     reason = "PRODUCER_EXPIRED"
 
 
+# --- transactions --------------------------------------------------------------------
+
+
+class TransactionError(DeliveryError):
+    """A transaction did not become, or is not, what was asked for."""
+
+    reason = "TRANSACTION_FAILED"
+
+
+class TransactionAbortedError(TransactionError):
+    """The transaction was aborted, the message says why: nothing of it is readable."""
+
+    reason = "TRANSACTION_ABORTED"
+
+
+class TransactionCommittedError(TransactionError):
+    """The transaction was committed before: nothing is undone."""
+
+    reason = "TRANSACTION_COMMITTED"
+
+
+class TransactionEndedError(TransactionError):
+    """The transaction has ended; repeat its commit to learn how."""
+
+    reason = "TRANSACTION_ENDED"
+
+
+class TransactionOpenError(TransactionError):
+    """Another transaction of the same producer name is open."""
+
+    reason = "TRANSACTION_OPEN"
+
+
+class UnknownTransactionError(TransactionError):
+    """The transaction was never begun, or ended so long ago that nobody knows how."""
+
+    reason = "UNKNOWN_TRANSACTION"
+
+
+class CommitIncompleteError(TransactionError):
+    """The commit names other batches than are staged; the transaction is still open."""
+
+    reason = "COMMIT_INCOMPLETE"
+
+
+class CommitDiffersError(TransactionError):
+    """The transaction was committed with other batches than this commit names."""
+
+    reason = "COMMIT_DIFFERS"
+
+
 # --- configuration -------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
     ENTRIES      group u64 | index u64
     OFFSETS      group u64 | last offset u64
+                 group u64 with its highest bit | transaction u64 | producer u64 | last offset u64
     STATE        group u64 | kind u8 [| first index u64]
     CHECKPOINTS  group u64 | kind u8 | index u64 [| chunk u32]
 
@@ -14,10 +15,13 @@ import struct
 
 MAX_GROUP = 2**63 - 1
 MAX_NUMBER = 2**63 - 1
-NUMBERED_BYTES = 16
+NUMBERED_BYTES, STAGED_BYTES = 16, 32
+# No group has this bit, so what is staged is out of the way of all that goes by offset.
+STAGED = 2**63
 
 _U64 = struct.Struct(">Q")
 _PAIR = struct.Struct(">QQ")
+_FOUR = struct.Struct(">QQQQ")
 
 
 def prefix(group: int) -> bytes:
@@ -36,7 +40,18 @@ def numbered(group: int, number: int) -> bytes:
     return _PAIR.pack(group, number)
 
 
+def staged(group: int, transaction: int = 0, producer: int = 0, number: int = 0) -> bytes:
+    """Key of a row that no offset leads to yet, in a range of the group's own; 0: its begin."""
+    assert 0 <= group <= MAX_GROUP and 0 <= number <= MAX_NUMBER + 1, (group, number)
+    return _FOUR.pack(group | STAGED, transaction, producer, number)
+
+
+def staged_range(group: int) -> tuple[bytes, bytes]:
+    """(begin, end) of all such keys of the group."""
+    return _U64.pack(group | STAGED), _U64.pack((group + 1) | STAGED)
+
+
 def number_of(key: bytes) -> int:
-    """The number at the end of a `numbered` key."""
-    value: int = _U64.unpack_from(key, 8)[0]
+    """The number at the end of a `numbered` or `staged` key."""
+    value: int = _U64.unpack_from(key, len(key) - 8)[0]
     return value

@@ -6,12 +6,24 @@
 
 The key holds the batch's last offset, so the first row at or after an offset
 is the batch that contains it.
+
+What a transaction stages has rows of the same form under keys of their own, with
+offsets that count from its run's first record. When a run is published it gets one
+row among the offsets, however long it is, and its staged rows stay as they are:
+
+    OFFSETS  group | last offset -> base offset, record count, transaction, producer,
+                                    append time
+
+Who reads rows sees batches only: a run's row stands for all that it leads to. It is
+listed once more (transaction 0), so that a run's rows go when the log's start has
+passed it.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from storage import keys
@@ -20,6 +32,8 @@ from storage.kv import Family, KeyValue, WriteBatch
 
 SEARCH_ROWS = 512  # looked at in one step of a search
 _ROW = struct.Struct(">QQIIqqI")
+_RUN = struct.Struct(">QQQQq")
+assert _RUN.size != _ROW.size, "the length tells which one it is"
 
 
 class IndexEntry(NamedTuple):
@@ -38,6 +52,20 @@ class IndexEntry(NamedTuple):
     max_timestamp_us: int
     append_time_ms: int
     header_crc: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.record_count - 1
+
+
+class RunRow(NamedTuple):
+    """A published run: its staged batches, from `base_offset` on."""
+
+    base_offset: int
+    record_count: int
+    transaction_id: int
+    producer_id: int
+    append_time_ms: int
 
     @property
     def last_offset(self) -> int:
@@ -67,8 +95,18 @@ class OffsetIndex:
 
     def scan_back(self, offset: int, limit: int) -> list[IndexEntry]:
         """Up to `limit` batches that end below `offset`, the last one first."""
-        begin, end = keys.numbered(self._group, 0), keys.numbered(self._group, max(0, offset))
-        return list(self._range(begin, end, limit=limit, reverse=True))
+        found: list[IndexEntry] = []
+        holder = next(self._read(max(0, offset), limit=1), None)
+        if isinstance(holder, RunRow) and holder.base_offset < offset:
+            found += islice(self._batches_of(holder, 0, offset, reverse=True), limit)
+        for row in self._read(0, offset, reverse=True):
+            if len(found) >= limit:
+                break
+            if isinstance(row, RunRow):
+                found += islice(self._batches_of(row, reverse=True), limit - len(found))
+            else:
+                found.append(row)
+        return found
 
     def first(self) -> IndexEntry | None:
         return next(self._rows(0, limit=1), None)
@@ -91,8 +129,68 @@ class OffsetIndex:
             if number % SEARCH_ROWS == 0:
                 yield None
 
+    # -- runs -------------------------------------------------------------------------
+
+    def put_staged(
+        self, batch: WriteBatch, transaction_id: int, producer_id: int, entry: IndexEntry
+    ) -> None:
+        """A staged batch; its offsets count from the run's first record."""
+        assert entry.record_count > 0, entry
+        key = keys.staged(self._group, transaction_id, producer_id, entry.last_offset)
+        batch.put(Family.OFFSETS, key, _ROW.pack(*entry))
+
+    def put_run(self, batch: WriteBatch, run: RunRow) -> None:
+        """A run was published as it is staged."""
+        assert run.record_count > 0, run
+        row = _RUN.pack(*run)
+        batch.put(Family.OFFSETS, keys.numbered(self._group, run.last_offset), row)
+        batch.put(Family.OFFSETS, keys.staged(self._group, number=run.last_offset), row)
+
+    def staged(self, transaction_id: int, producer_id: int) -> list[IndexEntry]:
+        """All batches of a run, which is short."""
+        begin = keys.staged(self._group, transaction_id, producer_id)
+        end = keys.staged(self._group, transaction_id, producer_id, keys.MAX_NUMBER + 1)
+        return [self._decode(*row) for row in self._kv.scan(Family.OFFSETS, begin, end)]
+
+    def delete_staged(
+        self, batch: WriteBatch, transaction_id: int, producer_id: int, entries: list[IndexEntry]
+    ) -> None:
+        """Drops some batches of a run, one by one."""
+        for entry in entries:
+            key = keys.staged(self._group, transaction_id, producer_id, entry.last_offset)
+            batch.delete(Family.OFFSETS, key)
+
+    def drop_staged(
+        self, batch: WriteBatch, transaction_id: int, producer_id: int, offset: int = 0
+    ) -> None:
+        """Drops the batches of a run that end at or above `offset` in it."""
+        begin = keys.staged(self._group, transaction_id, producer_id, offset)
+        end = keys.staged(self._group, transaction_id, producer_id, keys.MAX_NUMBER + 1)
+        batch.delete_range(Family.OFFSETS, begin, end)
+
+    def _batches_of(
+        self, run: RunRow, begin: int = 0, end: int | None = None, *, reverse: bool = False
+    ) -> Iterator[IndexEntry]:
+        """Its batches that hold `begin` or follow, and end below offset `end`."""
+        base, where = run.base_offset, (run.transaction_id, run.producer_id)
+        after = run.last_offset + 1 if end is None else min(end, run.last_offset + 1)
+        low = keys.staged(self._group, *where, max(0, begin - base))
+        high = keys.staged(self._group, *where, after - base)
+        for key, value in self._kv.scan(Family.OFFSETS, low, high, reverse=reverse):
+            entry = self._decode(key, value)
+            yield entry._replace(
+                base_offset=base + entry.base_offset, append_time_ms=run.append_time_ms
+            )
+
+    # -- dropping ---------------------------------------------------------------------
+
     def trim_below(self, batch: WriteBatch, offset: int) -> None:
         """Drops the batches that end below `offset`."""
+        begin, end = keys.staged(self._group), keys.staged(self._group, number=offset)
+        for _, value in list(self._kv.scan(Family.OFFSETS, begin, end)):
+            run = RunRow(*_RUN.unpack(value))
+            self.drop_staged(batch, run.transaction_id, run.producer_id)
+        batch.delete_range(Family.OFFSETS, begin, end)
         self._delete(batch, 0, offset)
 
     def truncate(self, batch: WriteBatch, offset: int) -> None:
@@ -101,42 +199,78 @@ class OffsetIndex:
 
     def clear(self, batch: WriteBatch) -> None:
         batch.delete_range(Family.OFFSETS, *keys.group_range(self._group))
+        batch.delete_range(Family.OFFSETS, *keys.staged_range(self._group))
 
     def _delete(self, batch: WriteBatch, begin: int, end: int) -> None:
         batch.delete_range(
             Family.OFFSETS, keys.numbered(self._group, begin), keys.numbered(self._group, end)
         )
 
+    # -- rows -------------------------------------------------------------------------
+
     def _rows(
         self, offset: int, *, limit: int | None, reverse: bool = False
     ) -> Iterator[IndexEntry]:
-        begin = keys.numbered(self._group, max(0, offset))
-        return self._range(begin, self._end, limit=limit, reverse=reverse)
+        """Batches from the one that holds `offset` on, or from the last one backwards."""
+        return islice(self._all_batches(max(0, offset), limit, reverse), limit)
 
-    def _range(
-        self, begin: bytes, end: bytes, *, limit: int | None, reverse: bool
-    ) -> Iterator[IndexEntry]:
+    def _all_batches(self, offset: int, limit: int | None, reverse: bool) -> Iterator[IndexEntry]:
+        after = offset
+        while True:
+            count = 0
+            for row in self._read(offset, limit=None if reverse else limit, reverse=reverse):
+                if isinstance(row, RunRow):
+                    yield from self._batches_of(row, offset, reverse=reverse)
+                else:
+                    yield row
+                after, count = row.last_offset + 1, count + 1
+            if limit is None or reverse or count < limit:
+                return
+            # Runs without batches: they begin below what this replica has.
+            offset = after
+
+    def _read(
+        self,
+        offset: int,
+        end: int | None = None,
+        *,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Iterator[IndexEntry | RunRow]:
+        low = keys.numbered(self._group, offset)
+        high = self._end if end is None else keys.numbered(self._group, max(0, end))
         try:
             for key, value in self._kv.scan(
-                Family.OFFSETS, begin, end, limit=limit, reverse=reverse
+                Family.OFFSETS, low, high, limit=limit, reverse=reverse
             ):
-                yield self._decode(key, value)
+                if len(value) == _RUN.size:
+                    yield self._decode_run(key, value)
+                else:
+                    yield self._decode(key, value)
         except CorruptionError as error:
             if error.group is not None:
                 raise
             raise CorruptionError(f"offset index: {error}", group=self._group) from error
 
+    def _decode_run(self, key: bytes, value: bytes) -> RunRow:
+        run = RunRow(*_RUN.unpack(value))
+        if run.last_offset != keys.number_of(key):
+            text = f"offset index row {keys.number_of(key)} of a run ends at {run.last_offset}"
+            raise CorruptionError(text, group=self._group)
+        return run
+
     def _decode(self, key: bytes, value: bytes) -> IndexEntry:
-        if (len(key), len(value)) != (keys.NUMBERED_BYTES, _ROW.size):
+        if len(value) != _ROW.size or len(key) not in (keys.NUMBERED_BYTES, keys.STAGED_BYTES):
             raise CorruptionError(
                 f"offset index row of {len(value)} bytes, expected {_ROW.size}, "
                 f"under a key of {len(key)}",
                 group=self._group,
             )
         entry = IndexEntry(*_ROW.unpack(value))
-        if entry.last_offset != keys.number_of(key):
+        number = keys.number_of(key)
+        if entry.last_offset != number:
             raise CorruptionError(
-                f"offset index row {keys.number_of(key)} ends at {entry.last_offset}",
+                f"offset index row {number} ends at {entry.last_offset}",
                 group=self._group,
                 index=entry.raft_index,
             )

@@ -106,6 +106,19 @@ class InFlight:
         """The offset after everything in flight."""
         return self._applied_next + self._records
 
+    @property
+    def new_producers(self) -> int:
+        """Producers in flight that the map does not know yet."""
+        return self._new_producers
+
+    def has(self, producer_id: int) -> bool:
+        """Whether batches or opens of the producer are in flight."""
+        return producer_id in self._ahead
+
+    def published(self, records: int) -> None:
+        """Records took offsets that were not in flight here."""
+        self._applied_next += records
+
     def check(self, meta: BatchMeta, *, next_offset_applied: int) -> Verdict:
         """The verdict on `meta` behind everything in flight; changes nothing.
 

@@ -38,12 +38,15 @@ from cluster.dedup.record import (
     PINNED,
     RECORD_BYTES,
     START,
+    Run,
     append,
     first_record,
     is_pinned,
     last_offset,
     open_epoch,
     opened_record,
+    published,
+    published_first,
     resolve,
     unpack,
 )
@@ -200,6 +203,23 @@ class LastSeen:
         chunk, row = place
         append(chunk.records, row * RECORD_BYTES, meta, base_offset)
         chunk.times[row] = self._clock
+
+    def publish(self, producer_id: int, run: Run, time_ms: int, *, pin: bool = False) -> None:
+        """Remember what a transaction published, at the end of the producer's chain.
+
+        An id that has expired meanwhile stays so: nothing of it is accepted any more.
+        """
+        if time_ms > self._clock:
+            self._clock = time_ms
+        place = self._table.find(producer_id)
+        if place is not None:
+            chunk, row = place
+            at = row * RECORD_BYTES
+            chunk.records[at : at + RECORD_BYTES] = published(chunk.records, at, run)
+            chunk.times[row] = self._clock
+        elif not self._is_expired(producer_id):
+            record = published_first(run, PINNED if pin else 0)
+            self._table.insert(producer_id, self._clock, record)
 
     # --- open and release
 

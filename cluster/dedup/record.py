@@ -11,6 +11,8 @@ unknown. Unused bytes are zero, so equal states are equal bytes.
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
+from typing import NamedTuple
 
 from cluster.dedup.verdict import (
     MAX_UINT32,
@@ -117,6 +119,77 @@ def append(records: bytearray, at: int, meta: BatchMeta, base_offset: int) -> No
         last, base_offset, epoch, flags, extra, span, count, crc,
         gap, old_span, offsets, old_crc, short,
     )  # fmt: skip
+
+
+class Run(NamedTuple):
+    """What a transaction published here of one producer: sequences first..last of `epoch`.
+
+    `recent`: its newest batches with their offsets, oldest first; `whole`: these are all.
+    """
+
+    epoch: int
+    first: int
+    last: int
+    last_offset: int
+    recent: tuple[RecentBatch, ...]
+    whole: bool
+
+
+def published(records: bytearray, at: int, run: Run) -> bytes:
+    """The record at byte `at` once the run behind its last sequence is published."""
+    _, _, epoch, flags = START.unpack_from(records, at)
+    pinned = flags & PINNED
+    if epoch > run.epoch:
+        # The run's successor has opened and waits for what it can go on from.
+        stored = not flags & OPENED
+        assert not stored, "nothing is stored beside an open run"  # in memory: last_seen's table
+        return _opened_behind(epoch, run, pinned)
+    same = epoch == run.epoch
+    assert same, "a run raises its producer's epoch when it begins"  # in memory: last_seen's table
+    if flags & OPENED:
+        return published_first(run, pinned)
+    if not run.whole:
+        return _chain(run, unpack(records, at).floor, pinned)
+    record = bytearray(records[at : at + RECORD_BYTES])
+    for batch in run.recent:
+        last_sequence: int = START.unpack_from(record)[0]
+        append(record, 0, _meta(batch, run.epoch, last_sequence), batch.base_offset)
+    return bytes(record)
+
+
+def published_first(run: Run, pinned: int = 0) -> bytes:
+    """The record of a chain that begins with this run; `pinned` is PINNED or 0."""
+    return _chain(run, run.first - 1, pinned)
+
+
+def _meta(batch: RecentBatch, epoch: int, prev: int) -> BatchMeta:
+    return BatchMeta(0, epoch, batch.first, batch.last, prev, batch.count, batch.crc)
+
+
+def _chain(run: Run, floor: int, pinned: int) -> bytes:
+    """A record whose window holds what is known of a run, in a chain with that floor."""
+    if not run.recent:
+        record = bytearray(HEAD.pack(run.last, run.last_offset, run.epoch, pinned, 0, 0, 1, 0))
+        record += _NO_OLDER
+    else:
+        oldest = run.recent[0]
+        lone = _lone(_meta(oldest, run.epoch, -1), oldest.base_offset, pinned, 0)
+        record = bytearray(lone)
+        for before, batch in pairwise(run.recent):
+            append(record, 0, _meta(batch, run.epoch, before.last), batch.base_offset)
+    if floor >= 0:
+        flags = record[FLAGS_AT] | FLOORED
+        _OPENED_PART.pack_into(
+            record, _EPOCH_AT, run.epoch, flags, min(run.last - floor, MAX_UINT32)
+        )
+    return bytes(record)
+
+
+def _opened_behind(epoch: int, run: Run, pinned: int) -> bytes:
+    """The record of a producer that opened `epoch` before its predecessor's run was published."""
+    record = bytearray(_chain(run, run.first - 1, pinned))
+    _OPENED_PART.pack_into(record, _EPOCH_AT, epoch, record[FLAGS_AT] | OPENED, run.epoch)
+    return bytes(record)
 
 
 def open_epoch(records: bytearray, at: int, epoch: int, pinned: bool) -> None:

@@ -61,6 +61,7 @@ class Kind(IntEnum):
     UNSPECIFIED = 0
     APPENDED = 1
     DUPLICATE = 2
+    STAGED = 3
     INVALID_BATCH = 10
     BATCH_TOO_LARGE = 11
     UNKNOWN_PRODUCER = 20
@@ -69,15 +70,22 @@ class Kind(IntEnum):
     SEQUENCE_CONFLICT = 23
     PRODUCER_EXPIRED = 24
     OFFSET_MISMATCH = 25
+    TRANSACTION_ABORTED = 26
+    TRANSACTION_ENDED = 27
     NOT_LEADER = 30
     NOT_READY = 31
     TIMEOUT = 32
     THROTTLED = 33
     STORAGE_FULL = 34
     UNKNOWN_TOPIC_OR_PARTITION = 35
+    TRANSACTION_CONFLICT = 36
     # Ours alone, never on the wire: the same batch is being replicated; its
     # outcome is the answer (Verdict.token says which one).
     JOINED = 100
+    # STAGED to whoever sent it: it was staged before.
+    STAGED_DUPLICATE = 101
+    # The coordinator must be asked before the batch may be staged here.
+    UNREGISTERED = 102
 
 
 class ExpectedOffsets(IntEnum):

@@ -48,6 +48,8 @@ def dump_tables(tables: Tables) -> bytes:
         ],
         rules=map(write_rule, tables.rules),
     )
+    if not tables.coordinator.is_new:
+        snapshot.coordinator.ParseFromString(tables.coordinator.dump())
     return snapshot.SerializeToString(deterministic=True)
 
 
@@ -77,6 +79,8 @@ def load_tables(data: bytes) -> Tables:
     tables.names.restore(_name_of(record) for record in snapshot.names)
     for block in snapshot.blocks:
         tables.blocks.restore(block.first_producer_id, block.issued_ms, block.node_id)
+    if snapshot.HasField("coordinator"):
+        tables.coordinator.load(snapshot.coordinator.SerializeToString())
     return tables
 
 

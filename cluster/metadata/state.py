@@ -26,7 +26,7 @@ from google.protobuf.message import DecodeError
 from cluster.entries import has_unknown_fields
 from cluster.errors import OlderReleaseError
 from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
-from cluster.metadata import replicas
+from cluster.metadata import replicas, transactions
 from cluster.metadata import settings as cluster_settings
 from cluster.metadata import topics as rules
 from cluster.metadata import upgrade as upgrades
@@ -53,6 +53,8 @@ from cluster.metadata.topics import (
     invalid,
 )
 from cluster.security.permissions import Rule
+from cluster.transactions.coordinator import Coordinator
+from cluster.transactions.types import Holder
 from cluster.v1 import metadata_pb2 as pb
 from storage.errors import CorruptionError
 
@@ -154,6 +156,10 @@ class MetadataState:
         return self._tables.directories.get(node_id, 0)
 
     @property
+    def coordinator(self) -> Coordinator:
+        return self._tables.coordinator
+
+    @property
     def partition_count(self) -> int:
         return len(self._tables.groups)
 
@@ -251,16 +257,19 @@ class MetadataState:
         result.applied_index = index
         return result.SerializeToString(deterministic=True)
 
-    def _dispatch(  # noqa: C901 - one case for each
-        self, command: pb.MetadataCommand, now_ms: int
-    ) -> pb.MetadataResult:
-        """Run one command. Each either raises Rejected, before any change, or succeeds."""
-        which = command.WhichOneof("command")
+    def _allowed(self, command: pb.MetadataCommand) -> str:
+        which: str | None = command.WhichOneof("command")
         if which is None:
             raise Rejected(rules.NOT_SUPPORTED, "an empty command does nothing")
         if not self._tables.finalized.has(COMMANDS[which]):
-            text = f"{which}: the cluster's upgrade to what has it is not finalized"
-            raise Rejected(rules.NOT_SUPPORTED, text)
+            raise Rejected(rules.NOT_SUPPORTED, f"{which}: its upgrade is not finalized")
+        return which
+
+    def _dispatch(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
+        """Run one command. Each either raises Rejected, before any change, or succeeds."""
+        which = self._allowed(command)
+        if which == "transaction":
+            return transactions.apply(self._tables, command.transaction, now_ms)
         match which:
             case "register_node":
                 return self._register_node(command.register_node)
@@ -368,6 +377,7 @@ class MetadataState:
             name, fresh_id_used = self._tables.names.lease(*common, held if held[0] else None)
         if fresh_id_used:
             self._take_ids(1, now_ms, node_id=0)
+        self._tables.coordinator.fence(name.name, Holder(name.producer_id, name.epoch))
         return pb.MetadataResult(producer_id=name.producer_id, epoch=name.epoch)
 
     def _create_lease_secret(self, command: pb.CreateLeaseSecret) -> pb.MetadataResult:

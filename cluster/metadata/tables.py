@@ -9,6 +9,7 @@ from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.topics import TopicState
 from cluster.security.permissions import Rule
+from cluster.transactions.coordinator import Coordinator
 
 # Ids below are the node's own groups, such as the metadata group itself.
 FIRST_PARTITION_GROUP_ID = 16
@@ -24,6 +25,7 @@ class Tables:
     lease_secret: the key of lease tokens; empty: not made yet.
     groups: group id -> (topic, partition number). It follows from `topics`.
     finalized: the cluster version and the features that are on.
+    coordinator: all transactions.
     settings: the cluster's, see settings.py; none: not founded yet.
     rules: who may do what, rising; another tuple after each change.
     """
@@ -41,6 +43,7 @@ class Tables:
     names: ProducerNames = field(default_factory=ProducerNames)
     blocks: IssuedBlocks = field(default_factory=IssuedBlocks)
     finalized: Finalized = field(default_factory=Finalized)
+    coordinator: Coordinator = field(default_factory=Coordinator)
     settings: dict[str, int] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
 
@@ -53,5 +56,7 @@ class Tables:
             self.groups[partition.group_id] = (topic.name, number)
 
     def drop_topic(self, name: str) -> None:
-        for partition in self.topics.pop(name).partitions:
-            del self.groups[partition.group_id]
+        groups = [partition.group_id for partition in self.topics.pop(name).partitions]
+        for group in groups:
+            del self.groups[group]
+        self.coordinator.groups_gone(groups)

@@ -64,6 +64,7 @@ from cluster.node.replica_reports import start_replica_changes
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
+from cluster.node.transactions import Transactions
 from cluster.node.upgrades import Upgrades, keep_version
 from cluster.partition.replica import Partition
 from cluster.security.settings import Security
@@ -153,13 +154,14 @@ class Node:
             self._founding,
             self.metadata.features,
         )
-        self._requests = PeerRequests(clock, memory, self._install, self._proposer.propose_here)
+        transactions = self._transactions = Transactions(
+            config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
+        )
+        self._requests = PeerRequests(clock, memory, self._install, self._proposer, transactions)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
+        max_age = max_block_age_s(config.lease_lifetime_ms)
         self._producer_ids = ProducerIdBlocks(
-            self._allocate_producer_ids,
-            config.pid_block_size,
-            max_age_s=max_block_age_s(config.lease_lifetime_ms),
-            clock=clock,
+            self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
         self._follower = MetadataFollower(
@@ -245,7 +247,9 @@ class Node:
         node = cls(config, engine, metrics, memory, stack, lock)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
-        add_services(node, server.grpc, node._agreed_now_ms, permissions, node._group_members)
+        members, transactions = node._group_members, node._transactions
+        now_ms = node._agreed_now_ms
+        add_services(node, server.grpc, now_ms, permissions, members, transactions)
         await node._run(identity, listener, server, security)
         return node
 
@@ -292,6 +296,7 @@ class Node:
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
         tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(identity, server))
+        tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 
     async def _register(self, identity: Identity, server: Server) -> None:
@@ -401,6 +406,7 @@ class Node:
         # Groups are opened and closed after this round: apply runs inside it.
         asyncio.get_running_loop().call_soon(self._follower.follow)
         self._proposer.on_applied(index)
+        self._transactions.changed()
 
     async def propose_metadata(
         self, command: mpb.MetadataCommand, timeout: float

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import grpc
 
+from cluster.node.transactions import Transactions
 from cluster.security.permissions import Permissions, Rule
 from cluster.security.settings import Security
 from cluster.services.cluster_service import ClusterService
@@ -17,7 +18,14 @@ from cluster.services.guarding import Guarding
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
 from cluster.services.security_service import SecurityService
-from oncelog.v1 import cluster_pb2_grpc, group_pb2_grpc, producer_pb2_grpc, security_pb2_grpc
+from cluster.services.transaction_service import TransactionService
+from oncelog.v1 import (
+    cluster_pb2_grpc,
+    group_pb2_grpc,
+    producer_pb2_grpc,
+    security_pb2_grpc,
+    transaction_pb2_grpc,
+)
 
 
 def guards(
@@ -38,6 +46,7 @@ def add_services(
     now_ms: Callable[[], int],
     permissions: Permissions | None,
     members: GroupMembers,
+    transactions: Transactions,
 ) -> None:
     """now_ms: the wall clock that a majority shares. Raises NotReadyError while there is none."""
     add_log_service(LogService(node), offered)
@@ -48,5 +57,7 @@ def add_services(
     producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
     groups = GroupService(node, members, now_ms=now_ms)
     group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
+    service = TransactionService(node, transactions, now_ms=now_ms)
+    transaction_pb2_grpc.add_TransactionServiceServicer_to_server(service, offered)
     security = SecurityService(node, permissions)
     security_pb2_grpc.add_SecurityServiceServicer_to_server(security, offered)

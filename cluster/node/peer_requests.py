@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from cluster.budget import Budget
 from cluster.consensus.message import Snapshot, SnapshotError
+from cluster.node.metadata_proposer import MetadataProposer
+from cluster.node.transactions import Transactions
 from cluster.transport.snapshots import SnapshotParts
 from cluster.v1 import peer_pb2 as pb
 
@@ -18,7 +20,8 @@ class PeerRequests:
 
     memory:  counts what has come of snapshots.
     install: takes a snapshot; returns the answer for its sender.
-    propose: a metadata command that a peer sent on to this node.
+    proposer: for a metadata command that a peer sent on to this node.
+    transactions: what is asked of this node's partitions, or of the metadata's leader.
     """
 
     def __init__(
@@ -26,9 +29,11 @@ class PeerRequests:
         clock: Callable[[], float],
         memory: Budget,
         install: Callable[[int, Snapshot], Awaitable[pb.SnapshotResult]],
-        propose: Callable[[bytes], Awaitable[pb.ProposeMetadataResponse]],
+        proposer: MetadataProposer,
+        transactions: Transactions,
     ) -> None:
-        self._install, self._propose = install, propose
+        self._install, self._propose = install, proposer.propose_here
+        self._transactions = transactions
         self._parts = SnapshotParts(clock, memory.open("snapshots"))
 
     async def answer(self, peer: int, request: pb.Request) -> pb.Response:
@@ -39,6 +44,15 @@ class PeerRequests:
                 return pb.Response(propose_metadata=await self._propose(command))
             case "snapshot_part":
                 return pb.Response(snapshot_part=await self._part(peer, request.snapshot_part))
+            case "confirm_runs":
+                confirmed = self._transactions.confirm_here(request.confirm_runs)
+                return pb.Response(confirm_runs=confirmed)
+            case "write_markers":
+                written = await self._transactions.write_here(request.write_markers)
+                return pb.Response(write_markers=written)
+            case "keep_alive":
+                kept = self._transactions.keep_alive_here(request.keep_alive)
+                return pb.Response(keep_alive=kept)
         raise ValueError("a request of a kind that is not known here")
 
     def lost(self, peer: int) -> None:

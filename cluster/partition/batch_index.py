@@ -1,8 +1,8 @@
 """Where a partition's batches are: the stored index with its newest rows in memory.
 
-    apply --add, trim_below--> BatchIndex <--covering, below-- read, retention, lookup
-                                    |
-                              storage.OffsetIndex
+    apply --add, stage, publish, trim_below--> BatchIndex <--covering, below-- read, lookup
+                                                    |
+                                            storage.OffsetIndex
 
 A row holds the checksum of its batch's header, and that header the payload's. So
 `is_intact` can tell whether bytes from the disk are the batch that was stored there,
@@ -20,9 +20,12 @@ import crc32c
 
 from cluster.entries import HEADER_BYTES, BatchEntry, payload_of, unpack_batch
 from storage.kv import WriteBatch
-from storage.offset_index import IndexEntry, OffsetIndex
+from storage.offset_index import IndexEntry, OffsetIndex, RunRow
 
 RECENT_ENTRIES = 4096  # rows in memory
+# A run of at most so many batches gets their rows when it is published, a longer one a row
+# of its own, so that a commit costs the same however much it publishes.
+COPIED_BATCHES = 16
 PAGE_ROWS = 256
 
 
@@ -53,15 +56,63 @@ class BatchIndex:
 
     def __init__(self, stored: OffsetIndex) -> None:
         self._stored = stored
+        self.has_runs = False  # published as they are staged, since this was made
         self._recent: deque[IndexEntry] = deque(maxlen=RECENT_ENTRIES)
+        # (transaction, producer) -> the first rows of its run that were staged since the start
+        self._staged: dict[tuple[int, int], list[IndexEntry]] = {}
 
     def forget_recent(self) -> None:
         """The state begins anew: what is in memory may not be part of it."""
         self._recent.clear()
+        self._staged.clear()
 
     def add(self, batch: WriteBatch, place: IndexEntry) -> None:
         self._stored.put(batch, place)
         self._recent.append(place)
+
+    def stage(
+        self, batch: WriteBatch, transaction_id: int, producer_id: int, place: IndexEntry
+    ) -> None:
+        """A staged batch; its offsets count from the run's first record."""
+        self._stored.put_staged(batch, transaction_id, producer_id, place)
+        staged = self._staged.setdefault((transaction_id, producer_id), [])
+        if len(staged) < COPIED_BATCHES:
+            staged.append(place)
+
+    def publish(self, batch: WriteBatch, run: RunRow, batches: int) -> None:
+        """A run's records are at offsets now; what was staged behind them is dropped.
+
+        `batches`: how many were staged. It decides which rows a run gets, so a replica
+        that applies the marker again finds those that it wrote before.
+        """
+        where = (run.transaction_id, run.producer_id)
+        staged = self._staged.pop(where, [])
+        if batches > COPIED_BATCHES:
+            self._stored.drop_staged(batch, *where, run.record_count)
+            self._stored.put_run(batch, run)
+            self._recent.clear()  # it has no gaps
+            self.has_runs = True
+            return
+        if len(staged) < batches:
+            # Some were staged before this replica was opened. What is not there either has
+            # its row already, or lies below what this replica was given.
+            stored = self._stored.staged(*where)
+            staged = sorted({place.last_offset: place for place in (*stored, *staged)}.values())
+        self._stored.delete_staged(batch, *where, staged)
+        if len(staged) < batches:
+            self._recent.clear()
+        for place in staged:
+            if place.last_offset < run.record_count:
+                base = run.base_offset + place.base_offset
+                place = place._replace(base_offset=base, append_time_ms=run.append_time_ms)
+                self._stored.put(batch, place)
+                if len(staged) == batches:
+                    self._recent.append(place)
+
+    def drop(self, batch: WriteBatch, transaction_id: int, producer_id: int) -> None:
+        """A run that is not published."""
+        self._staged.pop((transaction_id, producer_id), None)
+        self._stored.drop_staged(batch, transaction_id, producer_id)
 
     def trim_below(self, batch: WriteBatch, offset: int) -> None:
         """Drops the batches that end below `offset`."""

@@ -29,11 +29,14 @@ from cluster.entries import (
     pack_open_producer,
     pack_release,
 )
+from cluster.features import TRANSACTIONS
 from cluster.partition.leases import held_flag, lease_verdict, released
 from cluster.partition.machine import PartitionMachine
 from cluster.partition.producers import NAMES_BEHIND
 from cluster.partition.retention import freed_by
+from cluster.partition.staging import Staging
 from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
+from cluster.transactions.types import Marker
 
 MAX_IN_FLIGHT_BYTES = 128 * 1024 * 1024
 
@@ -83,10 +86,13 @@ class Leadership:
         self._in_flight = InFlight(self._producers.last_seen, next_offset=self._stored.next_offset)
         self._in_flight_bytes = 0
         self._proposed = 0  # batches and opens without an outcome
+        self.staging = Staging(machine, self._in_flight, self.propose)
 
     def close(self) -> None:
         """The leadership is over; the group has answered everybody."""
-        assert not self._proposed, "waiters are answered before the overlay goes"
+        waiting = self._proposed + self.staging.proposed
+        assert not waiting, "waiters are answered before the overlay goes"
+        self.staging.close()
 
     def answer(self, answer_to: AnswerTo, answer: Answer) -> None:
         """Counts an answer to a batch and gives it."""
@@ -108,6 +114,9 @@ class Leadership:
         if self.policy.expected_offsets == ExpectedOffsets.IGNORED:
             meta = meta._replace(expected_offset=-1)
         expired_below = self.policy.expired_below()
+        if request.transaction_id:
+            self._stage(request._replace(meta=meta), expired_below, answer_to)
+            return
         verdict = self._check(meta, expired_below)
         kind = verdict.kind
         if kind is _APPENDED:
@@ -124,6 +133,16 @@ class Leadership:
         if self._in_flight_bytes > MAX_IN_FLIGHT_BYTES:
             return Verdict(Kind.THROTTLED, message="too many bytes in flight in this partition")
         verdict = self._in_flight.check(meta, next_offset_applied=self._stored.next_offset)
+        if self._machine.runs.by_producer:
+            verdict = self._machine.runs.check_plain(meta, verdict)
+        if (
+            self.staging.proposed
+            and verdict.kind is _APPENDED
+            and self.staging.has(meta.producer_id)
+        ):
+            return Verdict(
+                Kind.NOT_READY, message="staged batches of the producer are on their way"
+            )
         if verdict.kind in (Kind.DUPLICATE, Kind.JOINED, Kind.FENCED):
             return verdict  # stored is stored
         required = self.policy.expected_offsets == ExpectedOffsets.REQUIRED
@@ -142,8 +161,17 @@ class Leadership:
     def _propose_batch(
         self, meta: BatchMeta, request: AppendRequest, expired_below: int, answer_to: AnswerTo
     ) -> None:
-        policy, size = self.policy, len(request.payload)
-        entry = BatchEntry(
+        size = len(request.payload)
+        entry = self._entry(meta, request, expired_below)
+        proposal = _Proposal(self, size, answer_to)
+        self._in_flight.add(meta, proposal)
+        self._in_flight_bytes += size
+        self._proposed += 1
+        self.propose(pack_batch(entry, request.payload), proposal.done)
+
+    def _entry(self, meta: BatchMeta, request: AppendRequest, expired_below: int) -> BatchEntry:
+        policy = self.policy
+        return BatchEntry(
             request.codec,
             meta.count,
             meta.producer_id,
@@ -160,11 +188,6 @@ class Leadership:
             expired_below,
             held_flag(policy.names, meta.producer_id),
         )
-        proposal = _Proposal(self, size, answer_to)
-        self._in_flight.add(meta, proposal)
-        self._in_flight_bytes += size
-        self._proposed += 1
-        self.propose(pack_batch(entry, request.payload), proposal.done)
 
     def ended(self, token: object, size: int, outcome: Outcome) -> Answer:
         """What became of a proposal in flight."""
@@ -187,6 +210,7 @@ class Leadership:
                 return
             last_seen = self._producers.last_seen
             applied = last_seen.check(meta, next_offset=self._stored.next_offset)
+            applied = self._machine.runs.check_plain(meta, applied)
             if applied.kind not in (Kind.DUPLICATE, Kind.FENCED):
                 below = self.policy.expired_below()
                 refusal = self._lease_verdict(meta.producer_id, meta.epoch, below)
@@ -195,6 +219,56 @@ class Leadership:
                 self.append(request, answer_to)
             else:
                 self.answer(answer_to, Answer(applied))
+
+        self._confirm(confirmed)
+
+    # -- batches of transactions ------------------------------------------------------
+
+    def _stage(self, request: AppendRequest, expired_below: int, answer_to: AnswerTo) -> None:
+        verdict = self._check_staged(request, expired_below)
+        kind = verdict.kind
+        if kind is Kind.STAGED:
+            entry = self._entry(request.meta, request, expired_below)
+            data = pack_batch(entry, request.payload)
+            self.staging.append(request, data, lambda answer: self.answer(answer_to, answer))
+        elif kind is Kind.UNREGISTERED:
+            answer_to(Answer(verdict))  # not the sender's answer yet
+        elif kind is Kind.JOINED:
+            self.staging.join(verdict, lambda answer: self.answer(answer_to, answer))
+        elif kind in _CERTAIN or kind is Kind.STAGED_DUPLICATE:
+            self.answer(answer_to, Answer(verdict))
+        else:
+            self._refuse_staged(request, verdict, answer_to)
+
+    def _check_staged(self, request: AppendRequest, expired_below: int) -> Verdict:
+        meta, runs = request.meta, self._machine.runs
+        if not self._node.features.is_on(TRANSACTIONS):
+            return Verdict(Kind.INVALID_BATCH, message="transaction_id: not supported yet, use 0")
+        if self._in_flight_bytes + self.staging.bytes > MAX_IN_FLIGHT_BYTES:
+            return Verdict(Kind.THROTTLED, message="too many bytes in flight in this partition")
+        if self.policy.expected_offsets == ExpectedOffsets.REQUIRED:
+            text = "expected_offset: the topic requires it, and a transaction cannot have one"
+            return Verdict(Kind.INVALID_BATCH, message=text)
+        verdict = self.staging.check(request, new_in_flight=self._in_flight.new_producers)
+        if verdict.kind is not Kind.STAGED or runs.run_of(meta.producer_id) is not None:
+            return verdict
+        return self._lease_verdict(meta.producer_id, meta.epoch, expired_below) or verdict
+
+    def _refuse_staged(self, request: AppendRequest, verdict: Verdict, answer_to: AnswerTo) -> None:
+        """As `_refuse_batch`: what stood in the way may have been in flight only."""
+
+        def confirmed(outcome: Outcome) -> None:
+            if isinstance(outcome, Abandoned):
+                self.answer(answer_to, _not_leader(outcome))
+                return
+            applied = self.staging.applied(request)
+            if applied.kind is Kind.STAGED:
+                meta = request.meta
+                below = self.policy.expired_below()
+                refusal = self._lease_verdict(meta.producer_id, meta.epoch, below)
+                retry = Verdict(Kind.NOT_READY, message=verdict.message)
+                applied = refusal or retry
+            self.answer(answer_to, Answer(applied))
 
         self._confirm(confirmed)
 
@@ -239,7 +313,11 @@ class Leadership:
         token = object()
 
         def done(outcome: Outcome) -> None:
-            answer_to(self.ended(token, 0, outcome))
+            answer = self.ended(token, 0, outcome)
+            if answer.verdict.kind is _APPENDED and self._machine.runs.by_producer:
+                self.staging.answer_open(producer_id, epoch, answer_to)
+            else:
+                answer_to(answer)
 
         entry = OpenProducerEntry(
             HELD if pin else 0,
@@ -268,6 +346,10 @@ class Leadership:
                 answer_to(Answer(verdict))
 
         self._confirm(confirmed)
+
+    def mark(self, marker: Marker, done: Done) -> None:
+        """A transaction ends here; see Staging.mark. Not refused when the disk is full."""
+        self.staging.mark(marker, self._stamp_ms(), done)
 
     # -- time, names, retention -------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """What every replica of a partition applies, in log order: one handler for each entry kind.
 
     Group --entry--> PartitionMachine --BATCH, LOG_START--------> StoredBatches
+                                      --BATCH staged, MARKER----> RunTable, StoredBatches
                                       --OPEN_, RELEASE_PRODUCERS-> ProducerTable
                                       --OFFSETS------------------> OffsetsTable
 
@@ -25,6 +26,7 @@ from cluster.entries import (
     GROUP_MEMBERS,
     HELD,
     LOG_START,
+    MARKER,
     OFFSETS,
     OPEN_PRODUCER,
     RELEASE_PRODUCERS,
@@ -40,12 +42,18 @@ from cluster.partition.group_offsets import CommitResult, OffsetsTable
 from cluster.partition.producers import ProducerTable
 from cluster.partition.stored_batches import StoredBatches
 from cluster.partition.types import Answer
+from cluster.transactions.run_records import unpack_marker
+from cluster.transactions.runs import Marked, RunTable
 from storage.errors import CorruptionError
 from storage.kv import WriteBatch
 from storage.offset_index import OffsetIndex
 
 _STATE = struct.Struct("<4sHxxqqqQQQ")
 _MAGIC, _VERSION = b"OLPS", 2
+# With the staged runs behind the last-seen map. A state without any is of the version before,
+# so that a release that knows no transactions reads it.
+_WITH_RUNS = 3
+_RUNS_SIZE = struct.Struct("<Q")
 
 
 class Loaded(NamedTuple):
@@ -57,6 +65,7 @@ class Loaded(NamedTuple):
     stored_bytes: int
     names_index: int
     last_seen: LastSeen
+    runs: RunTable
     group_offsets: OffsetsTable
 
 
@@ -77,12 +86,14 @@ class PartitionMachine:
         self.clock_ms = 0
         self.stored = StoredBatches(offsets)
         self.producers = ProducerTable(capacity)
+        self.runs = RunTable()
         self.group_offsets = OffsetsTable()
         self._handlers: dict[int, Handler] = {
             BATCH: self._apply_batch,
             LOG_START: self._apply_log_start,
             OPEN_PRODUCER: self._apply_open,
             RELEASE_PRODUCERS: self._apply_release,
+            MARKER: self._apply_marker,
             OFFSETS: self._apply_offsets,
             GROUP_MEMBERS: self._apply_offsets,
         }
@@ -100,7 +111,11 @@ class PartitionMachine:
         entry = unpack_batch(data)
         last_seen, stored, meta = self.producers.last_seen, self.stored, meta_of(entry)
         self._advance(entry)
+        if entry.transaction_id:
+            return self._stage(index, entry, data, batch)
         verdict = last_seen.check(meta, next_offset=stored.next_offset)
+        if self.runs.by_producer:
+            verdict = self.runs.check_plain(meta, verdict)
         if verdict.kind is Kind.APPENDED:
             base = stored.append(index, entry, data, batch)
             last_seen.record(meta, base, self.clock_ms, pin=bool(entry.flags & HELD))
@@ -108,6 +123,42 @@ class PartitionMachine:
             for listener in list(self._listeners):
                 listener()
         return Answer(verdict, entry.stamp_ms)
+
+    def _stage(self, index: int, entry: BatchEntry, data: bytes, batch: WriteBatch) -> Answer:
+        meta, last_seen, number = meta_of(entry), self.producers.last_seen, entry.transaction_id
+        verdict = self.runs.check(meta, number, last_seen)
+        if verdict.kind is Kind.STAGED:
+            relative = self.runs.stage(
+                meta,
+                number,
+                last_seen,
+                index=index,
+                size=len(data),
+                max_timestamp_us=entry.max_timestamp_us,
+                time_ms=self.clock_ms,
+                pin=bool(entry.flags & HELD),
+            )
+            self.stored.stage(index, relative, entry, data, batch)
+        return Answer(verdict, entry.stamp_ms)
+
+    def _apply_marker(self, index: int, data: bytes, batch: WriteBatch) -> Marked:
+        marker = unpack_marker(data)
+        self.clock_ms = max(self.clock_ms, marker.stamp_ms)
+        marked = self.runs.mark(
+            marker,
+            self.producers.last_seen,
+            index=index,
+            next_offset=self.stored.next_offset,
+            time_ms=self.clock_ms,
+        )
+        for run in marked.dropped:
+            self.stored.index.drop(batch, run.transaction_id, run.producer_id)
+        for published in marked.published:
+            self.stored.publish(published.run, published.expected, self.clock_ms, batch)
+        if marked.published:
+            for listener in list(self._listeners):
+                listener()
+        return marked
 
     def _apply_log_start(self, index: int, data: bytes, batch: WriteBatch) -> None:
         entry = unpack_log_start(data)
@@ -142,9 +193,10 @@ class PartitionMachine:
     def dump(self) -> bytes:
         """The whole state: equal states give equal bytes."""
         last_seen = self.producers.last_seen.dump()
+        runs = b"" if self.runs.is_new else self.runs.dump()
         header = _STATE.pack(
             _MAGIC,
-            _VERSION,
+            _WITH_RUNS if runs else _VERSION,
             self.stored.next_offset,
             self.stored.log_start,
             self.clock_ms,
@@ -152,15 +204,19 @@ class PartitionMachine:
             self.producers.names_index,
             len(last_seen),
         )
-        return b"".join((header, last_seen, self.group_offsets.dump()))
+        if runs:
+            runs = _RUNS_SIZE.pack(len(runs)) + runs
+        return b"".join((header, last_seen, runs, self.group_offsets.dump()))
 
     def restore(self, state: bytes | None) -> None:
         """Takes what `dump` wrote; None: the empty state. Raises storage.CorruptionError."""
         if state is None:
-            loaded = Loaded(0, 0, 0, 0, 0, LastSeen(capacity=self._capacity), OffsetsTable())
+            last_seen = LastSeen(capacity=self._capacity)
+            loaded = Loaded(0, 0, 0, 0, 0, last_seen, RunTable(), OffsetsTable())
         else:
             loaded = self.load(state)
         self.clock_ms, self.group_offsets = loaded.clock_ms, loaded.group_offsets
+        self.runs = loaded.runs
         self.stored.restore(loaded.next_offset, loaded.log_start, loaded.stored_bytes)
         self.producers.restore(loaded.last_seen, loaded.names_index)
 
@@ -169,7 +225,7 @@ class PartitionMachine:
         if len(state) < _STATE.size:
             raise CorruptionError(f"a partition's state of {len(state)} bytes is too short")
         magic, version, *fields = _STATE.unpack_from(state)
-        if magic != _MAGIC or version != _VERSION:
+        if magic != _MAGIC or version not in (_VERSION, _WITH_RUNS):
             raise CorruptionError(f"not a partition's state of version {_VERSION}: {state[:6]!r}")
         next_offset, log_start, clock_ms, stored_bytes, names_index, map_bytes = fields
         if not 0 <= log_start <= next_offset or clock_ms < 0:
@@ -177,11 +233,16 @@ class PartitionMachine:
         end = _STATE.size + map_bytes
         try:
             last_seen = LastSeen.load(state[_STATE.size : end], capacity=self._capacity)
+            runs = RunTable()
+            if version == _WITH_RUNS:
+                begin, end = end + _RUNS_SIZE.size, end + _RUNS_SIZE.size
+                end += _RUNS_SIZE.unpack_from(state, begin - _RUNS_SIZE.size)[0]
+                runs = RunTable.load(state[begin:end])
             group_offsets = OffsetsTable.load(state[end:])
-        except (ValueError, DecodeError) as error:
+        except (ValueError, DecodeError, struct.error) as error:
             raise CorruptionError(f"a partition's state: {error}") from error
         numbers = (next_offset, log_start, clock_ms, stored_bytes, names_index)
-        return Loaded(*numbers, last_seen, group_offsets)
+        return Loaded(*numbers, last_seen, runs, group_offsets)
 
 
 def meta_of(entry: BatchEntry) -> BatchMeta:

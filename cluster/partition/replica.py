@@ -23,6 +23,7 @@ from cluster.partition.leases import lease_verdict
 from cluster.partition.machine import PartitionMachine
 from cluster.partition.reader import OffsetOutOfRangeError, ReadBatch, Reader
 from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
+from cluster.transactions.types import Expected, Marker
 from storage.errors import CorruptionError, StorageError
 from storage.kv import WriteBatch
 from storage.offset_index import IndexEntry, OffsetIndex
@@ -138,6 +139,32 @@ class Partition:
             leadership.propose(data, done)
         return unable
 
+    def registered(self, transaction_id: int) -> None:
+        """The coordinator knows that the transaction may have staged batches here."""
+        if self._leadership is not None:
+            self._leadership.staging.registered(transaction_id)
+
+    def confirm_runs(
+        self, transaction_id: int, asked: dict[int, tuple[int, int]], *, only_winners: bool
+    ) -> dict[int, Expected] | str | None:
+        """Whether the transaction has exactly these runs here; None: this node does not lead.
+
+        See RunTable.confirm. What is applied here stays, whoever leads next.
+        """
+        if self._leadership is None or not self.group.is_leader:
+            return None
+        return self.machine.runs.confirm(transaction_id, asked, only_winners=only_winners)
+
+    def mark(self, marker: Marker, done: Done) -> None:
+        """Ends a transaction here, also when the disk is full; the result is a Marked.
+
+        `marker` comes without a time. A repeat changes nothing and has the same result.
+        """
+        if self._leadership is not None and self.group.is_leader and self._node.clock_agreed():
+            self._leadership.mark(marker, done)
+        else:
+            done(Abandoned(self.group.leader_id, "not ready to lead"))
+
     def advance_clock(self, done: Done) -> None:
         """Proposes an entry that brings log time and expiry watermark to now."""
         if self._leadership is not None and self._node.clock_agreed():
@@ -244,7 +271,10 @@ class Partition:
         first = stored.index.first()
         if first is None and stored.log_start < stored.next_offset:
             return  # where the first batch is, waits to be written: the disk is full
-        limit = group.applied_index if first is None else first.raft_index - 1
+        limit = group.applied_index
+        if first is not None or len(self.machine.runs):
+            index = limit + 1 if first is None else first.raft_index
+            limit = self.machine.runs.oldest_needed(index, stored.log_start) - 1
         if limit > group.journal.base_index:
             if first is None:
                 group.checkpoint()

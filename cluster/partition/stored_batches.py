@@ -1,6 +1,6 @@
 """The batches that a replica keeps: offsets, where each batch is, where the log starts. Applied.
 
-    PartitionMachine --append, move_start--> StoredBatches <--read, retention-- Partition
+    PartitionMachine --append, stage, publish, move_start--> StoredBatches <--read-- Partition
 
 Offsets are not stored with the batches: a small row for each accepted batch says at
 which Raft index it lies. What apply refused takes no offset and has no row.
@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from cluster.entries import BatchEntry, LogStartEntry
 from cluster.partition.batch_index import BatchIndex, place_of
+from cluster.transactions.run import Run
+from cluster.transactions.types import Expected
 from storage.kv import WriteBatch
-from storage.offset_index import OffsetIndex
+from storage.offset_index import OffsetIndex, RunRow
 
 
 class StoredBatches:
@@ -42,6 +44,24 @@ class StoredBatches:
         self.appended_records += entry.record_count
         self.appended_bytes += size
         return base
+
+    def stage(
+        self, index: int, relative: int, entry: BatchEntry, data: bytes, batch: WriteBatch
+    ) -> None:
+        """Remembers where a staged batch is; it has no offset, only one in its run."""
+        place = place_of(index, relative, entry, data)
+        self.index.stage(batch, entry.transaction_id, entry.producer_id, place)
+
+    def publish(self, run: Run, expected: Expected, stamp_ms: int, batch: WriteBatch) -> None:
+        """Gives a run its offsets; their age counts from now."""
+        row = RunRow(
+            self.next_offset, expected.records, run.transaction_id, run.producer_id, stamp_ms
+        )
+        self.index.publish(batch, row, run.batches)
+        self.next_offset += expected.records
+        self.stored_bytes += expected.size
+        self.appended_records += expected.records
+        self.appended_bytes += expected.size
 
     def move_start(self, entry: LogStartEntry, batch: WriteBatch) -> None:
         """Drops what retention freed, unless another entry moved the start before."""

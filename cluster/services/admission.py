@@ -85,8 +85,8 @@ def _fault(header: BatchHeader, meta: BatchMeta, payload: bytes) -> str | None:
     codec = header.codec
     if codec not in (CODEC_NONE, CODEC_ZSTD, CODEC_LZ4):
         return f"codec: {codec} is unknown"
-    if header.transaction_id != 0:
-        return "transaction_id: not supported yet, use 0"
+    if header.transaction_id < 0:
+        return f"transaction_id: {header.transaction_id} is negative"
     crc = crc32c.crc32c(payload)
     if crc != meta.crc:
         return f"crc32c: the payload has {crc:#010x}, the header says {meta.crc:#010x}"

@@ -86,6 +86,15 @@ def _describe_topics(request: Any) -> Iterable[Need]:
     return [Need("describe", "topic", name) for name in dict.fromkeys(request.names)]
 
 
+def _named(request: Any) -> Iterable[Need]:
+    return (Need("write", "producer", request.producer_name),)
+
+
+def _any_name(request: Any) -> Iterable[Need]:
+    """A transaction's number does not say whose it is."""
+    return (Need("write", "producer", ALL),)
+
+
 NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.LogService/Produce": _produce,
     "/oncelog.v1.LogService/ProduceStream": _produce,
@@ -112,6 +121,19 @@ NEEDS: Mapping[str, Needs] = {
         Need("fence", "producer", request.producer_name),
     ),
     "/oncelog.v1.ProducerService/ListProducerNames": lambda _: (Need("describe", "producer", ALL),),
+    "/oncelog.v1.TransactionService/BeginTransaction": _named,
+    "/oncelog.v1.TransactionService/KeepTransactionsAlive": _any_name,
+    "/oncelog.v1.TransactionService/CommitTransaction": lambda request: (
+        *_any_name(request),
+        *_topics("write", "runs")(request),
+    ),
+    # Without a producer it is an operator's.
+    "/oncelog.v1.TransactionService/AbortTransaction": lambda request: (
+        _any_name(request) if request.producer_id else _cluster("alter")(request)
+    ),
+    "/oncelog.v1.TransactionService/ListTransactions": lambda request: (
+        Need("describe", "producer", request.producer_name or ALL),
+    ),
     "/oncelog.v1.GroupService/CommitOffsets": _commit,
     "/oncelog.v1.GroupService/FetchOffsets": _fetch_offsets,
     "/oncelog.v1.GroupService/ListGroups": lambda _: (Need("describe", "group", ALL),),

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
-from cluster.partition.replica import Answer, AnswerTo, AppendRequest
+from cluster.partition.replica import Answer, AnswerTo, AppendRequest, Partition
 from cluster.services.admission import begins_chain, refusal
 from cluster.services.context import NodeContext
 from cluster.services.decoding import decoded
@@ -27,6 +27,7 @@ from cluster.services.leases import Leases
 from cluster.services.listening import Listening
 from cluster.services.outcomes import one_answer
 from cluster.services.refused_heads import RefusedHeads
+from cluster.services.registrations import Registrations
 from cluster.services.replicas import locate
 from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, in_range
 from cluster.services.resolving import Resolver
@@ -42,6 +43,9 @@ RESULT_BYTES = 1024  # of memory that an answer takes until the client takes it
 PREDECESSOR_WAIT = 1.0  # seconds that a unary batch waits for the one before it
 SWEEP = 1.0  # seconds between looks for batches whose time is over
 
+_STORED = (Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
+# What senders know under another number.
+_PUBLIC = {Kind.STAGED_DUPLICATE: Kind.STAGED}
 _NOT_IN_TIME = Verdict(Kind.TIMEOUT, message="not committed in time")
 _NO_MEMORY = Answer(
     Verdict(Kind.THROTTLED, message="this node's memory for clients (client_memory_bytes) is used")
@@ -99,6 +103,7 @@ class Appender:
         self.node = node
         self._resolver = resolver
         self._leases = Leases(node)
+        self._registrations = Registrations(node)
 
     async def append(
         self,
@@ -152,7 +157,33 @@ class Appender:
         answer_to = self._watched(answer_to, topic, number, meta, heads, reason)
         if meta.producer_id:
             answer_to = self._resolver.with_offset(replica, meta, answer_to)
-        replica.append(request, answer_to)
+        if request.transaction_id:
+            await self._stage(replica, request, answer_to)
+        else:
+            replica.append(request, answer_to)
+
+    async def _stage(self, replica: Partition, request: AppendRequest, answer_to: AnswerTo) -> None:
+        """A batch of a transaction: the coordinator hears of its partition before the first."""
+        unregistered: list[Answer] = []
+
+        def answer(found: Answer) -> None:
+            if found.verdict.kind is Kind.UNREGISTERED:
+                unregistered.append(found)
+            else:
+                answer_to(found)
+
+        replica.append(request, answer)
+        if not unregistered:
+            return
+        verdict = await self._registrations.register(replica.group.config.group, request)
+        if verdict is None:
+            replica.registered(request.transaction_id)
+            unregistered.clear()
+            replica.append(request, answer)
+            if unregistered:  # deposed meanwhile, and leading again
+                verdict = Verdict(Kind.NOT_READY)
+        if verdict is not None:
+            answer_to(Answer(verdict))
 
     def _watched(
         self,
@@ -171,7 +202,7 @@ class Appender:
             kind = answer.verdict.kind
             if kind is Kind.APPENDED:
                 self.node.metrics.commit_latency.observe(time.monotonic() - started)
-            elif heads is not None and kind is not Kind.DUPLICATE:
+            elif heads is not None and kind not in _STORED:
                 answer = heads.answered(topic, number, meta, answer, reason)
             answer_to(answer)
 
@@ -181,7 +212,7 @@ class Appender:
         verdict = answer.verdict
         result = pb.BatchResult(
             id=batch_id,
-            verdict=verdict.kind,  # type: ignore[arg-type]  # the numbers are the same
+            verdict=_PUBLIC.get(verdict.kind, verdict.kind),  # type: ignore[arg-type]  # numbers
             base_offset=verdict.base_offset,
             append_time_ms=answer.append_time_ms,
         )

@@ -55,7 +55,13 @@ MESSAGES: Mapping[type[Message], int] = {
     ClockProbe: 3,
     ClockReply: 3,
 }
-REQUESTS: Mapping[str, int] = {"propose_metadata": 3, "snapshot_part": 3}
+REQUESTS: Mapping[str, int] = {
+    "propose_metadata": 3,
+    "snapshot_part": 3,
+    "confirm_runs": 4,
+    "write_markers": 4,
+    "keep_alive": 4,
+}
 
 
 class PeerVersions:

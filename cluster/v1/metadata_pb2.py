@@ -22,63 +22,64 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from cluster.v1 import transactions_pb2 as cluster_dot_v1_dot_transactions__pb2
 from oncelog.v1 import cluster_pb2 as oncelog_dot_v1_dot_cluster__pb2
 from oncelog.v1 import security_pb2 as oncelog_dot_v1_dot_security__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63luster/v1/metadata.proto\x12\ncluster.v1\x1a\x18oncelog/v1/cluster.proto\x1a\x19oncelog/v1/security.proto\"\xb9\x06\n\x0fMetadataCommand\x12\x10\n\x08stamp_ms\x18\x01 \x01(\x03\x12\x31\n\rregister_node\x18\x02 \x01(\x0b\x32\x18.cluster.v1.RegisterNodeH\x00\x12/\n\x0c\x63reate_topic\x18\x03 \x01(\x0b\x32\x17.cluster.v1.CreateTopicH\x00\x12/\n\x0c\x64\x65lete_topic\x18\x04 \x01(\x0b\x32\x17.cluster.v1.DeleteTopicH\x00\x12-\n\x0b\x61lter_topic\x18\x05 \x01(\x0b\x32\x16.cluster.v1.AlterTopicH\x00\x12@\n\x15\x61llocate_producer_ids\x18\x06 \x01(\x0b\x32\x1f.cluster.v1.AllocateProducerIdsH\x00\x12+\n\nlease_name\x18\x07 \x01(\x0b\x32\x15.cluster.v1.LeaseNameH\x00\x12<\n\x13\x63reate_lease_secret\x18\n \x01(\x0b\x32\x1d.cluster.v1.CreateLeaseSecretH\x00\x12\x37\n\x10\x66inalize_upgrade\x18\x0b \x01(\x0b\x32\x1b.cluster.v1.FinalizeUpgradeH\x00\x12\x42\n\x16\x66ound_cluster_settings\x18\x0c \x01(\x0b\x32 .cluster.v1.FoundClusterSettingsH\x00\x12<\n\x13set_cluster_setting\x18\r \x01(\x0b\x32\x1d.cluster.v1.SetClusterSettingH\x00\x12/\n\x0cset_replicas\x18\x0e \x01(\x0b\x32\x17.cluster.v1.SetReplicasH\x00\x12\x35\n\x0freport_replicas\x18\x0f \x01(\x0b\x32\x1a.cluster.v1.ReportReplicasH\x00\x12\x39\n\x11\x61lter_permissions\x18\x14 \x01(\x0b\x32\x1c.cluster.v1.AlterPermissionsH\x00\x12\x19\n\x11lease_lifetime_ms\x18\x08 \x01(\x03\x12\x1f\n\x17producer_name_expiry_ms\x18\t \x01(\x03\x42\t\n\x07\x63ommand\"F\n\x0cRegisterNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x06\"o\n\x0b\x43reateTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\nplacements\x18\x02 \x03(\x0b\x32\x15.cluster.v1.Placement\x12\'\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\"\x1d\n\tPlacement\x12\x10\n\x08replicas\x18\x01 \x03(\x05\"\x1b\n\x0b\x44\x65leteTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\"a\n\nAlterTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x1c\n\x14set_expected_offsets\x18\x03 \x01(\x08\"5\n\x13\x41llocateProducerIds\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\"j\n\tLeaseName\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nfence_only\x18\x02 \x01(\x08\x12\r\n\x05nonce\x18\x03 \x01(\x06\x12\x18\n\x10held_producer_id\x18\x04 \x01(\x03\x12\x12\n\nheld_epoch\x18\x05 \x01(\x05\"K\n\x0bSetReplicas\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x10\n\x08replicas\x18\x02 \x03(\x05\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x04\"\x8b\x01\n\x0eReportReplicas\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x12\n\nindex_term\x18\x04 \x01(\x04\x12\x0e\n\x06voters\x18\x05 \x03(\x05\x12\x10\n\x08learners\x18\x06 \x03(\x05\x12\x11\n\tinstances\x18\x07 \x03(\x04\"#\n\x11\x43reateLeaseSecret\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\"\\\n\x0f\x46inalizeUpgrade\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x02 \x03(\t\x12&\n\x05nodes\x18\x03 \x03(\x0b\x32\x17.cluster.v1.NodeRelease\"g\n\x10\x41lterPermissions\x12\'\n\x03\x61\x64\x64\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\x12*\n\x06remove\x18\x02 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\"q\n\x0bNodeRelease\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0f\n\x07release\x18\x02 \x01(\t\x12\x16\n\x0eoldest_version\x18\x03 \x01(\x05\x12\x16\n\x0enewest_version\x18\x04 \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x05 \x03(\t\"D\n\x14\x46oundClusterSettings\x12,\n\x08settings\x18\x01 \x03(\x0b\x32\x1a.cluster.v1.ClusterSetting\"-\n\x0e\x43lusterSetting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03\"@\n\x11SetClusterSetting\x12+\n\x07setting\x18\x01 \x01(\x0b\x32\x1a.cluster.v1.ClusterSetting\"\x98\x01\n\x0eMetadataResult\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x19\n\x11\x66irst_producer_id\x18\x03 \x01(\x03\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x03\x12\r\n\x05\x65poch\x18\x05 \x01(\x05\x12\x10\n\x08stamp_ms\x18\x06 \x01(\x03\x12\x15\n\rapplied_index\x18\x07 \x01(\x04\"\xe2\x03\n\x10MetadataSnapshot\x12%\n\x05nodes\x18\x01 \x03(\x0b\x32\x16.cluster.v1.NodeRecord\x12\'\n\x06topics\x18\x02 \x03(\x0b\x32\x17.cluster.v1.TopicRecord\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\x12\x15\n\rnext_group_id\x18\x04 \x01(\x04\x12\x15\n\rnext_topic_id\x18\x05 \x01(\x04\x12%\n\x05names\x18\x06 \x03(\x0b\x32\x16.cluster.v1.NameRecord\x12\x10\n\x08\x63lock_ms\x18\x07 \x01(\x03\x12\'\n\x06\x62locks\x18\x08 \x03(\x0b\x32\x17.cluster.v1.BlockRecord\x12\x19\n\x11lease_lifetime_ms\x18\t \x01(\x03\x12\x1f\n\x17producer_name_expiry_ms\x18\n \x01(\x03\x12\x14\n\x0clease_secret\x18\x0b \x01(\x0c\x12\x17\n\x0f\x63luster_version\x18\x0c \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\r \x03(\t\x12,\n\x08settings\x18\x0e \x03(\x0b\x32\x1a.cluster.v1.ClusterSetting\x12)\n\x05rules\x18\x14 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\"D\n\nNodeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x06\"\x9b\x01\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12/\n\npartitions\x18\x03 \x03(\x0b\x32\x1b.cluster.v1.PartitionRecord\x12\'\n\x06\x63onfig\x18\x04 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x12\n\ncreated_ms\x18\x05 \x01(\x03\"\x9e\x01\n\x0fPartitionRecord\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x10\n\x08replicas\x18\x02 \x03(\x05\x12\x10\n\x08\x66ounding\x18\x03 \x03(\x05\x12\x11\n\tinstances\x18\x04 \x03(\x04\x12\x0f\n\x07version\x18\x05 \x01(\x04\x12\r\n\x05index\x18\x06 \x01(\x04\x12\x12\n\nindex_term\x18\x07 \x01(\x04\x12\x0e\n\x06target\x18\x08 \x03(\x05\"\x91\x01\n\nNameRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x15\n\rlast_lease_ms\x18\x04 \x01(\x03\x12\x11\n\ttombstone\x18\x05 \x01(\x08\x12\x12\n\nlast_nonce\x18\x06 \x01(\x06\x12\x13\n\x0b\x66\x65nce_epoch\x18\x07 \x01(\x05\"L\n\x0b\x42lockRecord\x12\x19\n\x11\x66irst_producer_id\x18\x01 \x01(\x03\x12\x11\n\tissued_ms\x18\x02 \x01(\x03\x12\x0f\n\x07node_id\x18\x03 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63luster/v1/metadata.proto\x12\ncluster.v1\x1a\x1d\x63luster/v1/transactions.proto\x1a\x18oncelog/v1/cluster.proto\x1a\x19oncelog/v1/security.proto\"\xf0\x06\n\x0fMetadataCommand\x12\x10\n\x08stamp_ms\x18\x01 \x01(\x03\x12\x31\n\rregister_node\x18\x02 \x01(\x0b\x32\x18.cluster.v1.RegisterNodeH\x00\x12/\n\x0c\x63reate_topic\x18\x03 \x01(\x0b\x32\x17.cluster.v1.CreateTopicH\x00\x12/\n\x0c\x64\x65lete_topic\x18\x04 \x01(\x0b\x32\x17.cluster.v1.DeleteTopicH\x00\x12-\n\x0b\x61lter_topic\x18\x05 \x01(\x0b\x32\x16.cluster.v1.AlterTopicH\x00\x12@\n\x15\x61llocate_producer_ids\x18\x06 \x01(\x0b\x32\x1f.cluster.v1.AllocateProducerIdsH\x00\x12+\n\nlease_name\x18\x07 \x01(\x0b\x32\x15.cluster.v1.LeaseNameH\x00\x12<\n\x13\x63reate_lease_secret\x18\n \x01(\x0b\x32\x1d.cluster.v1.CreateLeaseSecretH\x00\x12\x37\n\x10\x66inalize_upgrade\x18\x0b \x01(\x0b\x32\x1b.cluster.v1.FinalizeUpgradeH\x00\x12\x42\n\x16\x66ound_cluster_settings\x18\x0c \x01(\x0b\x32 .cluster.v1.FoundClusterSettingsH\x00\x12<\n\x13set_cluster_setting\x18\r \x01(\x0b\x32\x1d.cluster.v1.SetClusterSettingH\x00\x12/\n\x0cset_replicas\x18\x0e \x01(\x0b\x32\x17.cluster.v1.SetReplicasH\x00\x12\x35\n\x0freport_replicas\x18\x0f \x01(\x0b\x32\x1a.cluster.v1.ReportReplicasH\x00\x12\x35\n\x0btransaction\x18\x10 \x01(\x0b\x32\x1e.cluster.v1.TransactionCommandH\x00\x12\x39\n\x11\x61lter_permissions\x18\x14 \x01(\x0b\x32\x1c.cluster.v1.AlterPermissionsH\x00\x12\x19\n\x11lease_lifetime_ms\x18\x08 \x01(\x03\x12\x1f\n\x17producer_name_expiry_ms\x18\t \x01(\x03\x42\t\n\x07\x63ommand\"F\n\x0cRegisterNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x06\"o\n\x0b\x43reateTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\nplacements\x18\x02 \x03(\x0b\x32\x15.cluster.v1.Placement\x12\'\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\"\x1d\n\tPlacement\x12\x10\n\x08replicas\x18\x01 \x03(\x05\"\x1b\n\x0b\x44\x65leteTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\"a\n\nAlterTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x1c\n\x14set_expected_offsets\x18\x03 \x01(\x08\"5\n\x13\x41llocateProducerIds\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\"j\n\tLeaseName\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nfence_only\x18\x02 \x01(\x08\x12\r\n\x05nonce\x18\x03 \x01(\x06\x12\x18\n\x10held_producer_id\x18\x04 \x01(\x03\x12\x12\n\nheld_epoch\x18\x05 \x01(\x05\"K\n\x0bSetReplicas\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x10\n\x08replicas\x18\x02 \x03(\x05\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x04\"\x8b\x01\n\x0eReportReplicas\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x12\n\nindex_term\x18\x04 \x01(\x04\x12\x0e\n\x06voters\x18\x05 \x03(\x05\x12\x10\n\x08learners\x18\x06 \x03(\x05\x12\x11\n\tinstances\x18\x07 \x03(\x04\"#\n\x11\x43reateLeaseSecret\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\"\\\n\x0f\x46inalizeUpgrade\x12\x0f\n\x07version\x18\x01 \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x02 \x03(\t\x12&\n\x05nodes\x18\x03 \x03(\x0b\x32\x17.cluster.v1.NodeRelease\"g\n\x10\x41lterPermissions\x12\'\n\x03\x61\x64\x64\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\x12*\n\x06remove\x18\x02 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\"q\n\x0bNodeRelease\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0f\n\x07release\x18\x02 \x01(\t\x12\x16\n\x0eoldest_version\x18\x03 \x01(\x05\x12\x16\n\x0enewest_version\x18\x04 \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x05 \x03(\t\"D\n\x14\x46oundClusterSettings\x12,\n\x08settings\x18\x01 \x03(\x0b\x32\x1a.cluster.v1.ClusterSetting\"-\n\x0e\x43lusterSetting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03\"@\n\x11SetClusterSetting\x12+\n\x07setting\x18\x01 \x01(\x0b\x32\x1a.cluster.v1.ClusterSetting\"\xe4\x01\n\x0eMetadataResult\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x19\n\x11\x66irst_producer_id\x18\x03 \x01(\x03\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x03\x12\r\n\x05\x65poch\x18\x05 \x01(\x05\x12\x10\n\x08stamp_ms\x18\x06 \x01(\x03\x12\x15\n\rapplied_index\x18\x07 \x01(\x04\x12\x32\n\x0btransaction\x18\x08 \x01(\x0b\x32\x1d.cluster.v1.TransactionRecord\x12\x16\n\x0etransaction_id\x18\t \x01(\x03\"\x98\x04\n\x10MetadataSnapshot\x12%\n\x05nodes\x18\x01 \x03(\x0b\x32\x16.cluster.v1.NodeRecord\x12\'\n\x06topics\x18\x02 \x03(\x0b\x32\x17.cluster.v1.TopicRecord\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\x12\x15\n\rnext_group_id\x18\x04 \x01(\x04\x12\x15\n\rnext_topic_id\x18\x05 \x01(\x04\x12%\n\x05names\x18\x06 \x03(\x0b\x32\x16.cluster.v1.NameRecord\x12\x10\n\x08\x63lock_ms\x18\x07 \x01(\x03\x12\'\n\x06\x62locks\x18\x08 \x03(\x0b\x32\x17.cluster.v1.BlockRecord\x12\x19\n\x11lease_lifetime_ms\x18\t \x01(\x03\x12\x1f\n\x17producer_name_expiry_ms\x18\n \x01(\x03\x12\x14\n\x0clease_secret\x18\x0b \x01(\x0c\x12\x17\n\x0f\x63luster_version\x18\x0c \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\r \x03(\t\x12,\n\x08settings\x18\x0e \x03(\x0b\x32\x1a.cluster.v1.ClusterSetting\x12\x34\n\x0b\x63oordinator\x18\x0f \x01(\x0b\x32\x1f.cluster.v1.CoordinatorSnapshot\x12)\n\x05rules\x18\x14 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\"D\n\nNodeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x06\"\x9b\x01\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12/\n\npartitions\x18\x03 \x03(\x0b\x32\x1b.cluster.v1.PartitionRecord\x12\'\n\x06\x63onfig\x18\x04 \x01(\x0b\x32\x17.oncelog.v1.TopicConfig\x12\x12\n\ncreated_ms\x18\x05 \x01(\x03\"\x9e\x01\n\x0fPartitionRecord\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x10\n\x08replicas\x18\x02 \x03(\x05\x12\x10\n\x08\x66ounding\x18\x03 \x03(\x05\x12\x11\n\tinstances\x18\x04 \x03(\x04\x12\x0f\n\x07version\x18\x05 \x01(\x04\x12\r\n\x05index\x18\x06 \x01(\x04\x12\x12\n\nindex_term\x18\x07 \x01(\x04\x12\x0e\n\x06target\x18\x08 \x03(\x05\"\x91\x01\n\nNameRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x15\n\rlast_lease_ms\x18\x04 \x01(\x03\x12\x11\n\ttombstone\x18\x05 \x01(\x08\x12\x12\n\nlast_nonce\x18\x06 \x01(\x06\x12\x13\n\x0b\x66\x65nce_epoch\x18\x07 \x01(\x05\"L\n\x0b\x42lockRecord\x12\x19\n\x11\x66irst_producer_id\x18\x01 \x01(\x03\x12\x11\n\tissued_ms\x18\x02 \x01(\x03\x12\x0f\n\x07node_id\x18\x03 \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.v1.metadata_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_METADATACOMMAND']._serialized_start=95
-  _globals['_METADATACOMMAND']._serialized_end=920
-  _globals['_REGISTERNODE']._serialized_start=922
-  _globals['_REGISTERNODE']._serialized_end=992
-  _globals['_CREATETOPIC']._serialized_start=994
-  _globals['_CREATETOPIC']._serialized_end=1105
-  _globals['_PLACEMENT']._serialized_start=1107
-  _globals['_PLACEMENT']._serialized_end=1136
-  _globals['_DELETETOPIC']._serialized_start=1138
-  _globals['_DELETETOPIC']._serialized_end=1165
-  _globals['_ALTERTOPIC']._serialized_start=1167
-  _globals['_ALTERTOPIC']._serialized_end=1264
-  _globals['_ALLOCATEPRODUCERIDS']._serialized_start=1266
-  _globals['_ALLOCATEPRODUCERIDS']._serialized_end=1319
-  _globals['_LEASENAME']._serialized_start=1321
-  _globals['_LEASENAME']._serialized_end=1427
-  _globals['_SETREPLICAS']._serialized_start=1429
-  _globals['_SETREPLICAS']._serialized_end=1504
-  _globals['_REPORTREPLICAS']._serialized_start=1507
-  _globals['_REPORTREPLICAS']._serialized_end=1646
-  _globals['_CREATELEASESECRET']._serialized_start=1648
-  _globals['_CREATELEASESECRET']._serialized_end=1683
-  _globals['_FINALIZEUPGRADE']._serialized_start=1685
-  _globals['_FINALIZEUPGRADE']._serialized_end=1777
-  _globals['_ALTERPERMISSIONS']._serialized_start=1779
-  _globals['_ALTERPERMISSIONS']._serialized_end=1882
-  _globals['_NODERELEASE']._serialized_start=1884
-  _globals['_NODERELEASE']._serialized_end=1997
-  _globals['_FOUNDCLUSTERSETTINGS']._serialized_start=1999
-  _globals['_FOUNDCLUSTERSETTINGS']._serialized_end=2067
-  _globals['_CLUSTERSETTING']._serialized_start=2069
-  _globals['_CLUSTERSETTING']._serialized_end=2114
-  _globals['_SETCLUSTERSETTING']._serialized_start=2116
-  _globals['_SETCLUSTERSETTING']._serialized_end=2180
-  _globals['_METADATARESULT']._serialized_start=2183
-  _globals['_METADATARESULT']._serialized_end=2335
-  _globals['_METADATASNAPSHOT']._serialized_start=2338
-  _globals['_METADATASNAPSHOT']._serialized_end=2820
-  _globals['_NODERECORD']._serialized_start=2822
-  _globals['_NODERECORD']._serialized_end=2890
-  _globals['_TOPICRECORD']._serialized_start=2893
-  _globals['_TOPICRECORD']._serialized_end=3048
-  _globals['_PARTITIONRECORD']._serialized_start=3051
-  _globals['_PARTITIONRECORD']._serialized_end=3209
-  _globals['_NAMERECORD']._serialized_start=3212
-  _globals['_NAMERECORD']._serialized_end=3357
-  _globals['_BLOCKRECORD']._serialized_start=3359
-  _globals['_BLOCKRECORD']._serialized_end=3435
+  _globals['_METADATACOMMAND']._serialized_start=126
+  _globals['_METADATACOMMAND']._serialized_end=1006
+  _globals['_REGISTERNODE']._serialized_start=1008
+  _globals['_REGISTERNODE']._serialized_end=1078
+  _globals['_CREATETOPIC']._serialized_start=1080
+  _globals['_CREATETOPIC']._serialized_end=1191
+  _globals['_PLACEMENT']._serialized_start=1193
+  _globals['_PLACEMENT']._serialized_end=1222
+  _globals['_DELETETOPIC']._serialized_start=1224
+  _globals['_DELETETOPIC']._serialized_end=1251
+  _globals['_ALTERTOPIC']._serialized_start=1253
+  _globals['_ALTERTOPIC']._serialized_end=1350
+  _globals['_ALLOCATEPRODUCERIDS']._serialized_start=1352
+  _globals['_ALLOCATEPRODUCERIDS']._serialized_end=1405
+  _globals['_LEASENAME']._serialized_start=1407
+  _globals['_LEASENAME']._serialized_end=1513
+  _globals['_SETREPLICAS']._serialized_start=1515
+  _globals['_SETREPLICAS']._serialized_end=1590
+  _globals['_REPORTREPLICAS']._serialized_start=1593
+  _globals['_REPORTREPLICAS']._serialized_end=1732
+  _globals['_CREATELEASESECRET']._serialized_start=1734
+  _globals['_CREATELEASESECRET']._serialized_end=1769
+  _globals['_FINALIZEUPGRADE']._serialized_start=1771
+  _globals['_FINALIZEUPGRADE']._serialized_end=1863
+  _globals['_ALTERPERMISSIONS']._serialized_start=1865
+  _globals['_ALTERPERMISSIONS']._serialized_end=1968
+  _globals['_NODERELEASE']._serialized_start=1970
+  _globals['_NODERELEASE']._serialized_end=2083
+  _globals['_FOUNDCLUSTERSETTINGS']._serialized_start=2085
+  _globals['_FOUNDCLUSTERSETTINGS']._serialized_end=2153
+  _globals['_CLUSTERSETTING']._serialized_start=2155
+  _globals['_CLUSTERSETTING']._serialized_end=2200
+  _globals['_SETCLUSTERSETTING']._serialized_start=2202
+  _globals['_SETCLUSTERSETTING']._serialized_end=2266
+  _globals['_METADATARESULT']._serialized_start=2269
+  _globals['_METADATARESULT']._serialized_end=2497
+  _globals['_METADATASNAPSHOT']._serialized_start=2500
+  _globals['_METADATASNAPSHOT']._serialized_end=3036
+  _globals['_NODERECORD']._serialized_start=3038
+  _globals['_NODERECORD']._serialized_end=3106
+  _globals['_TOPICRECORD']._serialized_start=3109
+  _globals['_TOPICRECORD']._serialized_end=3264
+  _globals['_PARTITIONRECORD']._serialized_start=3267
+  _globals['_PARTITIONRECORD']._serialized_end=3425
+  _globals['_NAMERECORD']._serialized_start=3428
+  _globals['_NAMERECORD']._serialized_end=3573
+  _globals['_BLOCKRECORD']._serialized_start=3575
+  _globals['_BLOCKRECORD']._serialized_end=3651
 # @@protoc_insertion_point(module_scope)

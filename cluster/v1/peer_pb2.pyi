@@ -1,3 +1,4 @@
+from cluster.v1 import transactions_pb2 as _transactions_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -145,26 +146,38 @@ class Message(_message.Message):
     def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ..., commit_term: _Optional[int] = ..., version: _Optional[int] = ..., from_instance: _Optional[int] = ..., to_instance: _Optional[int] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "propose_metadata", "snapshot_part")
+    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_RUNS_FIELD_NUMBER: _ClassVar[int]
+    WRITE_MARKERS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
     id: int
     propose_metadata: ProposeMetadataRequest
     snapshot_part: SnapshotPart
-    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataRequest, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotPart, _Mapping]] = ...) -> None: ...
+    confirm_runs: ConfirmRunsRequest
+    write_markers: WriteMarkersRequest
+    keep_alive: KeepAliveRequest
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataRequest, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotPart, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveRequest, _Mapping]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "propose_metadata", "snapshot_part", "error")
+    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "error")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_RUNS_FIELD_NUMBER: _ClassVar[int]
+    WRITE_MARKERS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     id: int
     propose_metadata: ProposeMetadataResponse
     snapshot_part: SnapshotResult
+    confirm_runs: ConfirmRunsResponse
+    write_markers: WriteMarkersResponse
+    keep_alive: KeepAliveResponse
     error: str
-    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsResponse, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersResponse, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveResponse, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class SnapshotPart(_message.Message):
     __slots__ = ("group", "term", "index", "index_term", "size", "checksum", "offset", "data", "configuration", "to_instance")
@@ -215,3 +228,59 @@ class ProposeMetadataResponse(_message.Message):
     not_leader: bool
     leader_id: int
     def __init__(self, result: _Optional[bytes] = ..., not_leader: _Optional[bool] = ..., leader_id: _Optional[int] = ...) -> None: ...
+
+class ConfirmRunsRequest(_message.Message):
+    __slots__ = ("transaction_id", "groups", "runs", "only_winners")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    ONLY_WINNERS_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: int
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    runs: _containers.RepeatedCompositeFieldContainer[_transactions_pb2.ExpectedRun]
+    only_winners: bool
+    def __init__(self, transaction_id: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[_Union[_transactions_pb2.ExpectedRun, _Mapping]]] = ..., only_winners: _Optional[bool] = ...) -> None: ...
+
+class ConfirmRunsResponse(_message.Message):
+    __slots__ = ("runs", "differs", "not_led")
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    DIFFERS_FIELD_NUMBER: _ClassVar[int]
+    NOT_LED_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[_transactions_pb2.ExpectedRun]
+    differs: str
+    not_led: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, runs: _Optional[_Iterable[_Union[_transactions_pb2.ExpectedRun, _Mapping]]] = ..., differs: _Optional[str] = ..., not_led: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WriteMarkersRequest(_message.Message):
+    __slots__ = ("markers",)
+    MARKERS_FIELD_NUMBER: _ClassVar[int]
+    markers: _containers.RepeatedCompositeFieldContainer[GroupMarker]
+    def __init__(self, markers: _Optional[_Iterable[_Union[GroupMarker, _Mapping]]] = ...) -> None: ...
+
+class GroupMarker(_message.Message):
+    __slots__ = ("group", "marker")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MARKER_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    marker: _transactions_pb2.Marker
+    def __init__(self, group: _Optional[int] = ..., marker: _Optional[_Union[_transactions_pb2.Marker, _Mapping]] = ...) -> None: ...
+
+class WriteMarkersResponse(_message.Message):
+    __slots__ = ("parts",)
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[_transactions_pb2.PartRecord]
+    def __init__(self, parts: _Optional[_Iterable[_Union[_transactions_pb2.PartRecord, _Mapping]]] = ...) -> None: ...
+
+class KeepAliveRequest(_message.Message):
+    __slots__ = ("transaction_ids",)
+    TRANSACTION_IDS_FIELD_NUMBER: _ClassVar[int]
+    transaction_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, transaction_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class KeepAliveResponse(_message.Message):
+    __slots__ = ("ended", "not_leader")
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    NOT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    ended: _containers.RepeatedScalarFieldContainer[int]
+    not_leader: bool
+    def __init__(self, ended: _Optional[_Iterable[int]] = ..., not_leader: _Optional[bool] = ...) -> None: ...

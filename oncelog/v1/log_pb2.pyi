@@ -13,6 +13,7 @@ class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VERDICT_UNSPECIFIED: _ClassVar[Verdict]
     VERDICT_APPENDED: _ClassVar[Verdict]
     VERDICT_DUPLICATE: _ClassVar[Verdict]
+    VERDICT_STAGED: _ClassVar[Verdict]
     VERDICT_INVALID_BATCH: _ClassVar[Verdict]
     VERDICT_BATCH_TOO_LARGE: _ClassVar[Verdict]
     VERDICT_UNKNOWN_PRODUCER: _ClassVar[Verdict]
@@ -21,12 +22,15 @@ class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VERDICT_SEQUENCE_CONFLICT: _ClassVar[Verdict]
     VERDICT_PRODUCER_EXPIRED: _ClassVar[Verdict]
     VERDICT_OFFSET_MISMATCH: _ClassVar[Verdict]
+    VERDICT_TRANSACTION_ABORTED: _ClassVar[Verdict]
+    VERDICT_TRANSACTION_ENDED: _ClassVar[Verdict]
     VERDICT_NOT_LEADER: _ClassVar[Verdict]
     VERDICT_NOT_READY: _ClassVar[Verdict]
     VERDICT_TIMEOUT: _ClassVar[Verdict]
     VERDICT_THROTTLED: _ClassVar[Verdict]
     VERDICT_STORAGE_FULL: _ClassVar[Verdict]
     VERDICT_UNKNOWN_TOPIC_OR_PARTITION: _ClassVar[Verdict]
+    VERDICT_TRANSACTION_CONFLICT: _ClassVar[Verdict]
 
 class PartitionError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -46,6 +50,7 @@ class Resolution(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 VERDICT_UNSPECIFIED: Verdict
 VERDICT_APPENDED: Verdict
 VERDICT_DUPLICATE: Verdict
+VERDICT_STAGED: Verdict
 VERDICT_INVALID_BATCH: Verdict
 VERDICT_BATCH_TOO_LARGE: Verdict
 VERDICT_UNKNOWN_PRODUCER: Verdict
@@ -54,12 +59,15 @@ VERDICT_OUT_OF_ORDER: Verdict
 VERDICT_SEQUENCE_CONFLICT: Verdict
 VERDICT_PRODUCER_EXPIRED: Verdict
 VERDICT_OFFSET_MISMATCH: Verdict
+VERDICT_TRANSACTION_ABORTED: Verdict
+VERDICT_TRANSACTION_ENDED: Verdict
 VERDICT_NOT_LEADER: Verdict
 VERDICT_NOT_READY: Verdict
 VERDICT_TIMEOUT: Verdict
 VERDICT_THROTTLED: Verdict
 VERDICT_STORAGE_FULL: Verdict
 VERDICT_UNKNOWN_TOPIC_OR_PARTITION: Verdict
+VERDICT_TRANSACTION_CONFLICT: Verdict
 PARTITION_ERROR_NONE: PartitionError
 PARTITION_ERROR_NOT_LEADER: PartitionError
 PARTITION_ERROR_NOT_READY: PartitionError

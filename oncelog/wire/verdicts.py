@@ -14,7 +14,7 @@ from oncelog.v1 import log_pb2
 
 V = log_pb2
 
-STORED: Final = frozenset((V.VERDICT_APPENDED, V.VERDICT_DUPLICATE))
+STORED: Final = frozenset((V.VERDICT_APPENDED, V.VERDICT_DUPLICATE, V.VERDICT_STAGED))
 RETRIABLE: Final = frozenset(
     (
         V.VERDICT_NOT_LEADER,
@@ -23,6 +23,7 @@ RETRIABLE: Final = frozenset(
         V.VERDICT_THROTTLED,
         V.VERDICT_STORAGE_FULL,
         V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION,
+        V.VERDICT_TRANSACTION_CONFLICT,
     )
 )
 
@@ -35,6 +36,8 @@ _ERRORS: Final[dict[int, type[e.DeliveryError]]] = {
     V.VERDICT_SEQUENCE_CONFLICT: e.SequenceConflictError,
     V.VERDICT_PRODUCER_EXPIRED: e.ProducerExpiredError,
     V.VERDICT_OFFSET_MISMATCH: e.OffsetMismatchError,
+    V.VERDICT_TRANSACTION_ABORTED: e.TransactionAbortedError,
+    V.VERDICT_TRANSACTION_ENDED: e.TransactionEndedError,
 }
 
 

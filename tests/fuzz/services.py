@@ -23,7 +23,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from harness.api import as_call, batch, reason, verdict
 from harness.local_cluster import QUICK, LocalCluster
-from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2
+from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2, transaction_pb2
 
 TOPIC = "fuzzed"
 CALL_TIMEOUT = 5.0
@@ -110,7 +110,7 @@ class Findings:
 
 
 def methods() -> list[MethodDescriptor]:
-    files = (log_pb2, producer_pb2, cluster_pb2, group_pb2)
+    files = (log_pb2, producer_pb2, cluster_pb2, group_pb2, transaction_pb2)
     return [
         method
         for file in files

@@ -29,6 +29,9 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
+    "cluster.transactions": frozenset(
+        {"cluster.dedup", "cluster.entries", "cluster.v1", "oncelog.wire.varint"}
+    ),
     "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
         {
@@ -36,6 +39,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.errors",
             "cluster.features",
             "cluster.security.permissions",
+            "cluster.transactions",
             "cluster.v1",
             "oncelog.v1",
             "storage",
@@ -63,6 +67,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.features",
             "cluster.groups",
             "cluster.metadata",
+            "cluster.transactions",
             "cluster.v1",
             "oncelog.wire",
             "storage",
@@ -82,6 +87,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.metrics",
             "cluster.partition",
             "cluster.security",
+            "cluster.transactions",
             "cluster.v1",
             "oncelog",
             "storage.errors",
@@ -115,6 +121,7 @@ NOT_IN: Mapping[str, frozenset[str]] = {
     "cluster.dedup": _IO | {"random"},
     "cluster.groups": _IO | {"random"},
     "cluster.metadata": _IO | {"random"},
+    "cluster.transactions": _IO | {"random"},
     "cluster.entries": _IO | {"random"},
     # `random.Random` is the type of what is passed in.
     "cluster.consensus": _IO,

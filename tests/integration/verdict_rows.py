@@ -268,7 +268,7 @@ INVALID = [
     invalid("prev below -1", lambda m: m(1, prev=-2), "prev_sequence"),
     invalid("expected offset below -1", lambda m: m(1, expected_offset=-2), "expected_offset"),
     invalid("unknown codec", lambda m: m(1, codec=9), "codec"),
-    invalid("a transaction", lambda m: m(1, transaction_id=1), "transaction_id"),
+    invalid("a transaction below 0", lambda m: m(1, transaction_id=-1), "transaction_id"),
     invalid("more records than the payload's", lambda m: m(1, ONE, codec=0, count=9), "record_cou"),
     invalid("more than any payload's", lambda m: m(1, count=2**31 - 1), "record_count"),
     invalid("not a payload, and no codec", lambda m: m(1, codec=0), "payload"),

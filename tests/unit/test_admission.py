@@ -92,7 +92,7 @@ ROWS: list[tuple[str, list[Condition]]] = [
             says(epoch=-1, producer_id=1),
             no_payload,
             says(codec=9),
-            says(transaction_id=1),
+            says(transaction_id=-1),
             says(crc32c=1),
             says(record_count=2),
             says(record_count=0),

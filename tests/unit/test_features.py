@@ -20,6 +20,7 @@ from cluster.features import (
     PERMISSIONS,
     REPLICA_CHANGES,
     THIS_RELEASE,
+    TRANSACTIONS,
     Features,
     Finalized,
     Release,
@@ -79,6 +80,18 @@ LATER_FIELDS: dict[str | int, str] = {
         MetadataCommand: set_replicas report_replicas
         SetReplicas: group_id replicas expected_version
         ReportReplicas: group_id version index index_term voters learners instances
+    """,
+    TRANSACTIONS: """
+        AbortTransaction: epoch producer_id reason transaction_id
+        BeginTransaction: epoch idle_ms nonce producer_id producer_name total_ms
+        CommitTransaction: checked epoch expected producer_id transaction_id
+        ExpectedRun: bytes group_id last_sequence max_timestamp_us producer_id records
+        MarkersDone: parts transaction_id
+        MetadataCommand: transaction
+        PartRecord: done gone group_id runs
+        PublishedRun: base_offset epoch first_sequence last_sequence producer_id records
+        RegisterTransaction: epoch groups producer_id transaction_id
+        TransactionCommand: abort begin commit markers_done register
     """,
     PERMISSIONS: """
         MetadataCommand: alter_permissions

@@ -9,12 +9,19 @@ from typing import Any
 
 import pytest
 
-from oncelog.v1 import batch_pb2, cluster_pb2, group_pb2, log_pb2, producer_pb2
+from oncelog.v1 import (
+    batch_pb2,
+    cluster_pb2,
+    group_pb2,
+    log_pb2,
+    producer_pb2,
+    transaction_pb2,
+)
 from oncelog.wire.status import ERROR_CODES
 from oncelog.wire.verdicts import RETRIABLE, STORED
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs/protocol.md").read_text()
-FILES = (log_pb2, producer_pb2, group_pb2, cluster_pb2)
+FILES = (log_pb2, producer_pb2, group_pb2, cluster_pb2, transaction_pb2)
 CALLS = [
     method.name
     for file in FILES

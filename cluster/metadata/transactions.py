@@ -1,0 +1,97 @@
+"""Commands to the coordinator of transactions, which is a part of the metadata.
+
+MetadataState --TransactionCommand--> apply --> Coordinator
+
+What it needs of the rest is asked here: the epoch of a name, whether a partition is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cluster.metadata.tables import Tables
+from cluster.metadata.topics import FENCED, INVALID_REQUEST, NOT_SUPPORTED, Rejected
+from cluster.transactions.coordinator_records import transaction_record
+from cluster.transactions.run_records import expected_of, published_of
+from cluster.transactions.transaction import Transaction
+from cluster.transactions.types import (
+    INVALID_ARGUMENT,
+    STALE_REQUEST,
+    TOO_MANY_PARTITIONS,
+    TOO_MANY_TRANSACTIONS,
+    Holder,
+    Refused,
+)
+from cluster.v1 import metadata_pb2 as pb
+from cluster.v1 import transactions_pb2 as tpb
+
+THROTTLED = "THROTTLED"
+# What has no reason of its own in the public contract.
+_PUBLIC = {
+    INVALID_ARGUMENT: INVALID_REQUEST,
+    STALE_REQUEST: INVALID_REQUEST,
+    TOO_MANY_PARTITIONS: INVALID_REQUEST,
+    TOO_MANY_TRANSACTIONS: THROTTLED,
+}
+
+
+def apply(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.MetadataResult:
+    """Runs one command. Raises Rejected, before any change."""
+    try:
+        row = _dispatch(tables, command, now_ms)
+    except Refused as refused:
+        raise Rejected(_PUBLIC.get(refused.reason, refused.reason), str(refused)) from refused
+    if row is None:
+        return pb.MetadataResult()
+    return pb.MetadataResult(transaction=transaction_record(replace(row, parts={}, expected=())))
+
+
+def _dispatch(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> Transaction | None:
+    coordinator = tables.coordinator
+    match command.WhichOneof("what"):
+        case "begin":
+            return _begin(tables, command.begin, now_ms)
+        case "register":
+            asked = command.register
+            holder = _holder(asked.producer_id, asked.epoch)
+            return coordinator.register(
+                asked.transaction_id, holder, asked.groups, tables.groups.__contains__
+            )
+        case "commit":
+            commit = command.commit
+            holder = _holder(commit.producer_id, commit.epoch)
+            expected = tuple(map(expected_of, commit.expected))
+            return coordinator.commit(commit.transaction_id, holder, expected, commit.checked)
+        case "abort":
+            abort = command.abort
+            holder = _holder(abort.producer_id, abort.epoch)
+            return coordinator.abort(abort.transaction_id, holder, abort.reason)
+        case "markers_done":
+            done = command.markers_done
+            coordinator.markers_done(
+                done.transaction_id,
+                {part.group_id: tuple(map(published_of, part.runs)) for part in done.parts},
+            )
+            return None
+    raise Rejected(NOT_SUPPORTED, "an empty command to the coordinator does nothing")
+
+
+def _holder(producer_id: int, epoch: int) -> Holder | None:
+    return Holder(producer_id, epoch) if producer_id else None
+
+
+def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int) -> Transaction:
+    name, holder = begin.producer_name, Holder(begin.producer_id, begin.epoch)
+    known = tables.names.get(name)
+    if known is None or known.tombstone or (known.producer_id, known.epoch) != holder:
+        now = "nobody" if known is None else f"{known.producer_id}/{known.epoch}"
+        text = f"producer name {name!r} belongs to {now}, not to {begin.producer_id}/{begin.epoch}"
+        raise Rejected(FENCED, text)
+    return tables.coordinator.begin(
+        name,
+        holder,
+        begin.nonce,
+        now_ms=now_ms,
+        idle_ms=begin.idle_ms,
+        total_ms=begin.total_ms,
+    )

@@ -1,0 +1,302 @@
+"""Transactions of the cluster as this node takes part in them.
+
+    TransactionService --confirm, keep_alive--> Transactions --Request--> other nodes
+    the metadata's leader: decided ----------------'  '--> this node's own partitions
+
+Anyone may ask the partitions' leaders what is staged, since what they have applied stays.
+The metadata's leader alone sends the markers of what was decided, until all partitions have
+applied them, and aborts what nobody has kept alive. A new one begins with what it finds: a
+marker that comes twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from cluster.config import NodeConfig
+from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.errors import ClusterError, NotReadyError
+from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import Rejected
+from cluster.node.leaders import Leaders
+from cluster.node.maintenance_loop import Tasks
+from cluster.node.metadata_proposer import MetadataProposer
+from cluster.node.peers import Peers
+from cluster.node.replicas import Replicas
+from cluster.partition.replica import Partition
+from cluster.services.outcomes import called_back
+from cluster.transactions.run_records import (
+    expected_of,
+    expected_record,
+    marker_of,
+    marker_record,
+    published_record,
+)
+from cluster.transactions.runs import Marked
+from cluster.transactions.timers import Timers
+from cluster.transactions.transaction import Transaction
+from cluster.transactions.types import COMMIT_INCOMPLETE, EXPIRED, Expected, Marker, State
+from cluster.transport.calls import PeerCallError
+from cluster.v1 import metadata_pb2 as mpb
+from cluster.v1 import peer_pb2 as pb
+from cluster.v1 import transactions_pb2 as tpb
+
+log = logging.getLogger(__name__)
+
+TIMER_PERIOD = 1.0  # seconds between looks at what is due
+RETRY_WAIT = (0.05, 1.0)  # seconds; a leader is being elected, or a node is away
+MARKERS_PER_REQUEST = 1000
+
+
+class Transactions:
+    """Of one node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        metadata: MetadataState,
+        proposer: MetadataProposer,
+        replicas: Replicas,
+        peers: Peers,
+        leaders: Leaders,
+        clock: Callable[[], float],
+    ) -> None:
+        self._node_id, self._metadata, self._group = config.node_id, metadata, proposer.group
+        self._partitions, self._links = replicas.by_group, peers.links
+        self._leader_of = leaders.leader_of
+        self._propose, self._clock = proposer.propose, clock
+        self._timeout = config.request_timeout_ms / 1000
+        self._timers = Timers()
+        self._marking: set[int] = set()
+        self._wake = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def changed(self) -> None:
+        """The metadata has applied something, or its leader has changed."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+        if self._metadata.coordinator.has_decided:
+            self._wake.set()
+
+    # -- for the service ----------------------------------------------------------------
+
+    async def confirm(
+        self, transaction_id: int, asked: Sequence[Expected], groups: Iterable[int], sink: bool
+    ) -> list[Expected]:
+        """What the decision needs of each run, in the order of `asked`.
+
+        Raises Rejected (COMMIT_INCOMPLETE) if the transaction has other runs in these
+        groups, NotReadyError if a group's leader cannot be asked.
+        """
+        by_node: dict[int, list[int]] = defaultdict(list)
+        for group in groups:
+            by_node[self._leader_of(group)[0]].append(group)
+        requests = []
+        for node, led in by_node.items():
+            here = set(led)
+            request = pb.ConfirmRunsRequest(
+                transaction_id=transaction_id,
+                groups=led,
+                runs=[expected_record(run) for run in asked if run.group in here],
+                only_winners=sink,
+            )
+            requests.append(self._confirm_at(node, request))
+        found: dict[tuple[int, int], Expected] = {}
+        for response in await asyncio.gather(*requests):
+            if response.differs:
+                raise Rejected(COMMIT_INCOMPLETE, response.differs)
+            if response.not_led:
+                raise NotReadyError(f"group {response.not_led[0]} has no leader that answers")
+            for record in response.runs:
+                found[record.group_id, record.producer_id] = expected_of(record)
+        missing = [run for run in asked if run.asked[:2] not in found]
+        if missing:
+            text = f"nothing of producer {missing[0].producer_id} was staged in a partition"
+            raise Rejected(COMMIT_INCOMPLETE, f"{text} of the commit")
+        return [found[run.group, run.producer_id] for run in asked]
+
+    async def _confirm_at(
+        self, node: int, request: pb.ConfirmRunsRequest
+    ) -> pb.ConfirmRunsResponse:
+        if node == self._node_id:
+            return self.confirm_here(request)
+        response = await self._ask(node, pb.Request(confirm_runs=request))
+        if response is None:
+            return pb.ConfirmRunsResponse(not_led=request.groups)
+        return response.confirm_runs
+
+    async def finished(self, row: Transaction) -> None:
+        """Returns once all partitions have applied the outcome, as far as this node knows."""
+        while row.state not in (State.COMMITTED, State.ABORTED):
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            await future
+            row = self._metadata.coordinator.get(row.transaction_id) or row
+
+    async def keep_alive(self, transaction_ids: Sequence[int]) -> list[int]:
+        """Those that are not open. Raises NotReadyError."""
+        request = pb.KeepAliveRequest(transaction_ids=transaction_ids)
+        if self._group.is_ready:
+            return list(self.keep_alive_here(request).ended)
+        response = await self._ask(self._group.leader_id, pb.Request(keep_alive=request))
+        if response is None or response.keep_alive.not_leader:
+            raise NotReadyError("the metadata group has no leader that answers")
+        return list(response.keep_alive.ended)
+
+    async def _ask(self, node: int, request: pb.Request) -> pb.Response | None:
+        """None: it cannot be reached, or did not answer."""
+        link = self._links.get(node)
+        if link is None or not link.up:
+            return None
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await link.ask(request)
+        except (PeerCallError, TimeoutError) as error:
+            log.info("transactions: node %d did not answer: %s", node, error)
+            return None
+
+    # -- for peers ----------------------------------------------------------------------
+
+    def confirm_here(self, request: pb.ConfirmRunsRequest) -> pb.ConfirmRunsResponse:
+        """Of this node's partitions, by what they have applied."""
+        response = pb.ConfirmRunsResponse()
+        asked: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+        for run in request.runs:
+            asked[run.group_id][run.producer_id] = (run.records, run.last_sequence)
+        for group in request.groups:
+            partition = self._partitions.get(group)
+            found = None
+            if partition is not None:
+                found = partition.confirm_runs(
+                    request.transaction_id, asked[group], only_winners=request.only_winners
+                )
+            if partition is None or found is None:
+                response.not_led.append(group)
+            elif isinstance(found, str):
+                response.differs = f"{partition.topic}/{partition.index}: {found}"
+            else:
+                response.runs.extend(
+                    expected_record(run._replace(group=group)) for run in found.values()
+                )
+        return response
+
+    async def write_here(self, request: pb.WriteMarkersRequest) -> pb.WriteMarkersResponse:
+        """Proposes markers in this node's partitions and waits for what becomes of them."""
+        known = [
+            (self._partitions[entry.group], entry)
+            for entry in request.markers
+            if entry.group in self._partitions
+        ]
+        results = await asyncio.gather(
+            *(_mark(partition, marker_of(entry.marker)) for partition, entry in known)
+        )
+        return pb.WriteMarkersResponse(
+            parts=[
+                tpb.PartRecord(
+                    group_id=entry.group,
+                    done=True,
+                    runs=[published_record(run) for run in marked.ended.runs],
+                )
+                for (_, entry), marked in zip(known, results, strict=True)
+                if marked is not None
+            ]
+        )
+
+    def keep_alive_here(self, request: pb.KeepAliveRequest) -> pb.KeepAliveResponse:
+        if not self._group.is_ready:
+            return pb.KeepAliveResponse(not_leader=True)
+        response = pb.KeepAliveResponse()
+        now = self._clock()
+        for transaction_id in request.transaction_ids:
+            row = self._metadata.coordinator.get(transaction_id)
+            if row is not None and row.state is State.OPEN:
+                self._timers.renew(transaction_id, now)
+            else:
+                response.ended.append(transaction_id)
+        return response
+
+    # -- while this node leads the metadata ---------------------------------------------
+
+    async def run(self, tasks: Tasks) -> None:
+        """Ends what was decided, and what has been idle for too long, for ever."""
+        while True:
+            try:
+                async with asyncio.timeout(TIMER_PERIOD):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            if not self._group.is_ready:
+                self._timers = Timers()
+                continue
+            for row in self._metadata.coordinator.decided():
+                if row.transaction_id not in self._marking:
+                    self._marking.add(row.transaction_id)
+                    tasks.spawn(self._finish(row))
+            unfinished = self._metadata.coordinator.unfinished()
+            for row in self._timers.due(unfinished, self._clock()):
+                tasks.spawn(self._expire(row.transaction_id))
+
+    async def _expire(self, transaction_id: int) -> None:
+        abort = tpb.AbortTransaction(transaction_id=transaction_id, reason=EXPIRED)
+        await self._try(tpb.TransactionCommand(abort=abort))
+
+    async def _finish(self, row: Transaction) -> None:
+        """Sends the markers of a decided transaction until they are applied everywhere."""
+        wait, longest = RETRY_WAIT
+        try:
+            while self._group.is_ready and row.pending():
+                done = await self._write_markers(row)
+                if done:
+                    command = tpb.MarkersDone(transaction_id=row.transaction_id, parts=done)
+                    await self._try(tpb.TransactionCommand(markers_done=command))
+                if len(done) < len(row.pending()):
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, longest)
+                row = self._metadata.coordinator.get(row.transaction_id) or row
+        finally:
+            self._marking.discard(row.transaction_id)
+
+    async def _write_markers(self, row: Transaction) -> list[tpb.PartRecord]:
+        """Where they were applied, one request for each node."""
+        by_node: dict[int, list[pb.GroupMarker]] = defaultdict(list)
+        coordinator = self._metadata.coordinator
+        for group in row.pending():
+            marker = marker_record(coordinator.marker(row, group, 0))
+            by_node[self._leader_of(group)[0]].append(pb.GroupMarker(group=group, marker=marker))
+        requests = [
+            self._write_at(node, pb.WriteMarkersRequest(markers=markers[at : at + limit]))
+            for limit in (MARKERS_PER_REQUEST,)
+            for node, markers in by_node.items()
+            for at in range(0, len(markers), limit)
+        ]
+        return [part for parts in await asyncio.gather(*requests) for part in parts]
+
+    async def _write_at(
+        self, node: int, request: pb.WriteMarkersRequest
+    ) -> Sequence[tpb.PartRecord]:
+        if node == self._node_id:
+            return (await self.write_here(request)).parts
+        response = await self._ask(node, pb.Request(write_markers=request))
+        return () if response is None else response.write_markers.parts
+
+    async def _try(self, command: tpb.TransactionCommand) -> None:
+        """What is refused, or not taken, is seen at the next look."""
+        try:
+            await self._propose(mpb.MetadataCommand(transaction=command), self._timeout)
+        except ClusterError as error:
+            log.info("transactions: %s", error)
+
+
+async def _mark(partition: Partition, marker: Marker) -> Marked | None:
+    outcome: Outcome = await called_back(lambda done: partition.mark(marker, done))
+    if isinstance(outcome, Abandoned):
+        return None
+    assert isinstance(outcome.result, Marked)
+    return outcome.result

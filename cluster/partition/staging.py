@@ -1,0 +1,183 @@
+"""A leader's staged batches, the check before a commit, and markers. Lives one leadership.
+
+    services --append--> Leadership --batch of a transaction--> Staging --entry--> Group
+    coordinator --confirm, mark--> Partition ------------------>
+
+No batch is staged before the coordinator knows that this partition may have some of its
+transaction: else no marker would come here. Whom to ask is not known in this room, so a
+batch of an unknown transaction is answered UNREGISTERED; the service asks, calls
+`registered`, and appends again. A new leader knows those that have a run here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.consensus.proposals import Abandoned, Done, Outcome
+from cluster.dedup.in_flight import InFlight
+from cluster.dedup.verdict import BatchMeta, Kind, Verdict
+from cluster.partition.machine import PartitionMachine
+from cluster.partition.types import Answer, AnswerTo, AppendRequest
+from cluster.transactions.in_flight import StagedInFlight
+from cluster.transactions.run_records import pack_marker
+from cluster.transactions.runs import Marked
+from cluster.transactions.types import Marker
+
+MAX_TRANSACTION_BYTES = 16 * 1024**3  # of one run
+UNREGISTERED = Verdict(Kind.UNREGISTERED)
+
+Propose = Callable[[bytes, Done], None]
+
+
+class _Staged:
+    """A staged batch that was proposed: who waits for it, and who sent it again meanwhile."""
+
+    __slots__ = ("answer_to", "joined", "size")
+
+    def __init__(self, size: int, answer_to: AnswerTo) -> None:
+        self.size, self.answer_to = size, answer_to
+        self.joined: list[AnswerTo] = []
+
+
+class Staging:
+    """What a leadership has of transactions.
+
+    plain: its batches without a transaction in flight. propose: gives an entry to the log.
+    """
+
+    def __init__(
+        self,
+        machine: PartitionMachine,
+        plain: InFlight,
+        propose: Propose,
+        *,
+        max_bytes: int = MAX_TRANSACTION_BYTES,
+    ) -> None:
+        self._machine, self._plain, self._propose = machine, plain, propose
+        self._max_bytes = max_bytes
+        self._in_flight = StagedInFlight(machine.runs)
+        self._registered = set(machine.runs.transactions())
+        self._opening: list[tuple[int, int, AnswerTo]] = []
+        self.bytes = 0  # in flight
+        self.proposed = 0  # entries without an outcome
+
+    def close(self) -> None:
+        """The leadership is over: a new leader answers who opens a producer."""
+        opening, self._opening = self._opening, []
+        for _, _, answer_to in opening:
+            answer_to(Answer(Verdict(Kind.NOT_LEADER)))
+
+    def has(self, producer_id: int) -> bool:
+        """Whether staged batches of the producer are on their way."""
+        return self._in_flight.has(producer_id)
+
+    def registered(self, transaction_id: int) -> None:
+        """The coordinator knows that the transaction may have a run here."""
+        self._registered.add(transaction_id)
+
+    # -- batches ----------------------------------------------------------------------
+
+    def check(self, request: AppendRequest, *, new_in_flight: int) -> Verdict:
+        """The verdict with all that is in flight; UNREGISTERED if it must be asked first."""
+        meta, number = request.meta, request.transaction_id
+        fault = _fault(meta, number)
+        if fault:
+            return Verdict(Kind.INVALID_BATCH, message=fault)
+        runs = self._machine.runs
+        known = runs.ended(number) is not None or number < runs.open_low
+        if not known and number not in self._registered:
+            return UNREGISTERED
+        verdict = self._in_flight.check(
+            meta, number, self._machine.producers.last_seen, new_in_flight=new_in_flight
+        )
+        if verdict.kind is not Kind.STAGED:
+            return verdict
+        if self._plain.has(meta.producer_id):
+            text = "batches or an open of the producer without the transaction are on their way"
+            return Verdict(Kind.TRANSACTION_CONFLICT, message=text)
+        run = runs.run_of(meta.producer_id)
+        size = (run.size if run is not None else 0) + self.bytes + len(request.payload)
+        if size > self._max_bytes:
+            text = f"payload: the transaction would have {size} bytes here, max {self._max_bytes}"
+            return Verdict(Kind.BATCH_TOO_LARGE, message=text)
+        return verdict
+
+    def applied(self, request: AppendRequest) -> Verdict:
+        """The verdict on the applied state alone."""
+        meta, number = request.meta, request.transaction_id
+        return self._machine.runs.check(meta, number, self._machine.producers.last_seen)
+
+    def append(self, request: AppendRequest, data: bytes, answer_to: AnswerTo) -> None:
+        """Proposes a batch that `check` said STAGED for."""
+        staged = _Staged(len(data), answer_to)
+        self._in_flight.add(request.meta, request.transaction_id, staged)
+        self.bytes += staged.size
+        self.proposed += 1
+        self._propose(data, lambda outcome: self._done(staged, outcome))
+
+    @staticmethod
+    def join(verdict: Verdict, answer_to: AnswerTo) -> None:
+        """A repeat of a batch in flight: `verdict` is JOINED."""
+        assert isinstance(verdict.token, _Staged)
+        verdict.token.joined.append(answer_to)
+
+    def _done(self, staged: _Staged, outcome: Outcome) -> None:
+        self.bytes -= staged.size
+        self.proposed -= 1
+        if isinstance(outcome, Abandoned):
+            answer = again = Answer(Verdict(Kind.NOT_LEADER), leader_id=outcome.leader_id)
+        else:
+            assert isinstance(outcome.result, Answer)
+            answer = again = outcome.result
+            accepted = answer.verdict.kind is Kind.STAGED
+            self._in_flight.applied(staged, accepted)
+            if accepted:
+                repeated = answer.verdict._replace(kind=Kind.STAGED_DUPLICATE)
+                again = Answer(repeated, answer.append_time_ms)
+        staged.answer_to(answer)
+        for waiter in staged.joined:
+            waiter(again)
+
+    # -- the end ----------------------------------------------------------------------
+
+    def mark(self, marker: Marker, stamp_ms: int, done: Callable[[Outcome], None]) -> None:
+        """Proposes a marker; its result is a Marked."""
+
+        def applied(outcome: Outcome) -> None:
+            self.proposed -= 1
+            if not isinstance(outcome, Abandoned):
+                assert isinstance(outcome.result, Marked)
+                self._marked(marker.transaction_id, outcome.result)
+            done(outcome)
+
+        self.proposed += 1
+        self._propose(pack_marker(marker._replace(stamp_ms=stamp_ms)), applied)
+
+    def _marked(self, transaction_id: int, marked: Marked) -> None:
+        self._registered.discard(transaction_id)
+        self._in_flight.ended(transaction_id)
+        self._plain.published(sum(run.expected.records for run in marked.published))
+        opening, self._opening = self._opening, []
+        for producer_id, epoch, answer_to in opening:
+            self.answer_open(producer_id, epoch, answer_to)
+
+    def answer_open(self, producer_id: int, epoch: int, answer_to: AnswerTo) -> None:
+        """The epoch was raised. What a lower one has staged is published or dropped first:
+        else the successor learns a last sequence that is about to rise."""
+        run = self._machine.runs.run_of(producer_id)
+        if run is not None and run.epoch < epoch:
+            self._opening.append((producer_id, epoch, answer_to))
+            return
+        last_seen = self._machine.producers.last_seen
+        verdict = last_seen.check_open(producer_id, epoch)
+        answer_to(Answer(verdict, self._machine.clock_ms))
+
+
+def _fault(meta: BatchMeta, transaction_id: int) -> str:
+    if transaction_id < 0:
+        return f"transaction_id: {transaction_id} is negative"
+    if not meta.producer_id:
+        return "producer_id: missing, and a transaction needs one"
+    if meta.expected_offset >= 0:
+        return "expected_offset: not possible in a transaction, its records have no offset yet"
+    return ""

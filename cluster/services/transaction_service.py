@@ -1,0 +1,262 @@
+"""TransactionService: begin, keep alive, commit, abort, list.
+
+    client --> TransactionService --TransactionCommand--> metadata
+                      '--confirm--> Transactions --> leaders of the partitions
+
+A commit is asked of the partitions first, then decided by one command: whoever answers the
+client, and however often, the outcome is the coordinator's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from cluster.errors import NotReadyError
+from cluster.features import TRANSACTIONS
+from cluster.metadata.producer_names import check_producer_name
+from cluster.metadata.topics import Rejected
+from cluster.services.context import NodeContext
+from cluster.services.errors import accepted, public_errors, rejection
+from cluster.services.leases import Leases
+from cluster.services.requests import count_in_range, in_range, invalid, page_size, timeout_s
+from cluster.transactions.coordinator import MAX_PARTITIONS, MAX_TOTAL_MS, MIN_IDLE_MS
+from cluster.transactions.run_records import expected_record
+from cluster.transactions.transaction import Part, Transaction
+from cluster.transactions.types import (
+    ABORT_STATES,
+    BY_OPERATOR,
+    BY_OWNER,
+    CHECK_AGAIN,
+    TRANSACTION_ABORTED,
+    Expected,
+    State,
+)
+from cluster.v1 import metadata_pb2 as meta
+from cluster.v1 import transactions_pb2 as tpb
+from oncelog.v1 import transaction_pb2 as pb
+from oncelog.v1 import transaction_pb2_grpc
+
+DEFAULT_IDLE_MS, DEFAULT_TOTAL_MS = 60_000, 15 * 60_000
+MAX_KEPT = 10_000  # in one call
+DEFAULT_LISTED, MAX_LISTED = 100, 1000
+
+
+class Coordination(Protocol):
+    """What the service needs of the node's `Transactions`."""
+
+    async def confirm(
+        self, transaction_id: int, asked: Sequence[Expected], groups: Iterable[int], sink: bool
+    ) -> list[Expected]: ...
+
+    async def finished(self, row: Transaction) -> None: ...
+
+    async def keep_alive(self, transaction_ids: Sequence[int]) -> list[int]: ...
+
+
+class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
+    """Answers for one node. `now_ms`: the agreed wall clock."""
+
+    def __init__(
+        self, node: NodeContext, coordination: Coordination, *, now_ms: Callable[[], int]
+    ) -> None:
+        self.node = node
+        self._coordination, self._now_ms = coordination, now_ms
+        self._leases = Leases(node)
+
+    @public_errors
+    async def BeginTransaction(
+        self, request: pb.BeginTransactionRequest, context: Any
+    ) -> pb.BeginTransactionResponse:
+        check_producer_name(request.producer_name)
+        if not request.nonce:
+            raise invalid("nonce", "must be given, from 1", "1..")
+        total = request.total_timeout_ms or DEFAULT_TOTAL_MS
+        idle = request.idle_timeout_ms or min(DEFAULT_IDLE_MS, total)
+        in_range("total_timeout_ms", total, MIN_IDLE_MS, MAX_TOTAL_MS)
+        in_range("idle_timeout_ms", idle, MIN_IDLE_MS, total)
+        pid, epoch = request.producer_id, request.epoch
+        verdict = await self._leases.check(request.lease_token, pid, epoch)
+        if verdict is not None:
+            raise invalid("lease_token", verdict.message)
+        begin = tpb.BeginTransaction(
+            producer_name=request.producer_name,
+            producer_id=pid,
+            epoch=epoch,
+            nonce=request.nonce,
+            idle_ms=idle,
+            total_ms=total,
+        )
+        result = accepted(await self._propose(tpb.TransactionCommand(begin=begin), 0))
+        row = result.transaction
+        return pb.BeginTransactionResponse(
+            transaction_id=row.transaction_id,
+            idle_timeout_ms=row.idle_ms,
+            total_timeout_ms=row.total_ms,
+        )
+
+    @public_errors
+    async def KeepTransactionsAlive(
+        self, request: pb.KeepTransactionsAliveRequest, context: Any
+    ) -> pb.KeepTransactionsAliveResponse:
+        count_in_range("transaction_ids", len(request.transaction_ids), 0, MAX_KEPT)
+        ended = await self._coordination.keep_alive(request.transaction_ids)
+        return pb.KeepTransactionsAliveResponse(ended=ended)
+
+    @public_errors
+    async def CommitTransaction(
+        self, request: pb.CommitTransactionRequest, context: Any
+    ) -> pb.CommitTransactionResponse:
+        count_in_range("runs", len(request.runs), 0, MAX_PARTITIONS)
+        asked = self._asked(request)
+        try:
+            async with asyncio.timeout(timeout_s(request.timeout_ms, self.node)):
+                row = await self._decide(request, asked)
+                if not request.at_decision:
+                    await self._coordination.finished(row)
+        except TimeoutError:
+            text = f"transaction {request.transaction_id}: repeat the commit to learn its outcome"
+            raise NotReadyError(text) from None
+        return self._committed(row)
+
+    def _asked(self, request: pb.CommitTransactionRequest) -> tuple[Expected, ...]:
+        asked = []
+        for run in request.runs:
+            group = self.node.metadata.group_of(run.topic, run.partition)
+            if group is None:
+                raise invalid("runs", f"{run.topic}/{run.partition} is not there")
+            pid = request.producer_id
+            asked.append(Expected(group, pid, run.record_count, run.last_sequence))
+        return tuple(asked)
+
+    async def _decide(
+        self, request: pb.CommitTransactionRequest, asked: tuple[Expected, ...]
+    ) -> Transaction:
+        """The transaction, once it is decided to commit. Raises what it is refused with."""
+        number, coordinator = request.transaction_id, self.node.metadata.coordinator
+        while True:
+            row = coordinator.get(number)
+            if row is None:
+                await self._catch_up()
+                row = coordinator.get(number)
+            groups = [] if row is None else list(row.parts)
+            expected: Sequence[Expected] = asked
+            if row is not None and row.state is State.OPEN:
+                confirmed = await self._confirm(row, asked, groups)
+                if confirmed is None:
+                    continue
+                expected = confirmed
+            commit = tpb.CommitTransaction(
+                transaction_id=number,
+                producer_id=request.producer_id,
+                epoch=request.epoch,
+                expected=map(expected_record, expected),
+                checked=len(groups),
+            )
+            result = await self._propose(tpb.TransactionCommand(commit=commit), request.timeout_ms)
+            if result.error == CHECK_AGAIN:
+                continue
+            state = State(accepted(result).transaction.state)
+            decided = coordinator.get(number) or row
+            if state in ABORT_STATES or decided is None:
+                text = f"transaction {number} was aborted: {result.transaction.reason}"
+                raise rejection(TRANSACTION_ABORTED, text)
+            return decided
+
+    async def _confirm(
+        self, row: Transaction, asked: tuple[Expected, ...], groups: list[int]
+    ) -> Sequence[Expected] | None:
+        """What the partitions say; None: this node was behind, look again.
+
+        A no is true if the transaction is still open afterwards, with these partitions:
+        its runs go when it ends.
+        """
+        live = [group for group in groups if not row.parts[group].gone]
+        if len(live) < len(groups):
+            return asked  # the decision will be to abort
+        try:
+            return await self._coordination.confirm(row.transaction_id, asked, live, row.sink)
+        except Rejected:
+            await self._catch_up()
+            known = self.node.metadata.coordinator.get(row.transaction_id)
+            if known is not None and known.state is State.OPEN and list(known.parts) == groups:
+                raise
+            return None
+
+    async def _catch_up(self) -> None:
+        """Returns when this node has applied what was committed before the call."""
+        await self.node.propose_metadata(meta.MetadataCommand(), timeout_s(0, self.node))
+
+    def _committed(self, row: Transaction) -> pb.CommitTransactionResponse:
+        response = pb.CommitTransactionResponse(state=_state(row))
+        for group, part in row.parts.items():
+            place = self.node.metadata.partition(group)
+            for run in part.runs:
+                response.runs.add(
+                    topic="" if place is None else place[0].name,
+                    partition=-1 if place is None else place[1],
+                    base_offset=run.base_offset,
+                    record_count=run.records,
+                )
+        return response
+
+    @public_errors
+    async def AbortTransaction(
+        self, request: pb.AbortTransactionRequest, context: Any
+    ) -> pb.AbortTransactionResponse:
+        abort = tpb.AbortTransaction(
+            transaction_id=request.transaction_id,
+            producer_id=request.producer_id,
+            epoch=request.epoch,
+            reason=BY_OWNER if request.producer_id else BY_OPERATOR,
+        )
+        accepted(await self._propose(tpb.TransactionCommand(abort=abort), 0))
+        return pb.AbortTransactionResponse()
+
+    @public_errors
+    async def ListTransactions(
+        self, request: pb.ListTransactionsRequest, context: Any
+    ) -> pb.ListTransactionsResponse:
+        limit, now_ms = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED), self._now_ms()
+        response = pb.ListTransactionsResponse()
+        for row in self.node.metadata.coordinator.unfinished():
+            other = request.producer_name and row.owner != request.producer_name
+            if other or now_ms - row.begun_ms < request.older_than_ms:
+                continue
+            response.transactions.append(self._description(row, now_ms))
+            if len(response.transactions) >= limit:
+                break
+        return response
+
+    def _description(self, row: Transaction, now_ms: int) -> pb.TransactionDescription:
+        return pb.TransactionDescription(
+            transaction_id=row.transaction_id,
+            state=_state(row),
+            reason=row.reason,
+            producer_name=row.owner,
+            producer_id=row.holder.producer_id,
+            epoch=row.holder.epoch,
+            begun_ms=row.begun_ms,
+            age_ms=max(0, now_ms - row.begun_ms),
+            idle_timeout_ms=row.idle_ms,
+            total_timeout_ms=row.total_ms,
+            partitions=[self._part(group, part) for group, part in row.parts.items()],
+        )
+
+    def _part(self, group: int, part: Part) -> pb.TransactionPart:
+        place = self.node.metadata.partition(group)
+        if place is None:
+            return pb.TransactionPart(ended=part.done)
+        return pb.TransactionPart(topic=place[0].name, partition=place[1], ended=part.done)
+
+    async def _propose(
+        self, command: tpb.TransactionCommand, timeout_ms: int
+    ) -> meta.MetadataResult:
+        self.node.metadata.features.require(TRANSACTIONS)
+        timeout = timeout_s(timeout_ms, self.node)
+        return await self.node.propose_metadata(meta.MetadataCommand(transaction=command), timeout)
+
+
+def _state(row: Transaction) -> str:
+    return f"TRANSACTION_STATE_{row.state.name}"

@@ -1,0 +1,1 @@
+"""Transactions: the coordinator's states and a partition's staged runs. Pure."""

@@ -1,0 +1,439 @@
+"""The coordinator: which transactions there are, and how each one ends. Replicated, pure.
+
+    (none) --begin--> OPEN --commit--> COMMITTING --all markers--> COMMITTED --+
+                       |                                                       |--> forgotten
+                       +--abort, fence, expiry--> ABORTING --all--> ABORTED ---+
+
+Each method is one command of the metadata group's log and a function of it and the state
+before it: equal logs give equal states and equal `dump` bytes. A command that raises
+`Refused` changed nothing. There is no time in here: when an open transaction has been idle
+for too long is measured by who leads (`cluster.transactions.timers`), and `abort` says so.
+
+The decision is one command and never changes, so who writes markers needs no epoch: a
+repeated marker is the same marker. A group's id is never used again, so it stands for one
+partition of one topic, however often a topic of that name is made anew.
+
+A transaction's number is never used again either. Below `open_low` all have ended in all
+partitions: there nobody remembers them, and here only the last one of each owner stays, for
+its owner may not have heard the outcome.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from cluster.transactions import coordinator_records as records
+from cluster.transactions.sinks import BatchBegun, Sinks
+from cluster.transactions.transaction import Owner, Part, Transaction
+from cluster.transactions.types import (
+    ABORT_STATES,
+    BY_FENCE,
+    CHECK_AGAIN,
+    COMMIT_DIFFERS,
+    COMMIT_INCOMPLETE,
+    COMMIT_STATES,
+    FENCED,
+    FINISHED,
+    INVALID_ARGUMENT,
+    STALE_REQUEST,
+    TOO_MANY_PARTITIONS,
+    TOO_MANY_TRANSACTIONS,
+    TOPIC_GONE,
+    TRANSACTION_ABORTED,
+    TRANSACTION_COMMITTED,
+    TRANSACTION_ENDED,
+    TRANSACTION_OPEN,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNKNOWN_TRANSACTION,
+    Expected,
+    Holder,
+    Marker,
+    Published,
+    Refused,
+    State,
+)
+
+MAX_OPEN = 10_000
+MAX_PARTITIONS = 10_000  # of one transaction
+MAX_RUNS = 100_000  # that one commit publishes
+MAX_OWNERS = 100_000
+# What has ended is remembered until everything before it has ended: so many rows.
+MAX_BEHIND = 100_000
+MIN_IDLE_MS, MAX_TOTAL_MS = 1000, 24 * 3600 * 1000
+
+
+class Coordinator:
+    """All transactions of the cluster."""
+
+    def __init__(self, *, max_open: int = MAX_OPEN, max_behind: int = MAX_BEHIND) -> None:
+        self._max_open, self._max_behind = max_open, max_behind
+        self._next = 1
+        self._rows: dict[int, Transaction] = {}
+        self._unfinished: OrderedDict[int, Transaction] = OrderedDict()  # rising
+        self._decided: dict[int, Transaction] = {}  # of these
+        self._open = 0
+        self._owners: dict[str, Owner] = {}
+        self._sinks = Sinks()
+
+    # -- looking at it ------------------------------------------------------------------
+
+    @property
+    def open_low(self) -> int:
+        """All transactions below it have ended in all partitions."""
+        return next(iter(self._unfinished), self._next)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing has ever been begun."""
+        return self._next == 1 and not any(True for _ in self._sinks)
+
+    @property
+    def open_count(self) -> int:
+        return self._open
+
+    def get(self, transaction_id: int) -> Transaction | None:
+        """A transaction that is not forgotten."""
+        return self._rows.get(transaction_id)
+
+    def unfinished(self) -> Iterator[Transaction]:
+        """Open and decided ones, the oldest first."""
+        return iter(self._unfinished.values())
+
+    @property
+    def has_decided(self) -> bool:
+        return bool(self._decided)
+
+    def decided(self) -> list[Transaction]:
+        """Those whose outcome some partitions do not know yet."""
+        return list(self._decided.values())
+
+    def open_of(self, owner: str) -> Transaction | None:
+        """The open transaction of a producer's name."""
+        known = self._owners.get(owner)
+        row = self._rows.get(known.last_id) if known is not None else None
+        return row if row is not None and row.state is State.OPEN else None
+
+    def marker(self, row: Transaction, group: int, stamp_ms: int) -> Marker:
+        """What ends a decided transaction in one of its partitions."""
+        assert row.state in (State.COMMITTING, State.ABORTING) and group in row.parts
+        committed = row.state is State.COMMITTING
+        expected = tuple(run for run in row.expected if run.group == group)
+        return Marker(row.transaction_id, committed, expected, stamp_ms, self.open_low)
+
+    # -- commands: begin ----------------------------------------------------------------
+
+    def begin(
+        self,
+        owner: str,
+        holder: Holder,
+        nonce: int,
+        *,
+        now_ms: int,
+        idle_ms: int,
+        total_ms: int,
+    ) -> Transaction:
+        """Begins a transaction of a name's holder; the caller has compared the name's epoch.
+
+        Nonces of one holder rise. A repeat of the last one gives the same transaction
+        again, whatever became of it; a lower one came late and begins nothing.
+        """
+        known = self._owners.get(owner)
+        if known is not None and known.holder == holder:
+            if nonce == known.nonce:
+                return self._rows[known.last_id]
+            if nonce < known.nonce:
+                text = f"nonce: {nonce} came after {known.nonce}, which began another transaction"
+                raise Refused(STALE_REQUEST, text, known.last_id)
+        before = self.open_of(owner)
+        if before is not None:
+            text = f"{owner!r} has transaction {before.transaction_id} open"
+            raise Refused(TRANSACTION_OPEN, text, before.transaction_id)
+        if known is None and len(self._owners) >= MAX_OWNERS:
+            text = f"{MAX_OWNERS} names use transactions, which is the limit"
+            raise Refused(TOO_MANY_TRANSACTIONS, text)
+        self._check_room(idle_ms, total_ms)
+        row = Transaction(self._next, owner, False, holder, now_ms, idle_ms, total_ms)
+        self._add(row)
+        self._owners[owner] = Owner(holder, nonce, row.transaction_id)
+        if known is not None:
+            self._forget(known.last_id)
+        return row
+
+    def draw_ticket(self, key: str, query: str) -> int:
+        """The number of a sink's next run; fences nothing yet."""
+        return self._sinks.draw_ticket(key, query)
+
+    def begin_batch(
+        self, key: str, run: str, ticket: int, batch: int, *, now_ms: int, total_ms: int
+    ) -> BatchBegun:
+        """Begins a sink's batch for all its tasks, or says that it is committed already.
+
+        A higher ticket than the last one aborts what older runs have open. A sink's next
+        batch begins when the one before has ended in all partitions: its producers are
+        new each time, so nothing else would keep the order.
+        """
+        sink = self._sinks.check(key, run, ticket, batch)
+        last = self._rows.get(sink.last_id)
+        if last is not None and (ticket, batch) == (sink.ticket, sink.batch):
+            if last.state is State.OPEN:
+                return BatchBegun(last)
+            if last.state in ABORT_STATES:
+                raise self._not_open(last.transaction_id)
+        if batch != sink.committed_batch:
+            self._check_room(total_ms, total_ms)
+        # From here on nothing is refused.
+        self._sinks.fence(key, run, ticket)
+        if last is not None and last.state is State.OPEN:
+            self._abort(last, BY_FENCE)
+        if batch == sink.committed_batch:
+            return BatchBegun(None, sink.committed_records, sink.committed_digest)
+        if last is not None and last.state not in FINISHED:
+            return BatchBegun(None, busy=True)
+        row = Transaction(self._next, key, True, Holder(0, 0), now_ms, total_ms, total_ms)
+        self._add(row)
+        before = sink.last_id
+        sink.batch, sink.last_id = batch, row.transaction_id
+        self._forget(before)
+        return BatchBegun(row)
+
+    def _check_room(self, idle_ms: int, total_ms: int) -> None:
+        if not MIN_IDLE_MS <= idle_ms <= total_ms <= MAX_TOTAL_MS:
+            text = (
+                f"idle and total time: {idle_ms} and {total_ms} ms are not"
+                f" {MIN_IDLE_MS} <= idle <= total <= {MAX_TOTAL_MS}"
+            )
+            raise Refused(INVALID_ARGUMENT, text)
+        if self._open >= self._max_open:
+            text = f"{self._max_open} transactions are open, which is the limit"
+            raise Refused(TOO_MANY_TRANSACTIONS, text)
+        if self._next - self.open_low >= self._max_behind:
+            oldest = next(iter(self._unfinished.values()))
+            text = (
+                f"{self._max_behind} transactions began after {oldest.transaction_id} of"
+                f" {oldest.owner!r}, which has not ended; that is the limit"
+            )
+            raise Refused(TOO_MANY_TRANSACTIONS, text, oldest.transaction_id)
+
+    def _add(self, row: Transaction) -> None:
+        self._rows[row.transaction_id] = self._unfinished[row.transaction_id] = row
+        self._next += 1
+        self._open += 1
+
+    # -- commands: while it is open -----------------------------------------------------
+
+    def register(
+        self,
+        transaction_id: int,
+        holder: Holder | None,
+        groups: Collection[int],
+        exists: Callable[[int], bool],
+    ) -> Transaction:
+        """Partitions that may have staged batches of the transaction from now on.
+
+        Without it no leader stages anything, so a marker will come to each partition that
+        has a run. `holder`: of the batch that asks; None: a client ahead of time.
+        """
+        row = self._existing(transaction_id)
+        if row is None or row.state is not State.OPEN:
+            raise self._not_open(transaction_id)
+        self._check_holder(row, holder)
+        for group in groups:
+            if not exists(group):
+                raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"group {group} is not a partition")
+        count = len(row.parts.keys() | set(groups))
+        if count > MAX_PARTITIONS:
+            text = f"transaction {transaction_id} has {count} partitions, max {MAX_PARTITIONS}"
+            raise Refused(TOO_MANY_PARTITIONS, text)
+        for group in sorted(groups):
+            row.parts.setdefault(group, Part())
+        return row
+
+    def _not_open(self, transaction_id: int) -> Refused:
+        row = self._rows.get(transaction_id)
+        if row is None:
+            text = f"transaction {transaction_id} has ended; repeat its commit to learn how"
+            return Refused(TRANSACTION_ENDED, text, transaction_id)
+        if row.state in COMMIT_STATES:
+            text = f"transaction {transaction_id} was committed"
+            return Refused(TRANSACTION_ENDED, text, transaction_id)
+        text = f"transaction {transaction_id} was aborted: {row.reason}"
+        return Refused(TRANSACTION_ABORTED, text, transaction_id)
+
+    def _existing(self, transaction_id: int) -> Transaction | None:
+        """None: it has ended and is forgotten."""
+        if not 0 < transaction_id < self._next:
+            text = f"transaction {transaction_id} was never begun"
+            raise Refused(UNKNOWN_TRANSACTION, text, transaction_id)
+        return self._rows.get(transaction_id)
+
+    @staticmethod
+    def _check_holder(row: Transaction, holder: Holder | None) -> None:
+        if holder is None or row.sink or holder == row.holder:
+            return
+        same = holder.producer_id == row.holder.producer_id
+        reason = FENCED if same and holder.epoch < row.holder.epoch else INVALID_ARGUMENT
+        text = f"transaction {row.transaction_id} was begun by {row.holder}, not {holder}"
+        raise Refused(reason, text, row.transaction_id)
+
+    # -- commands: the decision ---------------------------------------------------------
+
+    def commit(
+        self,
+        transaction_id: int,
+        holder: Holder | None,
+        expected: Sequence[Expected],
+        checked: int,
+        *,
+        records: int = 0,
+        digest: int = 0,
+    ) -> Transaction:
+        """Decides to commit. The state of the answer says what became of it: not always.
+
+        `expected` is what will be published, in that order, as the partitions' leaders
+        have confirmed it for `checked` partitions: if another one was registered since,
+        the check must be made again. A partition that is gone aborts the transaction.
+        `records`, `digest`: of a sink's batch, to know it again.
+        """
+        row = self._existing(transaction_id)
+        if row is None:
+            text = f"transaction {transaction_id} has ended, and its owner began another since"
+            raise Refused(UNKNOWN_TRANSACTION, text, transaction_id)
+        self._check_holder(row, holder)
+        if row.state in COMMIT_STATES:
+            if [run.asked for run in row.expected] != [run.asked for run in expected]:
+                text = f"transaction {transaction_id} was committed with other runs than these"
+                raise Refused(COMMIT_DIFFERS, text, transaction_id)
+            return row
+        if row.state is not State.OPEN:
+            raise self._not_open(transaction_id)
+        self._check_expected(row, expected)
+        if checked != len(row.parts):
+            text = f"{checked} partitions were checked, {len(row.parts)} are registered"
+            raise Refused(CHECK_AGAIN, text, transaction_id)
+        if any(part.gone for part in row.parts.values()):
+            self._abort(row, TOPIC_GONE)
+            return row
+        row.expected = tuple(expected)
+        self._decide(row, State.COMMITTING)
+        if row.sink:
+            self._sinks.committed(row.owner, records, digest)
+        return row
+
+    def _check_expected(self, row: Transaction, expected: Sequence[Expected]) -> None:
+        if len(expected) > MAX_RUNS:
+            text = f"{len(expected)} runs, the limit is {MAX_RUNS}"
+            raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
+        seen = set()
+        for run in expected:
+            ours = row.sink or run.producer_id == row.holder.producer_id
+            if run.records < 1 or run.producer_id < 1 or not ours:
+                text = f"a run of {run.records} records of producer {run.producer_id}"
+                raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
+            if run.asked[:2] in seen:
+                text = f"the run of producer {run.producer_id} stands twice"
+                raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
+            if run.group not in row.parts:
+                text = f"nothing of producer {run.producer_id} was staged in group {run.group}"
+                raise Refused(COMMIT_INCOMPLETE, text, row.transaction_id)
+            seen.add(run.asked[:2])
+
+    def abort(self, transaction_id: int, holder: Holder | None, reason: str) -> Transaction:
+        """Decides to abort. Repeats are fine; a commit that was first stays."""
+        row = self._existing(transaction_id)
+        if row is None:
+            raise self._not_open(transaction_id)
+        self._check_holder(row, holder)
+        if row.state in COMMIT_STATES:
+            text = f"transaction {transaction_id} was committed, nothing is undone"
+            raise Refused(TRANSACTION_COMMITTED, text, transaction_id)
+        if row.state is State.OPEN:
+            self._abort(row, reason)
+        return row
+
+    def fence(self, owner: str, holder: Holder) -> None:
+        """The name has a new holder: what another one left open is aborted."""
+        row = self.open_of(owner)
+        if row is not None and row.holder != holder:
+            self._abort(row, BY_FENCE)
+
+    def _abort(self, row: Transaction, reason: str) -> None:
+        row.reason = reason
+        self._decide(row, State.ABORTING)
+
+    def _decide(self, row: Transaction, state: State) -> None:
+        assert row.state is State.OPEN, "an outcome never changes"
+        row.state = state
+        self._decided[row.transaction_id] = row
+        self._open -= 1
+        self._finish(row)
+
+    # -- commands: the end --------------------------------------------------------------
+
+    def markers_done(self, transaction_id: int, done: Mapping[int, Sequence[Published]]) -> None:
+        """Markers were applied in these groups, with what they published there."""
+        row = self._rows.get(transaction_id)
+        if row is None or row.state in FINISHED:
+            return
+        assert row.state is not State.OPEN, "a marker is written after the decision"
+        for group, runs in done.items():
+            part = row.parts[group]
+            if not part.done:
+                part.done, part.runs = True, tuple(runs)
+        self._finish(row)
+
+    def groups_gone(self, groups: Collection[int]) -> None:
+        """Partitions that were deleted: no marker can be written there any more."""
+        for row in list(self._unfinished.values()):
+            for group in row.parts.keys() & groups:
+                part = row.parts[group]
+                part.gone = part.gone or not part.done
+                part.done = True
+            if row.state is not State.OPEN:  # else its commit finds out
+                self._finish(row)
+
+    def _finish(self, row: Transaction) -> None:
+        if not all(part.done for part in row.parts.values()):
+            return
+        row.state = State.COMMITTED if row.state is State.COMMITTING else State.ABORTED
+        before = self.open_low
+        del self._unfinished[row.transaction_id], self._decided[row.transaction_id]
+        for transaction_id in range(before, self.open_low):
+            self._forget(transaction_id)
+
+    def _forget(self, transaction_id: int) -> None:
+        """Forgets what has ended everywhere, unless its owner may still ask for the outcome."""
+        row = self._rows.get(transaction_id)
+        if row is None or transaction_id >= self.open_low:
+            return
+        if row.sink:
+            last_id = self._sinks.last_id(row.owner)
+        else:
+            owner = self._owners.get(row.owner)
+            last_id = owner.last_id if owner is not None else 0
+        if transaction_id != last_id:
+            del self._rows[transaction_id]
+
+    def forget_owners(self, is_name: Callable[[str], bool]) -> None:
+        """Names that exist no longer ask for nothing."""
+        for owner in [owner for owner in self._owners if not is_name(owner)]:
+            if self.open_of(owner) is None:
+                self._forget(self._owners.pop(owner).last_id)
+
+    # -- saved states -------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        """A CoordinatorSnapshot; equal states give equal bytes."""
+        rows = (self._rows[transaction_id] for transaction_id in sorted(self._rows))
+        return records.pack(self._next, rows, self._owners, self._sinks)
+
+    def load(self, data: bytes) -> None:
+        """Replaces the state by what `dump` wrote. Raises ValueError and changes nothing."""
+        saved = records.unpack(data)
+        self._next, self._owners, self._sinks = saved.next_id, saved.owners, saved.sinks
+        self._rows = saved.rows
+        self._unfinished = OrderedDict(
+            (i, row) for i, row in saved.rows.items() if row.state not in FINISHED
+        )
+        self._decided = {i: r for i, r in self._unfinished.items() if r.state is not State.OPEN}
+        self._open = sum(row.state is State.OPEN for row in self._unfinished.values())

@@ -1,0 +1,170 @@
+"""The coordinator's state as bytes, for the metadata group's checkpoint. Pure.
+
+Coordinator.dump --pack--> bytes --unpack--> Coordinator.load
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from cluster.entries import has_unknown_fields
+from cluster.transactions.run_records import (
+    expected_of,
+    expected_record,
+    published_of,
+    published_record,
+)
+from cluster.transactions.sinks import Sink, Sinks
+from cluster.transactions.transaction import Owner, Part, Transaction
+from cluster.transactions.types import Holder, State
+from cluster.v1 import transactions_pb2 as pb
+
+
+class Saved(NamedTuple):
+    next_id: int
+    rows: dict[int, Transaction]
+    owners: dict[str, Owner]
+    sinks: Sinks
+
+
+def pack(
+    next_id: int, rows: Iterable[Transaction], owners: Mapping[str, Owner], sinks: Sinks
+) -> bytes:
+    snapshot = pb.CoordinatorSnapshot(
+        next_transaction_id=next_id,
+        transactions=map(transaction_record, rows),
+        owners=[
+            pb.TransactionOwnerRecord(
+                name=name,
+                producer_id=owner.holder.producer_id,
+                epoch=owner.holder.epoch,
+                nonce=owner.nonce,
+                last_transaction_id=owner.last_id,
+            )
+            for name, owner in sorted(owners.items())
+        ],
+        sinks=[_sink_record(key, sink) for key, sink in sinks],
+    )
+    return snapshot.SerializeToString(deterministic=True)
+
+
+def unpack(data: bytes) -> Saved:
+    """Raises ValueError if the bytes are no sound state."""
+    try:
+        snapshot = pb.CoordinatorSnapshot.FromString(data)
+    except DecodeError as error:
+        raise ValueError(f"transactions: {error}") from error
+    if has_unknown_fields(snapshot):
+        raise ValueError("transactions: they hold what this release does not know")
+    rows: dict[int, Transaction] = {}
+    last = 0
+    for record in snapshot.transactions:
+        row = _transaction_of(record)
+        if not last < row.transaction_id < snapshot.next_transaction_id:
+            raise ValueError(f"transactions: {row.transaction_id} is out of order")
+        last = row.transaction_id
+        rows[last] = row
+    owners = {
+        o.name: Owner(Holder(o.producer_id, o.epoch), o.nonce, o.last_transaction_id)
+        for o in snapshot.owners
+    }
+    for name, owner in owners.items():
+        if owner.last_id not in rows or rows[owner.last_id].owner != name:
+            raise ValueError(f"transactions: the last one of {name!r} is missing")
+    if snapshot.next_transaction_id < 1 or len(owners) != len(snapshot.owners):
+        raise ValueError("transactions: the next id is missing, or an owner stands twice")
+    sinks = Sinks()
+    for sink in snapshot.sinks:
+        sinks.restore(sink.key, _sink_of(sink))
+    for key, known in sinks:
+        if known.last_id and (known.last_id not in rows or rows[known.last_id].owner != key):
+            raise ValueError(f"transactions: the last one of sink {key!r} is missing")
+    for row in rows.values():
+        if row.sink and not any(key == row.owner for key, _ in sinks):
+            raise ValueError(f"transactions: {row.transaction_id} is of an unknown sink")
+    return Saved(snapshot.next_transaction_id, rows, owners, sinks)
+
+
+def transaction_record(row: Transaction) -> pb.TransactionRecord:
+    return pb.TransactionRecord(
+        transaction_id=row.transaction_id,
+        owner=row.owner,
+        sink=row.sink,
+        producer_id=row.holder.producer_id,
+        epoch=row.holder.epoch,
+        state=f"TRANSACTION_STATE_{row.state.name}",
+        reason=row.reason,
+        begun_ms=row.begun_ms,
+        idle_ms=row.idle_ms,
+        total_ms=row.total_ms,
+        parts=[
+            pb.PartRecord(
+                group_id=group,
+                done=part.done,
+                gone=part.gone,
+                runs=map(published_record, part.runs),
+            )
+            for group, part in row.parts.items()
+        ],
+        expected=map(expected_record, row.expected),
+    )
+
+
+def _transaction_of(record: pb.TransactionRecord) -> Transaction:
+    parts = {
+        part.group_id: Part(part.done, part.gone, tuple(map(published_of, part.runs)))
+        for part in record.parts
+    }
+    row = Transaction(
+        record.transaction_id,
+        record.owner,
+        record.sink,
+        Holder(record.producer_id, record.epoch),
+        record.begun_ms,
+        record.idle_ms,
+        record.total_ms,
+        State(record.state),
+        record.reason,
+        parts,
+        tuple(map(expected_of, record.expected)),
+    )
+    finished = row.state in (State.COMMITTED, State.ABORTED)
+    decided = row.state in (State.COMMITTING, State.ABORTING)
+    pending = bool(row.pending())
+    if len(parts) != len(record.parts) or (finished and pending) or (decided and not pending):
+        raise ValueError(f"transactions: the partitions of {row.transaction_id} cannot be")
+    if not all(run.group in parts for run in row.expected):
+        raise ValueError(f"transactions: {row.transaction_id} publishes where it is not")
+    return row
+
+
+def _sink_record(key: str, sink: Sink) -> pb.SinkRecord:
+    return pb.SinkRecord(
+        key=key,
+        query=sink.query,
+        next_ticket=sink.next_ticket,
+        ticket=sink.ticket,
+        run=sink.run,
+        batch=sink.batch,
+        last_transaction_id=sink.last_id,
+        committed_batch=sink.committed_batch,
+        committed_records=sink.committed_records,
+        committed_digest=sink.committed_digest,
+    )
+
+
+def _sink_of(record: pb.SinkRecord) -> Sink:
+    return Sink(
+        record.query,
+        record.next_ticket,
+        record.ticket,
+        record.run,
+        record.batch,
+        record.last_transaction_id,
+        record.committed_batch,
+        record.committed_records,
+        record.committed_digest,
+    )

@@ -1,0 +1,109 @@
+"""A leader's check of a staged batch before it proposes it. Lives one leadership. Pure.
+
+As `cluster.dedup.in_flight`, for runs: the batches that are proposed and not applied lie
+over the applied table, so that a producer can pipeline and a repeat joins its original.
+What it says is early, not final: apply decides, and whoever says no looks at the applied
+state again. So it may say no too often, but never lets a batch overtake another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.verdict import (
+    BatchMeta,
+    Kind,
+    Verdict,
+    conflict,
+    out_of_order,
+    same_content,
+)
+from cluster.transactions.runs import RunTable
+
+
+class _Pending:
+    """A proposed batch. `counts`: nothing that it builds on was refused."""
+
+    __slots__ = ("counts", "meta", "token", "transaction_id")
+
+    def __init__(self, token: Hashable, meta: BatchMeta, transaction_id: int) -> None:
+        self.token, self.meta, self.transaction_id = token, meta, transaction_id
+        self.counts = True
+
+
+class StagedInFlight:
+    """Where each run will be once what is proposed is applied."""
+
+    def __init__(self, runs: RunTable) -> None:
+        self._runs = runs
+        self._pending: deque[_Pending] = deque()
+        self._ahead: dict[int, list[_Pending]] = {}  # by producer id; only what counts
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def has(self, producer_id: int) -> bool:
+        """Whether batches of the producer are on their way."""
+        return producer_id in self._ahead
+
+    def check(
+        self, meta: BatchMeta, transaction_id: int, last_seen: LastSeen, *, new_in_flight: int
+    ) -> Verdict:
+        """The verdict on a batch behind everything in flight; changes nothing.
+
+        JOINED if it repeats one in flight.
+        """
+        applied = self._runs.check(meta, transaction_id, last_seen, new_in_flight=new_in_flight)
+        ahead = self._ahead.get(meta.producer_id)
+        if ahead is None:
+            return applied
+        newest = ahead[-1]
+        if newest.transaction_id != transaction_id or newest.meta.epoch != meta.epoch:
+            if applied.kind is not Kind.STAGED:
+                return applied
+            text = f"batches of transaction {newest.transaction_id} are on their way"
+            return Verdict(Kind.TRANSACTION_CONFLICT, message=text)
+        if applied.kind not in (Kind.STAGED, Kind.OUT_OF_ORDER, Kind.UNKNOWN_PRODUCER):
+            return applied
+        if meta.prev == newest.meta.last:
+            return Verdict(Kind.STAGED)
+        for pending in ahead:
+            if (pending.meta.first, pending.meta.last) == (meta.first, meta.last):
+                if same_content(pending.meta, meta):
+                    return Verdict(Kind.JOINED, token=pending.token)
+                return conflict(meta, newest.meta.last)
+        text = f"prev_sequence: {meta.prev}; the last one in flight is {newest.meta.last}"
+        return out_of_order(newest.meta.last, meta.epoch, text)
+
+    def add(self, meta: BatchMeta, transaction_id: int, token: Hashable) -> None:
+        """A batch was proposed, right after `check` said STAGED. `token` stands for it."""
+        pending = _Pending(token, meta, transaction_id)
+        self._pending.append(pending)
+        self._ahead.setdefault(meta.producer_id, []).append(pending)
+
+    def applied(self, token: Hashable, accepted: bool) -> None:
+        """The oldest proposal was applied."""
+        pending = self._pending.popleft()
+        assert pending.token == token, "proposals are applied in the order they were made"
+        if not pending.counts:
+            return
+        ahead = self._ahead[pending.meta.producer_id]
+        assert ahead[0] is pending
+        if accepted:
+            del ahead[0]
+            if not ahead:
+                del self._ahead[pending.meta.producer_id]
+        else:
+            self._drop(pending.meta.producer_id)
+
+    def ended(self, transaction_id: int) -> None:
+        """A marker was applied: what is on its way for the transaction will be refused."""
+        for producer_id, ahead in list(self._ahead.items()):
+            if ahead[-1].transaction_id == transaction_id:
+                self._drop(producer_id)
+
+    def _drop(self, producer_id: int) -> None:
+        for pending in self._ahead.pop(producer_id):
+            pending.counts = False

@@ -1,0 +1,50 @@
+"""One transaction and one owner, as the coordinator keeps them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cluster.transactions.types import Expected, Holder, Published, State
+
+
+@dataclass(slots=True)
+class Part:
+    """A partition of a transaction. `gone`: it was deleted before its marker was written."""
+
+    done: bool = False
+    gone: bool = False
+    runs: tuple[Published, ...] = ()
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A transaction of a producer's name, or of a sink (`owner` is its key, `holder` nobody).
+
+    parts: by Raft group, in the order of their registration. expected: what the decision
+    to commit publishes.
+    """
+
+    transaction_id: int
+    owner: str
+    sink: bool
+    holder: Holder
+    begun_ms: int
+    idle_ms: int
+    total_ms: int
+    state: State = State.OPEN
+    reason: str = ""
+    parts: dict[int, Part] = field(default_factory=dict)
+    expected: tuple[Expected, ...] = ()
+
+    def pending(self) -> list[int]:
+        """The groups whose marker is not known to be applied."""
+        return [group for group, part in self.parts.items() if not part.done]
+
+
+class Owner(NamedTuple):
+    """A name that began transactions: the last one, by whom and with which nonce."""
+
+    holder: Holder
+    nonce: int
+    last_id: int

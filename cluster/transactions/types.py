@@ -1,0 +1,108 @@
+"""What passes between the coordinator of transactions, the partitions and their callers. Pure."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class State(IntEnum):
+    """Of a transaction; the numbers of cluster.v1.TransactionState.
+
+    Number 6 is kept free for one that is prepared: decided by somebody else.
+    """
+
+    OPEN = 1
+    COMMITTING = 2
+    COMMITTED = 3
+    ABORTING = 4
+    ABORTED = 5
+
+
+COMMIT_STATES = (State.COMMITTING, State.COMMITTED)
+ABORT_STATES = (State.ABORTING, State.ABORTED)
+FINISHED = (State.COMMITTED, State.ABORTED)
+
+# Why a call is refused.
+UNKNOWN_TRANSACTION = "UNKNOWN_TRANSACTION"
+TRANSACTION_OPEN = "TRANSACTION_OPEN"
+TRANSACTION_ABORTED = "TRANSACTION_ABORTED"
+TRANSACTION_COMMITTED = "TRANSACTION_COMMITTED"
+TRANSACTION_ENDED = "TRANSACTION_ENDED"
+TOO_MANY_TRANSACTIONS = "TOO_MANY_TRANSACTIONS"
+TOO_MANY_PARTITIONS = "TOO_MANY_PARTITIONS"
+COMMIT_INCOMPLETE = "COMMIT_INCOMPLETE"
+COMMIT_DIFFERS = "COMMIT_DIFFERS"
+CHECK_AGAIN = "CHECK_AGAIN"
+STALE_REQUEST = "STALE_REQUEST"
+FENCED = "FENCED"
+INVALID_ARGUMENT = "INVALID_ARGUMENT"
+UNKNOWN_TOPIC_OR_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
+# Of sinks.
+OTHER_QUERY = "OTHER_QUERY"
+BATCH_GAP = "BATCH_GAP"
+BATCH_BEHIND = "BATCH_BEHIND"
+BATCH_CHANGED = "BATCH_CHANGED"
+
+# Why a transaction was aborted.
+BY_OWNER, BY_OPERATOR, BY_GROUP = "owner", "operator", "group"
+EXPIRED, BY_FENCE, TOPIC_GONE = "expired", "fenced", "topic gone"
+
+
+class Refused(Exception):
+    """A call that changed nothing, with one of the reasons above."""
+
+    def __init__(self, reason: str, message: str, transaction_id: int = 0) -> None:
+        super().__init__(message)
+        self.reason, self.transaction_id = reason, transaction_id
+
+
+class Holder(NamedTuple):
+    """The right to act for a producer: its id and epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class Expected(NamedTuple):
+    """What a commit publishes of one run: the prefix with so many records, up to `last`.
+
+    size, max_timestamp_us: of that prefix, as the partition's leader found it.
+    """
+
+    group: int
+    producer_id: int
+    records: int
+    last: int
+    size: int = 0
+    max_timestamp_us: int = 0
+
+    @property
+    def asked(self) -> tuple[int, int, int, int]:
+        """What the client said of it."""
+        return self.group, self.producer_id, self.records, self.last
+
+
+class Published(NamedTuple):
+    """Where a run's records became readable."""
+
+    producer_id: int
+    epoch: int
+    first: int
+    last: int
+    base_offset: int
+    records: int
+
+
+class Marker(NamedTuple):
+    """The end of a transaction in one partition.
+
+    expected: the runs to publish, in that order; all else of the transaction is dropped.
+    open_low: all transactions below it are finished in all partitions.
+    """
+
+    transaction_id: int
+    committed: bool
+    expected: tuple[Expected, ...]
+    stamp_ms: int
+    open_low: int

@@ -1,0 +1,275 @@
+"""What transactions promise, checked over what was committed, what clients were told, what is read.
+
+It shares no code with the machines: it reads the logs' entries and results, keeps every
+record by name, and forgets nothing.
+
+A record's name is (producer, group, sequence): each producer sends the records 0, 1, 2 ...
+of a partition, whatever epochs and transactions that takes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tests.sim.transactions.world import Group, Violation
+
+
+class Record(NamedTuple):
+    producer_id: int
+    sequence: int
+    epoch: int
+    transaction_id: int
+
+
+class Staged(NamedTuple):
+    """A batch that was staged, and the group's entry that staged it."""
+
+    records: list[Record]
+
+
+@dataclass
+class Told:
+    """What clients were told, for ever."""
+
+    committed: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # T -> runs asked
+    aborted: set[int] = field(default_factory=set)
+    # (group, producer, epoch, first, last, transaction, offset)
+    stored: list[tuple[int, int, int, int, int, int, int]] = field(default_factory=list)
+    # (group, producer, first, last, transaction)
+    never: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    # (group, producer, epoch, last sequence, how much was readable)
+    opened: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    published: dict[int, Any] = field(default_factory=dict)  # T -> bases of a visible commit
+
+
+class Checker:
+    """Watches every entry as it is applied for the first time."""
+
+    def __init__(self) -> None:
+        self.told = Told()
+        self.readable: dict[int, list[Record]] = defaultdict(list)
+        self._staged: dict[tuple[int, int, int], list[Record]] = defaultdict(list)
+        self._marked: dict[tuple[int, int], bool] = {}  # (group, T) -> committed
+        self.decided: dict[int, bool] = {}
+        self.gone: set[int] = set()
+        self.batches: dict[int, tuple[str, int]] = {}  # T -> sink, batch
+
+    def fail(self, text: str) -> None:
+        raise Violation(text)
+
+    def observe(self, group: Group, index: int, entry: Any, result: Any) -> None:
+        number = group.number
+        kind = type(entry).__name__
+        if number == 0:
+            self._metadata(entry, result)
+        elif kind == "BatchEntry":
+            self._batch(number, entry, result)
+        elif kind == "Marker":
+            self._marker(number, entry, group)
+
+    def answered(self, call: Any, answer: Any) -> None:
+        """Every answer to a batch or an open, also one that nobody waits for any more."""
+        name = answer.kind.name if hasattr(answer, "kind") else ""
+        if call.method == "open" and name == "APPENDED":
+            producer_id, epoch = call.arguments["producer_id"], call.arguments["epoch"]
+            length = len(self.readable[call.group])
+            self.told.opened.append((call.group, producer_id, epoch, answer.last_sequence, length))
+        if call.method != "batch":
+            return
+        meta, number = call.arguments["meta"], call.arguments["transaction_id"]
+        where = (call.group, meta.producer_id)
+        if name in ("APPENDED", "DUPLICATE"):
+            self.told.stored.append(
+                (*where, meta.epoch, meta.first, meta.last, number, answer.base_offset)
+            )
+        elif name == "TRANSACTION_ABORTED":
+            self.told.aborted.add(number)
+        elif name == "TRANSACTION_ENDED" and "without this batch" in answer.message:
+            self.told.never.append((*where, meta.first, meta.last, number))
+
+    # -- entries --------------------------------------------------------------------------
+
+    def _metadata(self, entry: Any, result: Any) -> None:
+        if not isinstance(entry, tuple):
+            return
+        method, arguments = entry
+        if method == "drop_group":
+            self.gone.add(arguments["group"])
+        if method == "commit" and isinstance(result, tuple) and result[0] == "COMMITTING":
+            before = arguments["transaction_id"] in self.decided
+            if not before and self.gone & {run.group for run in arguments["expected"]}:
+                self.fail(f"{entry} was decided though a partition was gone")
+        if method == "begin_batch" and isinstance(result, int):
+            self.batches.setdefault(result, (arguments["key"], arguments["batch"]))
+        if method in ("commit", "abort") and isinstance(result, tuple):
+            state, transaction_id = result[0], result[2]
+            outcome = {"COMMITTING": True, "COMMITTED": True, "ABORTING": False, "ABORTED": False}
+            if state in outcome:
+                before = self.decided.setdefault(transaction_id, outcome[state])
+                if before != outcome[state]:
+                    self.fail(f"transaction {transaction_id} changed its outcome")
+
+    def _batch(self, group: int, entry: Any, result: Any) -> None:
+        meta, number = entry.meta, entry.transaction_id
+        records = [
+            Record(meta.producer_id, sequence, meta.epoch, number)
+            for sequence in range(meta.first, meta.last + 1)
+        ]
+        name = result.kind.name
+        if name == "APPENDED":
+            if number:
+                self.fail(f"a batch of transaction {number} is readable before its end")
+            self._read(group, records, result.base_offset)
+        elif name == "STAGED":
+            if (group, number) in self._marked:
+                self.fail(f"group {group}: staged after the marker of transaction {number}")
+            staged = self._staged[group, number, meta.producer_id]
+            if result.base_offset != len(staged):
+                self.fail(f"group {group}: staged at {result.base_offset}, not {len(staged)}")
+            staged += records
+
+    def _marker(self, group: int, marker: Any, where: Group) -> None:
+        number = marker.transaction_id
+        if (group, number) in self._marked:
+            if self._marked[group, number] != marker.committed:
+                self.fail(f"group {group}: two outcomes of transaction {number}")
+            return
+        self._marked[group, number] = marker.committed
+        for expected in marker.expected if marker.committed else ():
+            staged = self._staged.pop((group, number, expected.producer_id), [])
+            part = staged[: expected.records]
+            if len(part) != expected.records or part[-1].sequence != expected.last:
+                self.fail(f"group {group}: {expected} of {number} is not there, torn")
+            self._read(group, part, len(self.readable[group]))
+
+    def _read(self, group: int, records: list[Record], offset: int) -> None:
+        readable = self.readable[group]
+        if offset != len(readable):
+            self.fail(f"group {group}: offset {offset}, but {len(readable)} records are readable")
+        for record in records:
+            before = [r for r in readable if r[:2] == record[:2]]
+            if before:
+                self.fail(f"group {group}: {record} is there twice: {before}")
+            readable.append(record)
+
+    # -- at the end -----------------------------------------------------------------------
+
+    def finish(self, groups: dict[int, Group]) -> None:
+        """Everything has come to rest."""
+        coordinator = groups[0].machine.coordinator
+        if list(coordinator.unfinished()):
+            self.fail(f"transactions that do not end: {list(coordinator.unfinished())}")
+        for number, group in groups.items():
+            if group.gone:
+                continue
+            for replica in range(len(group.machines)):
+                group.follow(replica)
+            if len({machine.dump() for machine in group.machines}) != 1:
+                self.fail(f"group {number}: replicas differ")
+            if number:
+                self._group(number, group)
+        self._outcomes({n for n, group in groups.items() if group.gone})
+        self._answers({n for n, group in groups.items() if group.gone})
+        self._sinks()
+
+    def _group(self, number: int, group: Group) -> None:
+        if len(group.machine.runs):
+            self.fail(f"group {number}: runs that nobody ends: {list(group.machine.runs.open())}")
+        if group.machine.next_offset != len(self.readable[number]):
+            self.fail(f"group {number}: {group.machine.next_offset} offsets")
+        newest: dict[int, Record] = {}
+        for record in self.readable[number]:
+            last = newest.get(record.producer_id)
+            if record.sequence != (last.sequence + 1 if last else 0):
+                self.fail(f"group {number}: {record} follows {last}")
+            if last is not None and record.epoch < last.epoch:
+                self.fail(f"group {number}: {record} of a fenced epoch follows {last}")
+            newest[record.producer_id] = record
+
+    def _sinks(self) -> None:
+        """Each batch of a sink once; in the order of batches, and of the winners in each."""
+        committed = [self.batches[n] for n in self.decided if self.decided[n] and n in self.batches]
+        if len(committed) != len(set(committed)):
+            self.fail(f"a batch of a sink was committed twice: {sorted(committed)}")
+        for group, readable in self.readable.items():
+            newest: dict[str, int] = {}
+            places: dict[int, list[int]] = defaultdict(list)
+            for record in readable:
+                number = record.transaction_id
+                if number not in self.batches:
+                    continue
+                key, batch = self.batches[number]
+                if batch < newest.setdefault(key, batch):
+                    self.fail(f"group {group}: batch {batch} of {key} after {newest[key]}")
+                newest[key] = batch
+                if record.producer_id not in places[number]:
+                    places[number].append(record.producer_id)
+            for number, producers in places.items():
+                asked = self.told.committed.get(number)
+                if asked and producers != [run[1] for run in asked if run[0] == group]:
+                    self.fail(f"group {group}: {number} is not in the order of its winners")
+
+    def _outcomes(self, gone: set[int]) -> None:
+        told = self.told
+        for number in set(told.committed) & told.aborted:
+            self.fail(f"transaction {number} was called committed and aborted")
+        for number in told.aborted:
+            if self.decided.get(number, False):
+                self.fail(f"transaction {number} was called aborted, it is committed")
+        for number, asked in told.committed.items():
+            if not self.decided.get(number):
+                self.fail(f"transaction {number} was called committed, it is not")
+            for group, producer_id, count, last in asked:
+                if group in gone:
+                    continue
+                found = [
+                    (offset, record)
+                    for offset, record in enumerate(self.readable[group])
+                    if record.transaction_id == number and record.producer_id == producer_id
+                ]
+                if len(found) != count or found[-1][1].sequence != last:
+                    self.fail(f"group {group}: transaction {number} has {found}, not {count}")
+                if found[-1][0] - found[0][0] != count - 1:
+                    self.fail(f"group {group}: transaction {number} does not lie together")
+                base = told.published.get(number, {}).get((group, producer_id))
+                if base not in (None, found[0][0]):
+                    self.fail(f"group {group}: transaction {number} begins at {found[0][0]}")
+        for group, readable in self.readable.items():
+            for record in readable:
+                number = record.transaction_id
+                if number and not self.decided.get(number):
+                    self.fail(f"group {group}: {record} of a transaction that did not commit")
+                asked = told.committed.get(number, ())
+                if asked and not any(run[:2] == (group, record.producer_id) for run in asked):
+                    self.fail(f"group {group}: {record} was not asked for")
+
+    def _answers(self, gone: set[int]) -> None:
+        for group, producer_id, _, first, last, number, offset in self.told.stored:
+            if group in gone:
+                continue
+            places = [
+                at
+                for at, record in enumerate(self.readable[group])
+                if record.producer_id == producer_id and first <= record.sequence <= last
+                and record.transaction_id == number
+            ]  # fmt: skip
+            if len(places) != last - first + 1 or offset not in (-1, places[0]):
+                self.fail(
+                    f"group {group}: {first}..{last} of {producer_id} in {number} was called"
+                    f" stored at {offset}, it is at {places}"
+                )
+        for group, producer_id, first, last, number in self.told.never:
+            for record in self.readable[group]:
+                if record.producer_id == producer_id and record.transaction_id == number:
+                    if first <= record.sequence <= last and group not in gone:
+                        self.fail(f"group {group}: {record} was refused for good, and is there")
+        for group, producer_id, epoch, last, length in self.told.opened:
+            readable = self.readable[group]
+            before = [r.sequence for r in readable[:length] if r.producer_id == producer_id]
+            lower = [r for r in readable[length:] if r.producer_id == producer_id]
+            if any(record.epoch < epoch for record in lower):
+                self.fail(f"group {group}: {lower} of epochs below {epoch} came after its open")
+            if last != max(before, default=-1):
+                self.fail(f"group {group}: the open said {last}, stored was {before[-3:]}")

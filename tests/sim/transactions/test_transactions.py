@@ -1,0 +1,79 @@
+"""The simulation of transactions: directed cases, some seeds, and what each weakness is caught by.
+
+`scripts/sim --transactions` runs many more seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.sim.transactions.cases import CASES
+from tests.sim.transactions.run import run_seed
+from tests.sim.transactions.weak import WEAKNESSES, planted
+
+SEEDS = range(400)
+PER_TEST = 50
+# A case that must catch the weakness, beside what seeds find.
+CAUGHT_BY = {
+    "ended-is-forgotten": "c01_staged_batch_proposed_behind_the_marker",
+    "an-abort-keeps-the-sequence": "c09_aborted_sequences_are_sent_again",
+    "staged-before-registered": "c28_checkpoint_and_restart_with_many_runs",
+    "commit-without-a-check": "c13_commit_before_the_tail_has_arrived",
+    "losers-are-published": "c46_losers_and_replaced_runs_of_a_sink",
+    "an-open-does-not-wait": "c14_successor_comes_while_it_is_being_published",
+    "duplicates-by-the-last-sequence": "c34_tail_that_another_transaction_brought",
+    "below-open-low-by-the-last-sequence": "c33_copies_after_everybody_forgot",
+    "any-first-batch-begins-a-run": "c48_second_batch_of_a_run_comes_first",
+    "a-run-does-not-fence": "c39_staged_successor_is_aborted_and_the_zombie_writes",
+    "a-commit-brings-its-epoch": "c38_zombie_writes_after_its_marker_and_its_successors_open",
+    "plain-beside-a-run": "c37_plain_batch_between_decision_and_marker",
+    "a-repeated-marker-counts": "c07_marker_is_proposed_twice",
+    "any-commit-of-a-committed-one-is-right": "c36_two_commits_that_name_other_runs",
+    "registered-after-the-end": "c02_staged_batch_where_nobody_remembers_the_transaction",
+    "a-lease-leaves-transactions-open": "c14_successor_comes_while_it_is_open",
+    "begin-without-order": "c40_delayed_begin",
+    "the-last-one-of-an-owner-is-forgotten": "c05_commit_repeated_over_leader_changes",
+    "open-low-too-high": "c28_checkpoint_and_restart_with_many_runs",
+    "markers-only-once": "c07_metadata_leader_goes_after_one_marker_of_many",
+    "deleted-partitions-are-waited-for": "c18_topic_deleted_between_decision_and_marker",
+    "a-deleted-partition-is-left-out": "c18_topic_deleted_before_the_commit",
+    "batches-of-a-sink-overtake": "c46_next_batch_of_a_sink_before_the_markers",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name: str) -> None:
+    CASES[name]()
+
+
+@pytest.mark.parametrize("first", SEEDS[::PER_TEST])
+def test_seeds(first: int) -> None:
+    results = [run_seed(seed) for seed in range(first, first + PER_TEST)]
+    assert [(r.seed, r.error) for r in results if r.error] == []
+    assert sum(r.counts["committed"] for r in results) > PER_TEST
+    assert sum(r.counts["aborted"] for r in results) > PER_TEST
+
+
+def test_a_seed_replays() -> None:
+    assert run_seed(7) == run_seed(7)
+
+
+def outcome(play: Callable[[], None]) -> str:
+    try:
+        play()
+    except Exception as error:  # noqa: BLE001 - whatever it breaks is a catch
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def test_every_weakness_has_a_case() -> None:
+    assert CAUGHT_BY.keys() == WEAKNESSES.keys()
+
+
+@pytest.mark.parametrize("name", WEAKNESSES)
+def test_weakness_is_caught(name: str) -> None:
+    with planted(name):
+        error = outcome(CASES[CAUGHT_BY[name]])
+    assert error

@@ -1,0 +1,314 @@
+"""Known weaknesses of transactions, planted one at a time: what the simulation is worth.
+
+The first ones are what others were found to do; the rest is what a first design of ours got
+wrong. `plant` gives (object, attribute, what takes its place) for each patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cluster.transactions.runs as runs_module
+from cluster.dedup.last_seen import LastSeen
+from cluster.dedup.record import Run as PublishedChain
+from cluster.dedup.verdict import Kind, Verdict
+from cluster.transactions.coordinator import Coordinator
+from cluster.transactions.run import Ended
+from cluster.transactions.runs import RunTable
+from cluster.transactions.transaction import Transaction
+from cluster.transactions.types import COMMIT_STATES, Expected, Marker, State
+from tests.sim.transactions.leaders import MetadataLeader, PartitionLeader
+
+Patch = tuple[Any, str, Any]
+WEAKNESSES: dict[str, Callable[[], list[Patch]]] = {}
+
+
+def weakness(plant: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
+    WEAKNESSES[plant.__name__.replace("_", "-")] = plant
+    return plant
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The weakness is there for as long as the block runs."""
+    patches = WEAKNESSES[name]()
+    before = [(target, attribute, target.__dict__[attribute]) for target, attribute, _ in patches]
+    for target, attribute, value in patches:
+        setattr(target, attribute, value)
+    try:
+        yield
+    finally:
+        for target, attribute, value in before:
+            setattr(target, attribute, value)
+
+
+# -- the partition ----------------------------------------------------------------------
+
+
+@weakness
+def ended_is_forgotten() -> list[Patch]:
+    """A late copy of a staged batch opens the transaction again (KAFKA-14402)."""
+    mark = RunTable.mark
+
+    def forgets(self: RunTable, marker: Marker, *args: Any, **more: Any) -> Any:
+        marked = mark(self, marker, *args, **more)
+        self._ended.pop(marker.transaction_id, None)
+        return marked
+
+    return [(RunTable, "mark", forgets)]
+
+
+@weakness
+def an_abort_keeps_the_sequence() -> list[Patch]:
+    """What was aborted and is sent again counts as a duplicate: it is lost."""
+    mark = RunTable.mark
+
+    def keeps(self: RunTable, marker: Marker, last_seen: LastSeen, **more: Any) -> Any:
+        marked = mark(self, marker, last_seen, **more)
+        for run in () if marker.committed else marked.dropped:
+            known = last_seen.known(run.producer_id)
+            if known is None or known.epoch <= run.epoch:
+                chain = PublishedChain(run.epoch, run.first, run.last, 0, (), False)
+                last_seen.publish(run.producer_id, chain, 0)
+        return marked
+
+    return [(RunTable, "mark", keeps)]
+
+
+@weakness
+def staged_before_registered() -> list[Patch]:
+    """A leader stages without asking: no marker comes here."""
+
+    def at_once(self: PartitionLeader, reply: Any, entry: Any) -> Any:
+        self.registered.add(entry.transaction_id)
+        self.batch(reply, *entry[:3])
+        yield from ()
+
+    return [(PartitionLeader, "_register", at_once)]
+
+
+@weakness
+def commit_without_a_check() -> list[Patch]:
+    """The decision believes the client."""
+
+    def believes(
+        self: MetadataLeader, transaction_id: int, groups: Any, asked: Any, only_winners: bool
+    ) -> Any:
+        yield from ()
+        return tuple(Expected(*run) for run in asked)
+
+    return [(MetadataLeader, "_confirm", believes)]
+
+
+@weakness
+def losers_are_published() -> list[Patch]:
+    """A commit publishes all that was staged, not what it names."""
+    mark = RunTable.mark
+
+    def all_of_it(self: RunTable, marker: Marker, *args: Any, **more: Any) -> Any:
+        if marker.committed and marker.transaction_id not in self._ended:
+            everything = tuple(
+                Expected(0, run.producer_id, run.records, run.last, run.size)
+                for run in self._of.get(marker.transaction_id, {}).values()
+            )
+            marker = marker._replace(expected=everything)
+        return mark(self, marker, *args, **more)
+
+    return [(RunTable, "mark", all_of_it)]
+
+
+@weakness
+def an_open_does_not_wait() -> list[Patch]:
+    """A successor learns a last sequence that a commit's marker is about to raise."""
+    return [(PartitionLeader, "_must_wait", lambda self, entry: False)]
+
+
+@weakness
+def duplicates_by_the_last_sequence() -> list[Patch]:
+    """A tail that T1 left out and T2 brought makes T1's copy of it a duplicate."""
+
+    def by_last(ended: Ended, meta: Any, number: int, last_seen: LastSeen) -> Verdict:
+        known = last_seen.known(meta.producer_id)
+        if ended.committed and known is not None and meta.last <= known.last_sequence:
+            return Verdict(Kind.DUPLICATE)
+        return runs_module._ended_unknown(number)
+
+    return [(runs_module, "_judge_ended", by_last)]
+
+
+@weakness
+def below_open_low_by_the_last_sequence() -> list[Patch]:
+    """An aborted transaction's copy is a duplicate, as another one brought its sequences."""
+    check = RunTable.check
+
+    def by_last(self: RunTable, meta: Any, number: int, last_seen: LastSeen, **more: Any) -> Any:
+        known = last_seen.known(meta.producer_id)
+        if number < self._open_low and known is not None and meta.last <= known.last_sequence:
+            return Verdict(Kind.DUPLICATE)
+        return check(self, meta, number, last_seen, **more)
+
+    return [(RunTable, "check", by_last)]
+
+
+@weakness
+def any_first_batch_begins_a_run() -> list[Patch]:
+    """The second batch of a run, if it comes first, locks the first one out."""
+    return [
+        (RunTable, "_judge_first", lambda self, *args: Verdict(Kind.STAGED, base_offset=0)),
+    ]
+
+
+@weakness
+def a_run_does_not_fence() -> list[Patch]:
+    """After an abort the zombie's plain batch is accepted again."""
+    return [(RunTable, "_fence_below", staticmethod(lambda *args: None))]
+
+
+@weakness
+def a_commit_brings_its_epoch() -> list[Patch]:
+    """The marker of an old epoch lets the zombie in that its successor's open had fenced."""
+    publish = LastSeen.publish
+
+    def brings(self: LastSeen, producer_id: int, run: Any, *args: Any, **more: Any) -> None:
+        place = self._table.find(producer_id)
+        if place is not None:
+            self._table.drop(producer_id)
+        publish(self, producer_id, run, *args, **more)
+
+    return [(LastSeen, "publish", brings)]
+
+
+@weakness
+def plain_beside_a_run() -> list[Patch]:
+    """A plain batch goes between a run and its marker: the chain breaks."""
+    return [(RunTable, "check_plain", lambda self, meta, verdict: verdict)]
+
+
+@weakness
+def a_repeated_marker_counts() -> list[Patch]:
+    """A marker that comes twice publishes twice, or ends what began since."""
+    mark = RunTable.mark
+
+    def again(self: RunTable, marker: Marker, *args: Any, **more: Any) -> Any:
+        self._ended.pop(marker.transaction_id, None)
+        return mark(self, marker, *args, **more)
+
+    return [(RunTable, "mark", again)]
+
+
+# -- the coordinator --------------------------------------------------------------------
+
+
+@weakness
+def any_commit_of_a_committed_one_is_right() -> list[Patch]:
+    """A second commit that names other runs is told that these were committed."""
+    commit = Coordinator.commit
+
+    def agrees(self: Coordinator, number: int, *args: Any, **more: Any) -> Any:
+        row = self._rows.get(number)
+        if row is not None and row.state in COMMIT_STATES:
+            return row
+        return commit(self, number, *args, **more)
+
+    return [(Coordinator, "commit", agrees)]
+
+
+@weakness
+def registered_after_the_end() -> list[Patch]:
+    """A partition joins a transaction that has ended: its run has no marker."""
+
+    def joins(self: Coordinator, number: int, holder: Any, groups: Any, exists: Any) -> Any:
+        return self._rows.get(number)
+
+    return [(Coordinator, "register", joins)]
+
+
+@weakness
+def a_lease_leaves_transactions_open() -> list[Patch]:
+    """A successor does not abort its predecessor's transaction: the zombie commits it."""
+    return [(Coordinator, "fence", lambda self, owner, holder: None)]
+
+
+@weakness
+def begin_without_order() -> list[Patch]:
+    """A delayed Begin opens a transaction that nobody owns."""
+    begin = Coordinator.begin
+
+    def any_nonce(self: Coordinator, owner: str, holder: Any, nonce: int, **more: Any) -> Any:
+        known = self._owners.get(owner)
+        if known is not None and nonce < known.nonce:
+            self._owners[owner] = known._replace(nonce=nonce - 1)
+        return begin(self, owner, holder, nonce, **more)
+
+    return [(Coordinator, "begin", any_nonce)]
+
+
+@weakness
+def the_last_one_of_an_owner_is_forgotten() -> list[Patch]:
+    """Who repeats a commit is told that nobody knows of it."""
+    finish = Coordinator._finish
+
+    def forgets(self: Coordinator, row: Transaction) -> None:
+        finish(self, row)
+        if row.transaction_id < self.open_low and row.state is State.COMMITTED:
+            row.parts.clear()
+            row.expected = ()
+
+    return [(Coordinator, "_finish", forgets)]
+
+
+@weakness
+def open_low_too_high() -> list[Patch]:
+    """Transactions are forgotten before they have ended in all partitions."""
+
+    def highest(self: Coordinator) -> int:
+        return self._next
+
+    return [(Coordinator, "open_low", property(highest))]
+
+
+@weakness
+def markers_only_once() -> list[Patch]:
+    """A new metadata leader does not send what its predecessor had begun to send."""
+    return [(MetadataLeader, "begin", lambda self: None)]
+
+
+@weakness
+def deleted_partitions_are_waited_for() -> list[Patch]:
+    """A transaction with a deleted topic never ends (KAFKA-5202)."""
+    return [(Coordinator, "groups_gone", lambda self, groups: None)]
+
+
+@weakness
+def a_deleted_partition_is_left_out() -> list[Patch]:
+    """A commit silently drops the part of a topic that was deleted before it."""
+
+    def present(self: Coordinator, groups: Any) -> None:
+        for row in list(self._unfinished.values()):
+            for group in row.parts.keys() & groups:
+                row.parts[group].done = True
+            if row.state is not State.OPEN:
+                self._finish(row)
+
+    return [(Coordinator, "groups_gone", present)]
+
+
+@weakness
+def batches_of_a_sink_overtake() -> list[Patch]:
+    """A sink's next batch begins while the one before is being published."""
+    begin_batch = Coordinator.begin_batch
+
+    def at_once(self: Coordinator, key: str, run: str, ticket: int, batch: int, **more: Any) -> Any:
+        sink = self._sinks.check(key, run, ticket, batch)
+        last = self._rows.get(sink.last_id)
+        if last is not None and last.state is State.COMMITTING:
+            last_id, sink.last_id = sink.last_id, 0
+            try:
+                return begin_batch(self, key, run, ticket, batch, **more)
+            finally:
+                sink.last_id = sink.last_id or last_id
+        return begin_batch(self, key, run, ticket, batch, **more)
+
+    return [(Coordinator, "begin_batch", at_once)]

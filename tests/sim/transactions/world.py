@@ -1,0 +1,287 @@
+"""Replicated logs, messages and processes, driven by one seed: what transactions run on.
+
+    processes --Call--> messages (lost, late, twice, in any order) --> a group's leader
+    leader --propose--> pending --commit--> log --apply--> each replica's machine
+
+Raft itself is the other simulator's matter. Here a log keeps what was committed, a new
+leader has all of it, and of what was pending a prefix may survive without anybody knowing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Call(NamedTuple):
+    """A message to the leader of a group, and the wish for an answer."""
+
+    group: int
+    method: str
+    arguments: dict[str, Any]
+
+
+class Lost:
+    """What a caller gets instead of an answer: it may have been done, now or later."""
+
+    def __repr__(self) -> str:
+        return "LOST"
+
+
+LOST = Lost()
+GONE = "GONE"  # the group was deleted
+REPLICAS = 2
+
+Process = Generator[Any, Any, Any]
+Reply = Callable[[Any], None]
+
+
+class Machine(Protocol):
+    def apply(self, index: int, entry: Any) -> Any: ...
+    def dump(self) -> bytes: ...
+    def load(self, data: bytes) -> None: ...
+
+
+@dataclass
+class Faults:
+    """How likely each fault of a message is, and the steps of the world."""
+
+    lost: float = 0.0
+    late: float = 0.0
+    twice: float = 0.0
+
+
+class Group:
+    """One replicated log with its replicas; `lead` is the one that leads."""
+
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        make_machine: Callable[[], Machine],
+        make_leader: Callable[[Group], Any],
+    ) -> None:
+        self.world, self.number = world, number
+        self._make_machine, self._make_leader = make_machine, make_leader
+        self.log: list[Any] = []
+        self.results: list[Any] = []
+        self.pending: list[tuple[Any, Reply]] = []
+        self.machines = [make_machine() for _ in range(REPLICAS)]
+        self.applied = [0] * REPLICAS
+        self.saved: list[tuple[int, bytes]] = [(0, m.dump()) for m in self.machines]
+        self.lead, self.term, self.gone = 0, 1, False
+        self.leader = make_leader(self)
+
+    @property
+    def machine(self) -> Any:
+        return self.machines[self.lead]
+
+    def propose(self, entry: Any, done: Reply) -> None:
+        self.pending.append((entry, done))
+
+    def commit(self, count: int = 1) -> None:
+        """The oldest pending entries are on a majority; the leader applies them."""
+        for _ in range(min(count, len(self.pending))):
+            entry, done = self.pending.pop(0)
+            self.log.append(entry)
+            done(self._apply(self.lead))
+
+    def follow(self, replica: int) -> None:
+        """A replica applies all that is committed."""
+        while self.applied[replica] < len(self.log):
+            self._apply(replica)
+
+    def _apply(self, replica: int) -> Any:
+        index = self.applied[replica]
+        assert index < len(self.log)
+        result = self.machines[replica].apply(index + 1, self.log[index])
+        self.applied[replica] = index + 1
+        if index == len(self.results):
+            self.results.append(result)
+            self.world.observe(self, index, self.log[index], result)
+        elif repr(result) != repr(self.results[index]):
+            raise Violation(f"group {self.number}: replicas disagree on {self.log[index]}")
+        return result
+
+    def change_leader(self, survivors: int) -> None:
+        """Another replica leads; of what is pending so many survive, and nobody is told."""
+        pending, self.pending = self.pending, []
+        self.log += [entry for entry, _ in pending[:survivors]]
+        self.leader.end()
+        self.lead = (self.lead + 1) % REPLICAS
+        self.term += 1
+        self.follow(self.lead)
+        for _, done in pending:
+            done(LOST)
+        self.leader = self._make_leader(self)
+        self.leader.begin()
+
+    def save(self, replica: int) -> None:
+        self.saved[replica] = (self.applied[replica], self.machines[replica].dump())
+
+    def restart(self, replica: int) -> None:
+        """A replica begins at its checkpoint again."""
+        if replica == self.lead:
+            self.change_leader(len(self.pending))
+        index, data = self.saved[replica]
+        self.machines[replica] = self._make_machine()
+        self.machines[replica].load(data)
+        self.applied[replica] = index
+        self.follow(replica)
+
+    def install(self, replica: int) -> None:
+        """A replica takes the leader's checkpoint."""
+        if replica != self.lead:
+            self.saved[replica] = (self.applied[self.lead], self.machine.dump())
+            self.restart(replica)
+
+    def close(self) -> None:
+        pending, self.pending = self.pending, []
+        self.gone = True
+        self.leader.end()
+        for _, done in pending:
+            done(LOST)
+
+
+@dataclass
+class World:
+    """Everything there is. Calm by default: in order, nothing lost."""
+
+    rng: random.Random
+    observe: Callable[[Group, int, Any, Any], None]
+    answered: Callable[[Call, Any], None] = lambda call, answer: None
+    faults: Faults = field(default_factory=Faults)
+    groups: dict[int, Group] = field(default_factory=dict)
+    queue: list[Callable[[], None]] = field(default_factory=list)
+    late: list[Callable[[], None]] = field(default_factory=list)
+    held: list[tuple[Call, Callable[[], None]]] = field(default_factory=list)
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+    hold: Callable[[Call], bool] = lambda call: False
+    shuffled: bool = False
+    now: float = 0.0
+
+    # -- processes ------------------------------------------------------------------------
+
+    def spawn(self, process: Process, done: Reply = lambda result: None) -> None:
+        """Runs a process: it yields a Call, a list of them, or None to wait a while."""
+        self._resume(process, None, done)
+
+    def _resume(self, process: Process, value: Any, done: Reply) -> None:
+        try:
+            wish = process.send(value)
+        except StopIteration as end:
+            done(end.value)
+            return
+        if wish is None:
+            self.waiting.append(lambda: self._resume(process, None, done))
+        elif isinstance(wish, Call):
+            self.call(wish, lambda answer: self._resume(process, answer, done))
+        else:
+            self._gather(process, wish, done)
+
+    def _gather(self, process: Process, wishes: list[Call], done: Reply) -> None:
+        answers: list[Any] = [None] * len(wishes)
+        left = len(wishes)
+
+        def answered(position: int, answer: Any) -> None:
+            nonlocal left
+            answers[position] = answer
+            left -= 1
+            if not left:
+                self._resume(process, answers, done)
+
+        for position, wish in enumerate(wishes):
+            self.call(wish, partial(answered, position))
+
+    # -- messages -------------------------------------------------------------------------
+
+    def call(self, call: Call, done: Reply) -> None:
+        """Sends a message; `done` is called once, with the answer or LOST."""
+        answered = False
+
+        def once(answer: Any) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                done(answer)
+
+        def back(answer: Any) -> None:
+            self.answered(call, answer)
+            if self.rng.random() < self.faults.lost:
+                self.queue.append(lambda: once(LOST))
+            else:
+                self.queue.append(lambda: once(answer))
+
+        def deliver() -> None:
+            self._deliver(call, back)
+
+        if self.hold(call):
+            self.held.append((call, deliver))
+            return
+        chance = self.rng.random() if self.faults.lost or self.faults.late else 1.0
+        if chance < self.faults.lost:
+            self.queue.append(lambda: once(LOST))
+            return
+        if chance < self.faults.lost + self.faults.late:
+            self.queue.append(lambda: once(LOST))
+            self.late.append(deliver)
+            return
+        self.queue.append(deliver)
+        if self.faults.twice and self.rng.random() < self.faults.twice:
+            self.late.append(deliver)
+
+    def _deliver(self, call: Call, back: Reply) -> None:
+        group = self.groups[call.group]
+        if group.gone:
+            back(GONE)
+            return
+        getattr(group.leader, call.method)(back, **call.arguments)
+
+    # -- steps ----------------------------------------------------------------------------
+
+    def deliver_one(self) -> bool:
+        if not self.queue:
+            return False
+        position = self.rng.randrange(len(self.queue)) if self.shuffled else 0
+        self.queue.pop(position)()
+        return True
+
+    def deliver_late(self) -> None:
+        if self.late:
+            self.late.pop(self.rng.randrange(len(self.late)))()
+
+    def wake(self) -> None:
+        """Who waits looks again."""
+        waiting, self.waiting = self.waiting, []
+        for resume in waiting:
+            resume()
+
+    def settle(self, limit: int = 20_000) -> None:
+        """Delivers and commits until nothing is left to do but to wait."""
+        idle = False
+        for _ in range(limit):
+            busy = self.deliver_one()
+            for group in list(self.groups.values()):
+                if group.pending:
+                    group.commit(len(group.pending))
+                    busy = True
+            if not busy:
+                if idle:
+                    return
+                self.wake()
+            idle = not busy
+        raise Violation("the world does not come to rest")
+
+    def release(self) -> None:
+        """What was held is delivered after all."""
+        held, self.held = self.held, []
+        self.hold = lambda call: False
+        for _, deliver in held:
+            self.queue.append(deliver)
