@@ -23,13 +23,13 @@ from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
-from cluster.entries import has_unknown_fields
 from cluster.errors import OlderReleaseError
 from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
 from cluster.metadata import replicas, transactions
 from cluster.metadata import settings as cluster_settings
 from cluster.metadata import topics as rules
 from cluster.metadata import upgrade as upgrades
+from cluster.metadata.commands import MetadataCorruptError, parsed_command
 from cluster.metadata.events import (
     Event,
     LayoutChanged,
@@ -56,7 +56,6 @@ from cluster.security.permissions import Rule
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Holder
 from cluster.v1 import metadata_pb2 as pb
-from storage.errors import CorruptionError
 
 __all__ = [
     "FIRST_PARTITION_GROUP_ID",
@@ -74,10 +73,6 @@ MAX_NODES = 64
 MAX_ADDRESS_CHARS = 255
 MAX_BLOCK_SIZE = 100_000
 MAX_PRODUCER_ID = 2**63 - 1
-
-
-class MetadataCorruptError(CorruptionError):
-    """A stored command or snapshot is not one. The replica must stop."""
 
 
 class MetadataState:
@@ -227,7 +222,7 @@ class MetadataState:
         holds what this release does not know, and OlderReleaseError.
         """
         assert index > self.applied_index, (index, self.applied_index)
-        parsed = _parsed(index, command)
+        parsed = parsed_command(index, command)
         which = parsed.WhichOneof("command")
         if upgrade and which != "finalize_upgrade":
             raise MetadataCorruptError(f"{which} in the entry of an upgrade", index=index)
@@ -488,18 +483,6 @@ class MetadataState:
         lifetime_ms = tables.stamped[0] or self._defaults[0]
         # Shorter than a lease, it would free an id that can still be leased.
         return lifetime_ms, max(tables.stamped[1] or self._defaults[1], lifetime_ms)
-
-
-def _parsed(index: int, command: bytes) -> pb.MetadataCommand:
-    try:
-        parsed = pb.MetadataCommand.FromString(command)
-    except DecodeError as error:
-        raise MetadataCorruptError(f"metadata command: {error}", index=index) from error
-    if has_unknown_fields(parsed):
-        raise MetadataCorruptError(
-            "metadata command: it holds what this release does not know", index=index
-        )
-    return parsed
 
 
 def _shorter(in_force: int, stamped: int) -> int:
