@@ -145,7 +145,7 @@ type BatchHeader struct {
 	// The offset that this batch's first record must get (KIP-27).
 	// Default: -1, do not check.
 	ExpectedOffset *int64 `protobuf:"varint,9,opt,name=expected_offset,json=expectedOffset,proto3,oneof" json:"expected_offset,omitempty"`
-	// 0: not part of a transaction.
+	// 0: not part of a transaction. Else from BeginTransaction.
 	TransactionId int64 `protobuf:"varint,10,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
 	Codec         Codec `protobuf:"varint,11,opt,name=codec,proto3,enum=oncelog.v1.Codec" json:"codec,omitempty"`
 	// CRC-32C (Castagnoli) of the payload as sent, that is, after compression.

@@ -1139,8 +1139,9 @@ type PartitionInfo struct {
 	Term      int64                  `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Replicas  []int32                `protobuf:"varint,5,rep,packed,name=replicas,proto3" json:"replicas,omitempty"` // the first is preferred as leader
 	// From the answering node's replica, if it has one; else -1.
-	LogStartOffset int64 `protobuf:"varint,6,opt,name=log_start_offset,json=logStartOffset,proto3" json:"log_start_offset,omitempty"`
-	HighWatermark  int64 `protobuf:"varint,7,opt,name=high_watermark,json=highWatermark,proto3" json:"high_watermark,omitempty"`
+	LogStartOffset int64   `protobuf:"varint,6,opt,name=log_start_offset,json=logStartOffset,proto3" json:"log_start_offset,omitempty"`
+	HighWatermark  int64   `protobuf:"varint,7,opt,name=high_watermark,json=highWatermark,proto3" json:"high_watermark,omitempty"`
+	Target         []int32 `protobuf:"varint,8,rep,packed,name=target,proto3" json:"target,omitempty"` // the nodes that it is being moved to; empty: it is not moved
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1222,6 +1223,13 @@ func (x *PartitionInfo) GetHighWatermark() int64 {
 		return x.HighWatermark
 	}
 	return 0
+}
+
+func (x *PartitionInfo) GetTarget() []int32 {
+	if x != nil {
+		return x.Target
+	}
+	return nil
 }
 
 type TopicInfo struct {
@@ -1396,6 +1404,110 @@ func (x *DescribeTopicsResponse) GetNodes() []*NodeInfo {
 	return nil
 }
 
+type ReassignPartitionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition     int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Replicas      []int32                `protobuf:"varint,3,rep,packed,name=replicas,proto3" json:"replicas,omitempty"` // the first is preferred as leader
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReassignPartitionRequest) Reset() {
+	*x = ReassignPartitionRequest{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReassignPartitionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReassignPartitionRequest) ProtoMessage() {}
+
+func (x *ReassignPartitionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReassignPartitionRequest.ProtoReflect.Descriptor instead.
+func (*ReassignPartitionRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ReassignPartitionRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *ReassignPartitionRequest) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *ReassignPartitionRequest) GetReplicas() []int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+type ReassignPartitionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         *TopicInfo             `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReassignPartitionResponse) Reset() {
+	*x = ReassignPartitionResponse{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReassignPartitionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReassignPartitionResponse) ProtoMessage() {}
+
+func (x *ReassignPartitionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReassignPartitionResponse.ProtoReflect.Descriptor instead.
+func (*ReassignPartitionResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ReassignPartitionResponse) GetTopic() *TopicInfo {
+	if x != nil {
+		return x.Topic
+	}
+	return nil
+}
+
 type TransferLeadershipRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
@@ -1407,7 +1519,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1531,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1544,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{21}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TransferLeadershipRequest) GetTopic() string {
@@ -1465,7 +1577,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1589,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1602,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{22}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TransferLeadershipResponse) GetLeaderId() int32 {
@@ -1588,7 +1700,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x06config\x18\x02 \x01(\v2\x17.oncelog.v1.TopicConfigR\x06config\x120\n" +
 	"\x14set_expected_offsets\x18\x03 \x01(\bR\x12setExpectedOffsets\"A\n" +
 	"\x12AlterTopicResponse\x12+\n" +
-	"\x05topic\x18\x01 \x01(\v2\x15.oncelog.v1.TopicInfoR\x05topic\"\xe6\x01\n" +
+	"\x05topic\x18\x01 \x01(\v2\x15.oncelog.v1.TopicInfoR\x05topic\"\xfe\x01\n" +
 	"\rPartitionInfo\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x19\n" +
 	"\bgroup_id\x18\x02 \x01(\x04R\agroupId\x12\x1b\n" +
@@ -1596,7 +1708,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x03R\x04term\x12\x1a\n" +
 	"\breplicas\x18\x05 \x03(\x05R\breplicas\x12(\n" +
 	"\x10log_start_offset\x18\x06 \x01(\x03R\x0elogStartOffset\x12%\n" +
-	"\x0ehigh_watermark\x18\a \x01(\x03R\rhighWatermark\"\xc5\x01\n" +
+	"\x0ehigh_watermark\x18\a \x01(\x03R\rhighWatermark\x12\x16\n" +
+	"\x06target\x18\b \x03(\x05R\x06target\"\xc5\x01\n" +
 	"\tTopicInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\btopic_id\x18\x02 \x01(\x04R\atopicId\x129\n" +
@@ -1610,7 +1723,13 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"s\n" +
 	"\x16DescribeTopicsResponse\x12-\n" +
 	"\x06topics\x18\x01 \x03(\v2\x15.oncelog.v1.TopicInfoR\x06topics\x12*\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x14.oncelog.v1.NodeInfoR\x05nodes\"u\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x14.oncelog.v1.NodeInfoR\x05nodes\"j\n" +
+	"\x18ReassignPartitionRequest\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x1a\n" +
+	"\breplicas\x18\x03 \x03(\x05R\breplicas\"H\n" +
+	"\x19ReassignPartitionResponse\x12+\n" +
+	"\x05topic\x18\x01 \x01(\v2\x15.oncelog.v1.TopicInfoR\x05topic\"u\n" +
 	"\x19TransferLeadershipRequest\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12$\n" +
@@ -1620,14 +1739,15 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x0fExpectedOffsets\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n" +
-	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x022\xd5\x05\n" +
+	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x022\xb7\x06\n" +
 	"\x0eClusterService\x12Z\n" +
 	"\x0fDescribeCluster\x12\".oncelog.v1.DescribeClusterRequest\x1a#.oncelog.v1.DescribeClusterResponse\x12N\n" +
 	"\vCreateTopic\x12\x1e.oncelog.v1.CreateTopicRequest\x1a\x1f.oncelog.v1.CreateTopicResponse\x12N\n" +
 	"\vDeleteTopic\x12\x1e.oncelog.v1.DeleteTopicRequest\x1a\x1f.oncelog.v1.DeleteTopicResponse\x12K\n" +
 	"\n" +
 	"AlterTopic\x12\x1d.oncelog.v1.AlterTopicRequest\x1a\x1e.oncelog.v1.AlterTopicResponse\x12W\n" +
-	"\x0eDescribeTopics\x12!.oncelog.v1.DescribeTopicsRequest\x1a\".oncelog.v1.DescribeTopicsResponse\x12c\n" +
+	"\x0eDescribeTopics\x12!.oncelog.v1.DescribeTopicsRequest\x1a\".oncelog.v1.DescribeTopicsResponse\x12`\n" +
+	"\x11ReassignPartition\x12$.oncelog.v1.ReassignPartitionRequest\x1a%.oncelog.v1.ReassignPartitionResponse\x12c\n" +
 	"\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponse\x12Z\n" +
 	"\x0fFinalizeUpgrade\x12\".oncelog.v1.FinalizeUpgradeRequest\x1a#.oncelog.v1.FinalizeUpgradeResponse\x12`\n" +
 	"\x11SetClusterSetting\x12$.oncelog.v1.SetClusterSettingRequest\x1a%.oncelog.v1.SetClusterSettingResponseb\x06proto3"
@@ -1645,7 +1765,7 @@ func file_oncelog_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(ExpectedOffsets)(0),               // 0: oncelog.v1.ExpectedOffsets
 	(*NodeInfo)(nil),                   // 1: oncelog.v1.NodeInfo
@@ -1669,8 +1789,10 @@ var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(*TopicInfo)(nil),                  // 19: oncelog.v1.TopicInfo
 	(*DescribeTopicsRequest)(nil),      // 20: oncelog.v1.DescribeTopicsRequest
 	(*DescribeTopicsResponse)(nil),     // 21: oncelog.v1.DescribeTopicsResponse
-	(*TransferLeadershipRequest)(nil),  // 22: oncelog.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 23: oncelog.v1.TransferLeadershipResponse
+	(*ReassignPartitionRequest)(nil),   // 22: oncelog.v1.ReassignPartitionRequest
+	(*ReassignPartitionResponse)(nil),  // 23: oncelog.v1.ReassignPartitionResponse
+	(*TransferLeadershipRequest)(nil),  // 24: oncelog.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 25: oncelog.v1.TransferLeadershipResponse
 }
 var file_oncelog_v1_cluster_proto_depIdxs = []int32{
 	1,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
@@ -1689,27 +1811,30 @@ var file_oncelog_v1_cluster_proto_depIdxs = []int32{
 	11, // 13: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
 	19, // 14: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
 	1,  // 15: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	2,  // 16: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
-	12, // 17: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
-	14, // 18: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
-	16, // 19: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
-	20, // 20: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
-	22, // 21: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
-	8,  // 22: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
-	5,  // 23: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
-	3,  // 24: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
-	13, // 25: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
-	15, // 26: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
-	17, // 27: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
-	21, // 28: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
-	23, // 29: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
-	9,  // 30: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
-	6,  // 31: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
-	24, // [24:32] is the sub-list for method output_type
-	16, // [16:24] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	19, // 16: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
+	2,  // 17: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
+	12, // 18: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
+	14, // 19: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
+	16, // 20: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
+	20, // 21: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
+	22, // 22: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
+	24, // 23: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
+	8,  // 24: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
+	5,  // 25: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
+	3,  // 26: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
+	13, // 27: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
+	15, // 28: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
+	17, // 29: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
+	21, // 30: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
+	23, // 31: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
+	25, // 32: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
+	9,  // 33: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
+	6,  // 34: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
+	26, // [26:35] is the sub-list for method output_type
+	17, // [17:26] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_cluster_proto_init() }
@@ -1724,7 +1849,7 @@ func file_oncelog_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_cluster_proto_rawDesc), len(file_oncelog_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	ClusterService_DeleteTopic_FullMethodName        = "/oncelog.v1.ClusterService/DeleteTopic"
 	ClusterService_AlterTopic_FullMethodName         = "/oncelog.v1.ClusterService/AlterTopic"
 	ClusterService_DescribeTopics_FullMethodName     = "/oncelog.v1.ClusterService/DescribeTopics"
+	ClusterService_ReassignPartition_FullMethodName  = "/oncelog.v1.ClusterService/ReassignPartition"
 	ClusterService_TransferLeadership_FullMethodName = "/oncelog.v1.ClusterService/TransferLeadership"
 	ClusterService_FinalizeUpgrade_FullMethodName    = "/oncelog.v1.ClusterService/FinalizeUpgrade"
 	ClusterService_SetClusterSetting_FullMethodName  = "/oncelog.v1.ClusterService/SetClusterSetting"
@@ -40,6 +41,9 @@ type ClusterServiceClient interface {
 	DeleteTopic(ctx context.Context, in *DeleteTopicRequest, opts ...grpc.CallOption) (*DeleteTopicResponse, error)
 	AlterTopic(ctx context.Context, in *AlterTopicRequest, opts ...grpc.CallOption) (*AlterTopicResponse, error)
 	DescribeTopics(ctx context.Context, in *DescribeTopicsRequest, opts ...grpc.CallOption) (*DescribeTopicsResponse, error)
+	// Has a partition moved to other nodes; returns when that is decided. DescribeTopics shows how
+	// far it is.
+	ReassignPartition(ctx context.Context, in *ReassignPartitionRequest, opts ...grpc.CallOption) (*ReassignPartitionResponse, error)
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
 	// Once all nodes run the newer release: what it has may be used, and none can go back.
 	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
@@ -104,6 +108,16 @@ func (c *clusterServiceClient) DescribeTopics(ctx context.Context, in *DescribeT
 	return out, nil
 }
 
+func (c *clusterServiceClient) ReassignPartition(ctx context.Context, in *ReassignPartitionRequest, opts ...grpc.CallOption) (*ReassignPartitionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReassignPartitionResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ReassignPartition_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TransferLeadershipResponse)
@@ -143,6 +157,9 @@ type ClusterServiceServer interface {
 	DeleteTopic(context.Context, *DeleteTopicRequest) (*DeleteTopicResponse, error)
 	AlterTopic(context.Context, *AlterTopicRequest) (*AlterTopicResponse, error)
 	DescribeTopics(context.Context, *DescribeTopicsRequest) (*DescribeTopicsResponse, error)
+	// Has a partition moved to other nodes; returns when that is decided. DescribeTopics shows how
+	// far it is.
+	ReassignPartition(context.Context, *ReassignPartitionRequest) (*ReassignPartitionResponse, error)
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
 	// Once all nodes run the newer release: what it has may be used, and none can go back.
 	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
@@ -171,6 +188,9 @@ func (UnimplementedClusterServiceServer) AlterTopic(context.Context, *AlterTopic
 }
 func (UnimplementedClusterServiceServer) DescribeTopics(context.Context, *DescribeTopicsRequest) (*DescribeTopicsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribeTopics not implemented")
+}
+func (UnimplementedClusterServiceServer) ReassignPartition(context.Context, *ReassignPartitionRequest) (*ReassignPartitionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReassignPartition not implemented")
 }
 func (UnimplementedClusterServiceServer) TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TransferLeadership not implemented")
@@ -292,6 +312,24 @@ func _ClusterService_DescribeTopics_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ReassignPartition_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReassignPartitionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ReassignPartition(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ReassignPartition_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ReassignPartition(ctx, req.(*ReassignPartitionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_TransferLeadership_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TransferLeadershipRequest)
 	if err := dec(in); err != nil {
@@ -372,6 +410,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DescribeTopics",
 			Handler:    _ClusterService_DescribeTopics_Handler,
+		},
+		{
+			MethodName: "ReassignPartition",
+			Handler:    _ClusterService_ReassignPartition_Handler,
 		},
 		{
 			MethodName: "TransferLeadership",

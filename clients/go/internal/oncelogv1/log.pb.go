@@ -32,6 +32,9 @@ const (
 	Verdict_VERDICT_APPENDED Verdict = 1
 	// Was stored before, at base_offset (-1: no longer known). A success.
 	Verdict_VERDICT_DUPLICATE Verdict = 2
+	// In its transaction, at base_offset from the first record that the transaction has in
+	// the partition (-1: no longer known). Readable once that is committed.
+	Verdict_VERDICT_STAGED Verdict = 3
 	// The batch itself is wrong; message says how. Never retry.
 	Verdict_VERDICT_INVALID_BATCH   Verdict = 10
 	Verdict_VERDICT_BATCH_TOO_LARGE Verdict = 11
@@ -47,6 +50,10 @@ const (
 	Verdict_VERDICT_PRODUCER_EXPIRED  Verdict = 24
 	// expected_offset is not the next offset (next_offset).
 	Verdict_VERDICT_OFFSET_MISMATCH Verdict = 25
+	// The batch's transaction was aborted: nothing of it is or will be readable.
+	Verdict_VERDICT_TRANSACTION_ABORTED Verdict = 26
+	// The batch's transaction has ended; message says whether that is all that is known.
+	Verdict_VERDICT_TRANSACTION_ENDED Verdict = 27
 	// Nothing is known to be stored by this call: retry the same bytes.
 	Verdict_VERDICT_NOT_LEADER                 Verdict = 30 // leader_id and leader_address, if known
 	Verdict_VERDICT_NOT_READY                  Verdict = 31 // a new leader that has not caught up yet
@@ -54,6 +61,8 @@ const (
 	Verdict_VERDICT_THROTTLED                  Verdict = 33
 	Verdict_VERDICT_STORAGE_FULL               Verdict = 34
 	Verdict_VERDICT_UNKNOWN_TOPIC_OR_PARTITION Verdict = 35
+	// An earlier transaction of the producer is on its way to an end here.
+	Verdict_VERDICT_TRANSACTION_CONFLICT Verdict = 36
 )
 
 // Enum value maps for Verdict.
@@ -62,6 +71,7 @@ var (
 		0:  "VERDICT_UNSPECIFIED",
 		1:  "VERDICT_APPENDED",
 		2:  "VERDICT_DUPLICATE",
+		3:  "VERDICT_STAGED",
 		10: "VERDICT_INVALID_BATCH",
 		11: "VERDICT_BATCH_TOO_LARGE",
 		20: "VERDICT_UNKNOWN_PRODUCER",
@@ -70,17 +80,21 @@ var (
 		23: "VERDICT_SEQUENCE_CONFLICT",
 		24: "VERDICT_PRODUCER_EXPIRED",
 		25: "VERDICT_OFFSET_MISMATCH",
+		26: "VERDICT_TRANSACTION_ABORTED",
+		27: "VERDICT_TRANSACTION_ENDED",
 		30: "VERDICT_NOT_LEADER",
 		31: "VERDICT_NOT_READY",
 		32: "VERDICT_TIMEOUT",
 		33: "VERDICT_THROTTLED",
 		34: "VERDICT_STORAGE_FULL",
 		35: "VERDICT_UNKNOWN_TOPIC_OR_PARTITION",
+		36: "VERDICT_TRANSACTION_CONFLICT",
 	}
 	Verdict_value = map[string]int32{
 		"VERDICT_UNSPECIFIED":                0,
 		"VERDICT_APPENDED":                   1,
 		"VERDICT_DUPLICATE":                  2,
+		"VERDICT_STAGED":                     3,
 		"VERDICT_INVALID_BATCH":              10,
 		"VERDICT_BATCH_TOO_LARGE":            11,
 		"VERDICT_UNKNOWN_PRODUCER":           20,
@@ -89,12 +103,15 @@ var (
 		"VERDICT_SEQUENCE_CONFLICT":          23,
 		"VERDICT_PRODUCER_EXPIRED":           24,
 		"VERDICT_OFFSET_MISMATCH":            25,
+		"VERDICT_TRANSACTION_ABORTED":        26,
+		"VERDICT_TRANSACTION_ENDED":          27,
 		"VERDICT_NOT_LEADER":                 30,
 		"VERDICT_NOT_READY":                  31,
 		"VERDICT_TIMEOUT":                    32,
 		"VERDICT_THROTTLED":                  33,
 		"VERDICT_STORAGE_FULL":               34,
 		"VERDICT_UNKNOWN_TOPIC_OR_PARTITION": 35,
+		"VERDICT_TRANSACTION_CONFLICT":       36,
 	}
 )
 
@@ -1360,11 +1377,12 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"resolution\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12#\n" +
 	"\rlast_sequence\x18\x03 \x01(\x03R\flastSequence\x12#\n" +
-	"\rcurrent_epoch\x18\x04 \x01(\x05R\fcurrentEpoch*\xca\x03\n" +
+	"\rcurrent_epoch\x18\x04 \x01(\x05R\fcurrentEpoch*\xc0\x04\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10VERDICT_APPENDED\x10\x01\x12\x15\n" +
-	"\x11VERDICT_DUPLICATE\x10\x02\x12\x19\n" +
+	"\x11VERDICT_DUPLICATE\x10\x02\x12\x12\n" +
+	"\x0eVERDICT_STAGED\x10\x03\x12\x19\n" +
 	"\x15VERDICT_INVALID_BATCH\x10\n" +
 	"\x12\x1b\n" +
 	"\x17VERDICT_BATCH_TOO_LARGE\x10\v\x12\x1c\n" +
@@ -1373,13 +1391,16 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\x14VERDICT_OUT_OF_ORDER\x10\x16\x12\x1d\n" +
 	"\x19VERDICT_SEQUENCE_CONFLICT\x10\x17\x12\x1c\n" +
 	"\x18VERDICT_PRODUCER_EXPIRED\x10\x18\x12\x1b\n" +
-	"\x17VERDICT_OFFSET_MISMATCH\x10\x19\x12\x16\n" +
+	"\x17VERDICT_OFFSET_MISMATCH\x10\x19\x12\x1f\n" +
+	"\x1bVERDICT_TRANSACTION_ABORTED\x10\x1a\x12\x1d\n" +
+	"\x19VERDICT_TRANSACTION_ENDED\x10\x1b\x12\x16\n" +
 	"\x12VERDICT_NOT_LEADER\x10\x1e\x12\x15\n" +
 	"\x11VERDICT_NOT_READY\x10\x1f\x12\x13\n" +
 	"\x0fVERDICT_TIMEOUT\x10 \x12\x15\n" +
 	"\x11VERDICT_THROTTLED\x10!\x12\x18\n" +
 	"\x14VERDICT_STORAGE_FULL\x10\"\x12&\n" +
-	"\"VERDICT_UNKNOWN_TOPIC_OR_PARTITION\x10#*\xdf\x01\n" +
+	"\"VERDICT_UNKNOWN_TOPIC_OR_PARTITION\x10#\x12 \n" +
+	"\x1cVERDICT_TRANSACTION_CONFLICT\x10$*\xdf\x01\n" +
 	"\x0ePartitionError\x12\x18\n" +
 	"\x14PARTITION_ERROR_NONE\x10\x00\x12\x1e\n" +
 	"\x1aPARTITION_ERROR_NOT_LEADER\x10\x01\x12\x1d\n" +
