@@ -115,6 +115,7 @@ def test_a_node_whose_sync_fails_ends_and_has_acknowledged_nothing_by_it(tmp_pat
         assert answers in ([], ["NOT_LEADER"], ["TIMEOUT"])
         assert machine.take_lost_pages() > 0
         cluster.start_nodes([1])
+        cluster.leader("orders", 0)  # it knows again what is committed
         assert kept(cluster, 1) == [b"%d" % number for number in range(KEPT)]
         assert verdict(cluster.produce(batch("orders", 0, 0, 0, b"on"))) == "APPENDED"
 
