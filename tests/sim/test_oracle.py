@@ -16,7 +16,7 @@ from tests.sim.shadow import Disagreement
 # With the checker's own rules for consensus off, so that nothing else can notice it first.
 CAUGHT_BY = {
     "truncate-without-conflict": "entries_of_old_terms_are_not_counted",
-    "commit-without-match": "late_append_does_not_truncate",
+    "commit-without-match": "commit_stops_at_the_last_entry_that_matches",
     "commit-beyond-the-new-entries": "commit_stops_at_the_last_entry_that_matches",
     "stale-appends": "a_jump_of_the_leaders_clock_deletes_nothing",
     "no-log-matching": "late_ack_of_an_old_term_counts_nothing",

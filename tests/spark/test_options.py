@@ -116,6 +116,7 @@ ERRORS = [
     ({"pollTimeoutMs": "999"}, "pollTimeoutMs", "from 1000 to"),
     ({"failOnDataLoss": "no"}, "failOnDataLoss", "must be true or false, got 'no'"),
     ({"includeHeaders": "1"}, "includeHeaders", "must be true or false"),
+    ({"tls": "perhaps"}, "tls", "must be true or false, got 'perhaps'"),
     ({"kafka.bootstrap.servers": "a:1"}, "kafka.bootstrap.servers", "with bootstrap.servers"),
     ({"kafka.max.poll.records": "1"}, "kafka.max.poll.records", "Kafka's client have no meaning"),
     ({"startingOffset": "latest"}, "startingOffset", "did you mean startingOffsets?"),
@@ -135,7 +136,10 @@ def test_errors_name_the_option(changes: dict[str, str], option: str, says: str)
 def test_every_option_has_an_error_of_its_own() -> None:
     named = {option for _, option, _ in ERRORS}
     # Their forms are those of the starting ones, by the same code.
-    assert set(NAMES) - named == {"endingTimestamp", "endingOffsetsByTimestamp"}
+    ending = {"endingTimestamp", "endingOffsetsByTimestamp"}
+    # The client reads the files, where it connects, and says what is wrong with one.
+    files = {"tls.ca.file", "tls.cert.file", "tls.key.file", "token.file"}
+    assert set(NAMES) - named == ending | files
 
 
 def test_what_is_for_batches_or_streams_only() -> None:
