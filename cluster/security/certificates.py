@@ -20,12 +20,12 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from cluster.errors import ConfigError
+from cluster.security.watched import Stamp, stamp_of
 
 log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 1024 * 1024
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_Stamp = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,10 @@ class CertificateFiles:
             raise ConfigError(f"{self.name}_key: {self.key} {text}")
         return pem
 
-    def stamp(self) -> _Stamp:
+    def stamp(self) -> Stamp:
         """Changes with the files. Raises OSError."""
         paths = [self.certificate, self.key] + ([] if self.ca is None else [self.ca])
-        found = [path.stat() for path in paths]
-        return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
+        return stamp_of(paths)
 
 
 class Certificates:
@@ -111,7 +110,7 @@ class Certificates:
             return self._pem
 
 
-def _looked_at(files: CertificateFiles) -> _Stamp:
+def _looked_at(files: CertificateFiles) -> Stamp:
     """Before the files are read: what changes meanwhile is seen the next time."""
     try:
         return files.stamp()

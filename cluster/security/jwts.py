@@ -17,6 +17,7 @@ import jwt
 from cluster.errors import ConfigError
 from cluster.security.caller import Caller
 from cluster.security.tokens import TokenError
+from cluster.security.watched import WatchedFile
 
 MAX_BYTES = 1024 * 1024
 MAX_SUBJECT_CHARS = 200
@@ -31,14 +32,14 @@ class Jwts:
 
     def __init__(self, keys: Path, issuer: str, audience: str) -> None:
         """Raises ConfigError."""
-        self._path, self._issuer, self._audience = keys, issuer, audience
-        self._stamp = self._stamped()
-        self._keys = _read(keys)
+        self._file = WatchedFile(keys, _read)
+        self._issuer, self._audience = issuer, audience
         self._right: dict[bytes, Caller] = {}  # by the SHA-256 of a token that was found right
 
     def caller(self, token: str) -> Caller:
         """Raises TokenError. One that was found right is not looked at again: see `expires`."""
-        self._renew()
+        if self._file.renewed():
+            self._right.clear()
         digest = hashlib.sha256(token.encode()).digest()
         known = self._right.get(digest)
         if known is None:
@@ -49,12 +50,13 @@ class Jwts:
 
     def _checked(self, token: str) -> Caller:
         try:
+            keys = self._file.value
             key_id = jwt.get_unverified_header(token).get("kid", "")
-            if not key_id and len(self._keys) == 1:
-                key_id = next(iter(self._keys))
-            if key_id not in self._keys:
+            if not key_id and len(keys) == 1:
+                key_id = next(iter(keys))
+            if key_id not in keys:
                 raise TokenError("the token's key is not one of the issuer's")
-            key, algorithms = self._keys[key_id]
+            key, algorithms = keys[key_id]
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
@@ -70,25 +72,6 @@ class Jwts:
         if not 1 <= len(subject) <= MAX_SUBJECT_CHARS or not subject.isprintable():
             raise TokenError(f"sub: must have 1..{MAX_SUBJECT_CHARS} printable characters")
         return Caller(f"jwt:{subject}", float(claims["exp"]) + LEEWAY_S)
-
-    def _stamped(self) -> tuple[int, int, int]:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return (0, 0, 0)
-        return (found.st_mtime_ns, found.st_ino, found.st_size)
-
-    def _renew(self) -> None:
-        """A file that is gone or unsound leaves what was there: it is being replaced."""
-        stamp = self._stamped()
-        if stamp in (self._stamp, (0, 0, 0)):
-            return
-        try:
-            self._keys = _read(self._path)
-        except ConfigError:
-            return
-        self._stamp = stamp
-        self._right.clear()
 
 
 def _read(path: Path) -> dict[str, tuple[Any, tuple[str, ...]]]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import ConfigError
+from cluster.security.watched import WatchedFile
 
 MAX_WAITING = 8  # checks of tokens of one name that wait for their turn
 MAX_ALL_WAITING = 64
@@ -55,16 +56,15 @@ class StaticTokens:
 
     def __init__(self, path: Path) -> None:
         """Raises ConfigError."""
-        self._path = path
-        self._stamp = self._stamped()
-        self._stored = _read(path)
+        self._file = WatchedFile(path, _read)
         self._right: dict[bytes, str] = {}  # SHA-256 -> name
         self._turn = asyncio.Semaphore(1)
         self._waiting: Counter[str] = Counter()  # by name
 
     async def principal(self, token: str) -> str:
         """Raises TokenError, TokensBusyError."""
-        self._renew()
+        if self._file.renewed():
+            self._right.clear()
         digest = hashlib.sha256(token.encode()).digest()
         name = self._right.get(digest)
         if name is None:
@@ -74,7 +74,7 @@ class StaticTokens:
 
     async def _check(self, token: str) -> str:
         name, _, secret = token.removeprefix(PREFIX).partition(".")
-        stored = self._stored.get(name)
+        stored = self._file.value.get(name)
         if stored is None or not secret:
             raise TokenError("the token is not known")
         if self._waiting[name] >= MAX_WAITING or self._waiting.total() >= MAX_ALL_WAITING:
@@ -86,28 +86,11 @@ class StaticTokens:
         finally:
             self._waiting[name] -= 1
         # The file may have changed meanwhile.
-        if self._stored.get(name) is not stored or not hmac.compare_digest(digest, stored.digest):
+        if self._file.value.get(name) is not stored or not hmac.compare_digest(
+            digest, stored.digest
+        ):
             raise TokenError("the token is not known")
         return name
-
-    def _stamped(self) -> tuple[int, int, int]:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return (0, 0, 0)
-        return (found.st_mtime_ns, found.st_ino, found.st_size)
-
-    def _renew(self) -> None:
-        """A file that is gone or unsound leaves what was there: it is being replaced."""
-        stamp = self._stamped()
-        if stamp in (self._stamp, (0, 0, 0)):
-            return
-        try:
-            self._stored = _read(self._path)
-        except ConfigError:
-            return
-        self._stamp = stamp
-        self._right.clear()
 
 
 def _scrypt(secret: bytes, stored: _Stored) -> bytes:

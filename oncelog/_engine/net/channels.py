@@ -22,7 +22,7 @@ log = logging.getLogger("oncelog.client")
 
 MAX_FILE_BYTES = 1024 * 1024
 _MAX_MESSAGE = 128 * 1024 * 1024
-_Stamp = tuple[tuple[int, int, int], ...]
+_Stamp = tuple[int, int, int]
 
 
 class Channels:
@@ -74,13 +74,12 @@ class Channels:
             ("grpc.http2.lookahead_bytes", 1024 * 1024),
         )
 
-    def _stamped(self) -> _Stamp:
+    def _stamped(self) -> tuple[_Stamp, ...]:
         """Changes with the files; empty if one of them is not there."""
         try:
-            found = [os.stat(path) for _, path in self._files]
+            return tuple(_stamp_of(path) for _, path in self._files)
         except OSError:
             return ()
-        return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
 
     def _read(self) -> grpc.ChannelCredentials:
         held = {name: _bytes(name, path) for name, path in self._files}
@@ -99,7 +98,7 @@ class _Token(grpc.AuthMetadataPlugin):
 
     def __init__(self, token: str | None, path: str | None) -> None:
         self._token, self._path = token or "", path
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: _Stamp | None = None
         self._lock = threading.Lock()
         if path is not None:
             self._current()
@@ -116,17 +115,22 @@ class _Token(grpc.AuthMetadataPlugin):
             return self._token
         with self._lock:
             try:
-                found = os.stat(self._path)
+                stamp = _stamp_of(self._path)
             except OSError as error:
                 text = f"token_file: {self._path}: {error.strerror}"
                 raise ConfigError(text, "token_file") from None
-            stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
             if stamp != self._stamp:
                 token = _bytes("token_file", self._path).decode("ascii", "replace").strip()
                 if not token or not token.isprintable() or not token.isascii():
                     raise ConfigError(f"token_file: {self._path} holds no token", "token_file")
                 self._token, self._stamp = token, stamp
             return self._token
+
+
+def _stamp_of(path: str) -> _Stamp:
+    """Changes with the file. Raises OSError."""
+    found = os.stat(path)
+    return (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 def _bytes(setting: str, path: str) -> bytes:
