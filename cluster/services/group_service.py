@@ -42,6 +42,7 @@ from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.group_members import GroupMembers
 from cluster.services.joining import Joining, check_name, described
+from cluster.services.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.services.outcomes import applied, confirm, one_answer, unable
 from cluster.services.replicas import leading
 from cluster.services.requests import (
@@ -99,7 +100,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             )
             for commit, topic_id in zip(request.offsets, known, strict=True):
                 if topic_id:
-                    command.offsets.append(_record(commit, topic_id))
+                    command.offsets.append(offset_record(commit, topic_id))
                     if request.member_id:
                         command.ownerships.append(commit.ownership)
             done: list[CommitResult] = []
@@ -110,7 +111,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         left = iter(done)
         return pb.CommitOffsetsResponse(
             results=[
-                _result(commit, next(left) if topic_id else _UNKNOWN)
+                commit_result(commit, next(left) if topic_id else _UNKNOWN)
                 for commit, topic_id in zip(request.offsets, known, strict=True)
             ]
         )
@@ -131,7 +132,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             stored = {**self._all_valid(group)}
         return pb.FetchOffsetsResponse(
             offsets=[
-                _committed(topic, number, stored.get((topic, number)))
+                committed_offset(topic, number, stored.get((topic, number)))
                 for topic, number in wanted or stored
             ]
         )
@@ -149,7 +150,9 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             group=request.group,
             exists=group is not None or running is not None,
             last_commit_ms=0 if group is None else group.last_commit_ms,
-            offsets=[_committed(*key, state) for key, state in self._all_valid(group).items()],
+            offsets=[
+                committed_offset(*key, state) for key, state in self._all_valid(group).items()
+            ],
             offsets_partition=replica.index,
             coordinator_id=self.node.config.node_id,
         )
@@ -318,46 +321,3 @@ def _check_commit(commit: pb.OffsetCommit) -> None:
         raise invalid("offsets.metadata", text, f"0..{MAX_METADATA_BYTES}")
     if not commit.producer_id and (commit.epoch or commit.sequence):
         raise invalid("offsets.producer_id", "must be set where epoch or sequence is")
-
-
-def _record(commit: pb.OffsetCommit, topic_id: int) -> internal.OffsetRecord:
-    return internal.OffsetRecord(
-        topic=commit.topic,
-        topic_id=topic_id,
-        partition=commit.partition,
-        offset=commit.offset,
-        metadata=commit.metadata,
-        producer_id=commit.producer_id,
-        epoch=commit.epoch,
-        sequence=commit.sequence,
-    )
-
-
-def _result(commit: pb.OffsetCommit, done: CommitResult) -> pb.OffsetCommitResult:
-    now = done.now
-    return pb.OffsetCommitResult(
-        topic=commit.topic,
-        partition=commit.partition,
-        error=done.error,
-        message=done.message,
-        duplicate=done.duplicate,
-        offset=-1 if now is None else now.offset,
-        producer_id=0 if now is None else now.producer_id,
-        current_epoch=0 if now is None else now.epoch,
-        last_sequence=-1 if now is None or not now.producer_id else now.sequence,
-    )
-
-
-def _committed(topic: str, partition: int, state: OffsetState | None) -> pb.CommittedOffset:
-    if state is None:
-        return pb.CommittedOffset(topic=topic, partition=partition, offset=-1)
-    return pb.CommittedOffset(
-        topic=topic,
-        partition=partition,
-        offset=state.offset,
-        metadata=state.metadata,
-        producer_id=state.producer_id,
-        epoch=state.epoch,
-        sequence=state.sequence,
-        commit_ms=state.commit_ms,
-    )

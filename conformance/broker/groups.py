@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.partition.group_offsets import CommitResult, OffsetState
+from cluster.partition.group_offsets import CommitResult
+from cluster.services.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.v1 import offsets_pb2 as internal
 from conformance.broker.lies import Lie
 from conformance.broker.stage import Stage
@@ -45,33 +46,13 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         topic = cluster.metadata.topic(commit.topic)
         done = UNKNOWN
         if topic is not None and 0 <= commit.partition < len(topic.partitions):
-            record = internal.OffsetRecord(
-                topic=commit.topic,
-                topic_id=topic.topic_id,
-                partition=commit.partition,
-                offset=commit.offset,
-                metadata=commit.metadata,
-                producer_id=commit.producer_id,
-                epoch=commit.epoch,
-                sequence=commit.sequence,
-            )
+            record = offset_record(commit, topic.topic_id)
             change = internal.CommitGroupOffsets(group=group, offsets=[record])
             command = internal.OffsetsCommand(stamp_ms=cluster.now_ms, commit=change)
             results = cluster.apply_offsets(command.SerializeToString())
             assert isinstance(results, list)
             done = results[0]
-        now = done.now
-        return pb.OffsetCommitResult(
-            topic=commit.topic,
-            partition=commit.partition,
-            error=done.error,
-            message=done.message,
-            duplicate=done.duplicate,
-            offset=-1 if now is None else now.offset,
-            producer_id=0 if now is None else now.producer_id,
-            current_epoch=0 if now is None else now.epoch,
-            last_sequence=0 if now is None else now.sequence,
-        )
+        return commit_result(commit, done)
 
     async def FetchOffsets(
         self, request: pb.FetchOffsetsRequest, context: Any
@@ -83,27 +64,12 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             if request.partitions:
                 for wanted in request.partitions:
                     key = (wanted.topic, wanted.partition)
-                    answer.offsets.append(_committed(key, group.get(key) if group else None))
+                    answer.offsets.append(committed_offset(*key, group.get(key) if group else None))
             else:
                 for key, state in group.items() if group else ():
-                    answer.offsets.append(_committed(key, state))
+                    answer.offsets.append(committed_offset(*key, state))
             return answer
 
         return await self._stage.answer(
             "fetch_offsets", {"group": request.group}, request, context, truth
         )
-
-
-def _committed(key: tuple[str, int], state: OffsetState | None) -> pb.CommittedOffset:
-    if state is None:
-        return pb.CommittedOffset(topic=key[0], partition=key[1], offset=-1)
-    return pb.CommittedOffset(
-        topic=key[0],
-        partition=key[1],
-        offset=state.offset,
-        metadata=state.metadata,
-        producer_id=state.producer_id,
-        epoch=state.epoch,
-        sequence=state.sequence,
-        commit_ms=state.commit_ms,
-    )
