@@ -213,13 +213,19 @@ class GroupCoordinator:
                 del known.revoking[partition]
                 known.released[partition] = asked.number
 
-    def ping(self, now: float, member: str, connection: int, idle: float = 0.0) -> None:
-        """The member lives. `idle`: seconds since it last came back for records it fetched."""
+    def ping(self, now: float, member: str, connection: int, idle: float = 0.0) -> bool:
+        """The member lives. `idle`: seconds since it last came back for records it fetched.
+
+        Returns whether anything follows from it: mostly nothing does, and pings are many.
+        """
         known = self._live(now, member, connection)
-        if known is not None:
-            retiring = idle > self.settings.processing_timeout
-            self._stale |= retiring != known.retiring
-            known.retiring, known.idle = retiring, idle
+        if known is None:
+            return False
+        retiring = idle > self.settings.processing_timeout
+        changed = retiring != known.retiring
+        self._stale |= changed
+        known.retiring, known.idle = retiring, idle
+        return changed
 
     def leave(self, member: str, connection: int) -> None:
         """The member has finished its work and goes; its partitions are free at once."""
@@ -426,6 +432,8 @@ class GroupCoordinator:
     def _forget_moved(self) -> None:
         """Revocations of ownerships that have ended since."""
         for member, known in self._members.items():
+            if not (known.revoking or known.released):
+                continue
             numbers = self._facts.partitions_of(member)
             known.revoking = {
                 partition: asked

@@ -43,6 +43,7 @@ from cluster.errors import (
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics import Metrics
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
@@ -381,7 +382,9 @@ class Node:
                 self.metrics.elections += 1
             self._peers.send_all(self._leadership(gid))
         self._leaders.notify()
-        asyncio.get_running_loop().call_soon(self._group_members.role_changed)  # it may propose
+        replica = self._replicas.by_group.get(gid)
+        if replica is None or replica.topic == OFFSETS_TOPIC:
+            asyncio.get_running_loop().call_soon(self._group_members.role_changed)  # may propose
 
     async def _install(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
         """Takes a leader's snapshot between two rounds of the driver."""

@@ -137,7 +137,8 @@ class Joining:
                 coordinator.owned(now, member, connection, request.owned.epoch, held)
             case "ping" | None:
                 idle_ms = in_range("ping.idle_ms", request.ping.idle_ms, 0, MAX_INT64)
-                coordinator.ping(now, member, connection, idle_ms / 1000)
+                if not coordinator.ping(now, member, connection, idle_ms / 1000):
+                    return
             case "leave":
                 coordinator.leave(member, connection)
             case _:
