@@ -25,8 +25,8 @@ import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Manages topics and looks at the cluster, its producers and groups. It is for use by any number
- * of threads. Calls are tried at other nodes while errors are retriable.
+ * Manages topics and looks at the cluster, its producers and groups. It is for use by any number of
+ * threads. Calls are tried at other nodes while errors are retriable.
  */
 public final class Admin implements AutoCloseable {
   private static final int LIST_PAGE = 1000;
@@ -162,11 +162,7 @@ public final class Admin implements AutoCloseable {
 
   /** What a partition remembers of a producer; the oldest batch first. */
   public record ProducerState(
-      long producerId,
-      int epoch,
-      long lastSequence,
-      long lastAppendMs,
-      List<RecentBatch> recent) {}
+      long producerId, int epoch, long lastSequence, long lastAppendMs, List<RecentBatch> recent) {}
 
   /** A group, and for how many partitions it has committed offsets. */
   public record GroupInfo(String group, int offsets, long lastCommitMs) {}
@@ -182,8 +178,8 @@ public final class Admin implements AutoCloseable {
   // --- topics ------------------------------------------------------------------------
 
   /**
-   * Creates a topic and waits, up to half a minute, until each partition has a leader. 0
-   * partitions or replicas: the cluster's default.
+   * Creates a topic and waits, up to half a minute, until each partition has a leader. 0 partitions
+   * or replicas: the cluster's default.
    */
   public TopicInfo createTopic(String name, int partitions, int replicas, TopicConfig config) {
     return createTopic(name, partitions, replicas, config, CREATE_LIMIT);
@@ -216,8 +212,7 @@ public final class Admin implements AutoCloseable {
       }
       // After a call whose answer was lost it may be the topic that we asked for.
       TopicInfo found = describeTopics(name).get(0);
-      int most =
-          found.partitions.stream().mapToInt(one -> one.replicas.size()).max().orElse(0);
+      int most = found.partitions.stream().mapToInt(one -> one.replicas.size()).max().orElse(0);
       if (partitions != 0 && partitions != found.partitions.size()
           || replicas != 0 && replicas != most) {
         throw e;
@@ -377,8 +372,8 @@ public final class Admin implements AutoCloseable {
 
   /**
    * Turns on what the newest release has; no node can go back to an older one afterwards. It
-   * returns what is on now, or throws {@link ErrorKind#NOT_SUPPORTED}, which names the nodes in
-   * the way.
+   * returns what is on now, or throws {@link ErrorKind#NOT_SUPPORTED}, which names the nodes in the
+   * way.
    */
   public UpgradeInfo finalizeUpgrade() {
     return info(

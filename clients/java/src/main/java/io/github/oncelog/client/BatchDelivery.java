@@ -16,6 +16,7 @@ final class BatchDelivery {
 
   final TopicPartition tp;
   final CompletableFuture<Void> done = new CompletableFuture<>();
+
   /** Completed when callbacks were called and its memory is free. */
   final CompletableFuture<Void> released = new CompletableFuture<>();
 

@@ -13,11 +13,11 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 
 /**
- * Reads what is already there by a stream instead of question and answer. Where a poll's answer
- * was cut short because there is more, the partition is subscribed to, and polled again when all
- * that there was has come, or something happened that a poll deals with. So at the end of the log,
- * where a node may have nothing to say for long and lose its office meanwhile, there are only
- * polls. Used on the fetcher's thread only.
+ * Reads what is already there by a stream instead of question and answer. Where a poll's answer was
+ * cut short because there is more, the partition is subscribed to, and polled again when all that
+ * there was has come, or something happened that a poll deals with. So at the end of the log, where
+ * a node may have nothing to say for long and lose its office meanwhile, there are only polls. Used
+ * on the fetcher's thread only.
  */
 final class CatchUp {
   // Enough that a message costs little beside its bytes, and no more, because a node sends one
@@ -120,9 +120,7 @@ final class CatchUp {
             .setAnyReplica(config.anyReplica())
             .build();
     call =
-        cluster
-            .channel(address)
-            .newCall(LogServiceGrpc.getSubscribeMethod(), CallOptions.DEFAULT);
+        cluster.channel(address).newCall(LogServiceGrpc.getSubscribeMethod(), CallOptions.DEFAULT);
     call.start(
         new ClientCall.Listener<>() {
           @Override
@@ -154,8 +152,7 @@ final class CatchUp {
             stop(null);
           } else {
             long offset = end(records);
-            wanted =
-                new Wanted(wanted.tp(), wanted.group(), offset, wanted.generation());
+            wanted = new Wanted(wanted.tp(), wanted.group(), offset, wanted.generation());
             if (offset >= records.getHighWatermark()) {
               stop(null);
             }

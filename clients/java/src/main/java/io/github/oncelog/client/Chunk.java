@@ -17,12 +17,7 @@ final class Chunk {
   private Payload payload;
 
   Chunk(
-      TopicPartition tp,
-      BatchHeader header,
-      ByteString raw,
-      long base,
-      long next,
-      int generation) {
+      TopicPartition tp, BatchHeader header, ByteString raw, long base, long next, int generation) {
     this.tp = tp;
     this.header = header;
     this.raw = raw;

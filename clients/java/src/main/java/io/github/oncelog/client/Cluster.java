@@ -127,8 +127,8 @@ final class Cluster {
   }
 
   /**
-   * All known nodes: the one that answered last, the others in random order, and what is avoided
-   * at the end.
+   * All known nodes: the one that answered last, the others in random order, and what is avoided at
+   * the end.
    */
   synchronized List<String> addresses() {
     Set<String> known = new LinkedHashSet<>(leaders.nodeAddresses());
@@ -292,8 +292,7 @@ final class Cluster {
   private void refresh(Collection<String> topics, long total) {
     try {
       Limits limits = new Limits(total, Math.min(Times.SECOND, total), () -> {});
-      leaders.update(
-          call(limits, ClusterServiceGrpc.getDescribeTopicsMethod(), describe(topics)));
+      leaders.update(call(limits, ClusterServiceGrpc.getDescribeTopicsMethod(), describe(topics)));
       setUnknown(topics, false);
     } catch (OncelogException e) {
       if (e.kind() != ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
@@ -337,8 +336,8 @@ final class Cluster {
   }
 
   /**
-   * Waits until the topic's metadata is known. A topic that does not exist is asked for again for
-   * a short while: it may have been created a moment ago at another node.
+   * Waits until the topic's metadata is known. A topic that does not exist is asked for again for a
+   * short while: it may have been created a moment ago at another node.
    */
   void requireTopic(String topic, long limit) {
     long begin = Times.now();

@@ -94,8 +94,7 @@ final class Codecs {
       byte[] payload =
           bounded("lz4", in, in.isExpectedContentSizeDefined() ? in.getExpectedContentSize() : 0);
       if (source.available() > 0) {
-        throw new OncelogException(
-            ErrorKind.INVALID_BATCH, "lz4 payload is not exactly one frame");
+        throw new OncelogException(ErrorKind.INVALID_BATCH, "lz4 payload is not exactly one frame");
       }
       return payload;
     } catch (IOException | RuntimeException e) {

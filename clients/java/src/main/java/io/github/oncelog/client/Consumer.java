@@ -15,8 +15,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Reads topics, or assigned partitions, in offset order per partition, each record once per
- * consumer. It survives leader changes and restarts unseen. One consumer belongs to one thread at
- * a time; only {@link #close()} may be called from another.
+ * consumer. It survives leader changes and restarts unseen. One consumer belongs to one thread at a
+ * time; only {@link #close()} may be called from another.
  *
  * <pre>{@code
  * try (Consumer consumer = new Consumer("localhost:9001")) {
@@ -164,15 +164,14 @@ public final class Consumer implements AutoCloseable {
   }
 
   private void seek(TopicPartition[] partitions, OffsetReset where) {
-    List<TopicPartition> tps =
-        partitions.length == 0 ? assignment() : Arrays.asList(partitions);
+    List<TopicPartition> tps = partitions.length == 0 ? assignment() : Arrays.asList(partitions);
     tps.forEach(buffer::requireAssigned);
     list(tps, where).forEach(buffer::seek);
   }
 
   /**
-   * The offset of the next record that will be given out. It waits for a start position that is
-   * not known yet.
+   * The offset of the next record that will be given out. It waits for a start position that is not
+   * known yet.
    */
   public long position(TopicPartition tp) {
     long position = buffer.position(tp, Times.now() + cluster.requestTimeout);
@@ -217,8 +216,7 @@ public final class Consumer implements AutoCloseable {
     return fetcher.positions.list(queries);
   }
 
-  private Map<TopicPartition, Long> list(
-      Collection<TopicPartition> partitions, OffsetReset where) {
+  private Map<TopicPartition, Long> list(Collection<TopicPartition> partitions, OffsetReset where) {
     Map<TopicPartition, OffsetQuery> queries = new TreeMap<>();
     partitions.forEach(tp -> queries.put(tp, Positions.query(tp, where)));
     return fetcher.positions.list(queries);
@@ -256,8 +254,8 @@ public final class Consumer implements AutoCloseable {
   }
 
   /**
-   * Stores these offsets. A commit with a producer id may be refused with {@link
-   * ErrorKind#FENCED}, {@link ErrorKind#OUT_OF_ORDER} or {@link ErrorKind#SEQUENCE_CONFLICT}.
+   * Stores these offsets. A commit with a producer id may be refused with {@link ErrorKind#FENCED},
+   * {@link ErrorKind#OUT_OF_ORDER} or {@link ErrorKind#SEQUENCE_CONFLICT}.
    */
   public void commit(Map<TopicPartition, OffsetCommit> offsets) {
     requireGroup();

@@ -65,9 +65,7 @@ public final class Delivery {
   }
 
   RecordMetadata metadata() {
-    return index == WHOLE_BATCH
-        ? batch.metadata(0, batch.count - 1)
-        : batch.metadata(index, index);
+    return index == WHOLE_BATCH ? batch.metadata(0, batch.count - 1) : batch.metadata(index, index);
   }
 
   /** The place of its last record in the batch. */

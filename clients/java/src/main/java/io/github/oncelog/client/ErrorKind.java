@@ -5,9 +5,9 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * A place in the tree of errors. Each {@link OncelogException} has one; {@link
- * OncelogException#is} is true for it and for all above it. The names are the words that travel
- * over the network, the same in all languages.
+ * A place in the tree of errors. Each {@link OncelogException} has one; {@link OncelogException#is}
+ * is true for it and for all above it. The names are the words that travel over the network, the
+ * same in all languages.
  */
 public enum ErrorKind {
   /** Above all whose call may succeed later, unchanged. */

@@ -267,8 +267,7 @@ final class FetchBuffer {
     List<Wanted> all = new ArrayList<>();
     for (Cursor cursor : cursors.values()) {
       if (isWanted(cursor)) {
-        all.add(
-            new Wanted(cursor.tp, cursor.group, cursor.fetchOffset, cursor.generation));
+        all.add(new Wanted(cursor.tp, cursor.group, cursor.fetchOffset, cursor.generation));
       }
     }
     return all;
@@ -308,8 +307,7 @@ final class FetchBuffer {
       long base = stored.getBaseOffset();
       long at = cursor.fetchOffset;
       Chunk chunk =
-          new Chunk(
-              w.tp, stored.getHeader(), stored.getPayload(), base, at, cursor.generation);
+          new Chunk(w.tp, stored.getHeader(), stored.getPayload(), base, at, cursor.generation);
       // The first batch may begin before the position: batches are sent whole.
       boolean follows = base == at || cursor.chunks.isEmpty() && base <= at;
       if (!follows || chunk.end <= at) {

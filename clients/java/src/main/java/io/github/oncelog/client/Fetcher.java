@@ -23,8 +23,8 @@ import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The consumer's IO: long polls to each leader, streams where there is much to read. One poll is
- * on its way per node and 1000 partitions; it covers those that the node leads, that have room and
+ * The consumer's IO: long polls to each leader, streams where there is much to read. One poll is on
+ * its way per node and 1000 partitions; it covers those that the node leads, that have room and
  * that no stream brings. Leader changes, restarts and broken connections never reach the user. All
  * its state belongs to the thread of its loop.
  */
@@ -93,8 +93,7 @@ final class Fetcher {
     boolean covers(List<Wanted> wanted) {
       Map<TopicPartition, Integer> asked = new HashMap<>();
       partitions.forEach(w -> asked.put(w.tp(), w.generation()));
-      return wanted.stream()
-          .allMatch(w -> asked.getOrDefault(w.tp(), -1) == w.generation());
+      return wanted.stream().allMatch(w -> asked.getOrDefault(w.tp(), -1) == w.generation());
     }
   }
 
@@ -162,9 +161,7 @@ final class Fetcher {
       if (address.isEmpty()) {
         lost.add(w.tp().topic());
       } else {
-        byPlace
-            .computeIfAbsent(new Place(address, w.group()), key -> new ArrayList<>())
-            .add(w);
+        byPlace.computeIfAbsent(new Place(address, w.group()), key -> new ArrayList<>()).add(w);
       }
     }
     byPlace.forEach(this::poll);
@@ -218,8 +215,8 @@ final class Fetcher {
   }
 
   /**
-   * A node that hangs keeps its connections, so a poll would time out first. If it says nothing
-   * and another one leads by now, the poll is given up.
+   * A node that hangs keeps its connections, so a poll would time out first. If it says nothing and
+   * another one leads by now, the poll is given up.
    */
   private void askAboutLate(Poll poll, long now) {
     if (now < poll.lateAt) {
@@ -301,11 +298,9 @@ final class Fetcher {
         routes.answered(w.tp());
         aheadSince.remove(w.tp());
         if (streams.size() < MOST_STREAMS && CatchUp.worthIt(config, records)) {
-          Wanted rest =
-              new Wanted(w.tp(), w.group(), CatchUp.end(records), w.generation());
+          Wanted rest = new Wanted(w.tp(), w.group(), CatchUp.end(records), w.generation());
           streams.put(
-              w.tp(),
-              new CatchUp(config, cluster, buffer, loop, address, rest, this::streamed));
+              w.tp(), new CatchUp(config, cluster, buffer, loop, address, rest, this::streamed));
         }
       }
       case STALE -> {}
@@ -334,8 +329,7 @@ final class Fetcher {
     PartitionError error = records.getError();
     switch (error) {
       case PARTITION_ERROR_NOT_LEADER ->
-          routes.leadsElsewhere(
-              w.tp(), address, records.getLeaderId(), records.getLeaderAddress());
+          routes.leadsElsewhere(w.tp(), address, records.getLeaderId(), records.getLeaderAddress());
       case PARTITION_ERROR_NOT_READY -> routes.failed(w.tp(), address);
       case PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION -> {
         routes.failed(w.tp(), address);

@@ -184,8 +184,7 @@ final class Groups {
   }
 
   /** The number of all partitions; 0: the node does not say. */
-  private int listNode(
-      String address, Map<String, Admin.GroupInfo> found, Set<Integer> covered) {
+  private int listNode(String address, Map<String, Admin.GroupInfo> found, Set<Integer> covered) {
     Map<String, Admin.GroupInfo> own = new HashMap<>();
     String after = "";
     while (true) {

@@ -12,8 +12,8 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * Who the producer is: leases of producer ids, names, and where a partition goes on. All
- * partitions share one identity; one that was reset gets its own, so the others are left alone.
+ * Who the producer is: leases of producer ids, names, and where a partition goes on. All partitions
+ * share one identity; one that was reset gets its own, so the others are left alone.
  */
 final class Identities {
   /** An identity, and its last sequence in a partition. */
@@ -53,8 +53,7 @@ final class Identities {
   Acquired acquire(TopicPartition tp, Identity used) {
     Identity identity = unused(used);
     if (config.initial() != null) {
-      return new Acquired(
-          identity, config.initial().nextSequences().getOrDefault(tp, 0L) - 1);
+      return new Acquired(identity, config.initial().nextSequences().getOrDefault(tp, 0L) - 1);
     }
     return new Acquired(identity, config.producerName() == null ? -1 : open(tp, identity));
   }

@@ -10,11 +10,6 @@ import com.google.protobuf.ByteString;
  * @param leaseToken proves it to a partition that does not know it yet
  */
 record Identity(
-    long producerId,
-    int epoch,
-    int serial,
-    long renewAt,
-    long expireAt,
-    ByteString leaseToken) {
+    long producerId, int epoch, int serial, long renewAt, long expireAt, ByteString leaseToken) {
   static final Identity NONE = new Identity(0, 0, 0, Times.NEVER, Times.NEVER, ByteString.EMPTY);
 }

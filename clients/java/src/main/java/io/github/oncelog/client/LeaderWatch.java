@@ -43,8 +43,7 @@ final class LeaderWatch {
   private final Map<TopicPartition, Suspect> suspected = new HashMap<>();
   private long askedAt = Times.now(); // without a reason
 
-  LeaderWatch(
-      Cluster cluster, Loop loop, Set<TopicPartition> busy, Predicate<String> connected) {
+  LeaderWatch(Cluster cluster, Loop loop, Set<TopicPartition> busy, Predicate<String> connected) {
     this.busy = busy;
     this.cluster = cluster;
     this.loop = loop;

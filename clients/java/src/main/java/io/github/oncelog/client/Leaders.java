@@ -10,8 +10,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What a client knows of topics. News of an older term never replaces what is known of a newer
- * one, so a node that is behind cannot send a client back.
+ * What a client knows of topics. News of an older term never replaces what is known of a newer one,
+ * so a node that is behind cannot send a client back.
  */
 final class Leaders {
   private static final int DEFAULT_MAX_BATCH_BYTES = 4 << 20;
@@ -106,8 +106,7 @@ final class Leaders {
 
   private Entry entry(TopicPartition tp) {
     View view = topics.get(tp.topic());
-    boolean known =
-        view != null && tp.partition() >= 0 && tp.partition() < view.partitions.size();
+    boolean known = view != null && tp.partition() >= 0 && tp.partition() < view.partitions.size();
     return known ? view.partitions.get(tp.partition()) : null;
   }
 

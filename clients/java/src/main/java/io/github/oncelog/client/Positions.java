@@ -51,8 +51,7 @@ final class Positions {
     }
     if (config.autoOffsetReset() == OffsetReset.NONE) {
       throw new OncelogException(
-          ErrorKind.OFFSET_OUT_OF_RANGE,
-          "no position, and autoOffsetReset is none: seek first");
+          ErrorKind.OFFSET_OUT_OF_RANGE, "no position, and autoOffsetReset is none: seek first");
     }
     list(queries, found);
   }
@@ -175,8 +174,7 @@ final class Positions {
     }
     routes.leadsElsewhere(tp, address, result.getLeaderId(), result.getLeaderAddress());
     String text = text(error, result.getMessage());
-    if (error == PartitionError.PARTITION_ERROR_STORAGE
-        && !routes.elsewhere(tp, address, error)) {
+    if (error == PartitionError.PARTITION_ERROR_STORAGE && !routes.elsewhere(tp, address, error)) {
       return Detail.corrupt(tp, -1, "%s", text);
     }
     return new OncelogException(ErrorKind.NOT_READY, "%s: %s", tp, text);

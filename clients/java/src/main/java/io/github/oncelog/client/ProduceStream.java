@@ -157,8 +157,7 @@ final class ProduceStream {
   /** Hands over what the connection takes now. */
   void write() {
     while (!outbox.isEmpty() && opened() && call.isReady()) {
-      ProduceRequest.Builder request =
-          ProduceRequest.newBuilder().setTimeoutMs(commitTimeoutMs);
+      ProduceRequest.Builder request = ProduceRequest.newBuilder().setTimeoutMs(commitTimeoutMs);
       long size = 0;
       while (!outbox.isEmpty() && request.getBatchesCount() < MESSAGE_BATCHES) {
         Batch batch = outbox.peek();

@@ -14,8 +14,8 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Sends records; each is stored once, in order per partition, whatever fails between. It is for
- * use by any number of threads.
+ * Sends records; each is stored once, in order per partition, whatever fails between. It is for use
+ * by any number of threads.
  *
  * <pre>{@code
  * try (Producer producer = new Producer("localhost:9001")) {
@@ -24,8 +24,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * }
  * }</pre>
  *
- * <p>What waits, waits until it is interrupted: then a {@link CancellationException} is thrown,
- * and records that are on their way stay so.
+ * <p>What waits, waits until it is interrupted: then a {@link CancellationException} is thrown, and
+ * records that are on their way stay so.
  */
 public final class Producer implements AutoCloseable {
   private static final Duration FOR_EVER = Duration.ofDays(1000);
@@ -88,8 +88,7 @@ public final class Producer implements AutoCloseable {
     return send(topic, messages, true, options);
   }
 
-  private Delivery send(
-      String topic, List<Message> messages, boolean whole, SendOptions options) {
+  private Delivery send(String topic, List<Message> messages, boolean whole, SendOptions options) {
     check(options, messages);
     Leaders.Topic known = learn(topic);
     int maxBatch = known.maxBatchBytes();
@@ -176,8 +175,7 @@ public final class Producer implements AutoCloseable {
     cluster.requireTopic(topic, config.maxBlock().toNanos());
     known = cluster.leaders.topic(topic);
     if (known.partitions() == 0) {
-      throw new OncelogException(
-          ErrorKind.NOT_READY, "topic \"%s\" has no partitions yet", topic);
+      throw new OncelogException(ErrorKind.NOT_READY, "topic \"%s\" has no partitions yet", topic);
     }
     return known;
   }
@@ -283,9 +281,9 @@ public final class Producer implements AutoCloseable {
   }
 
   /**
-   * Asks what became of a record (or a batch, by its last record) after a timeout. A record
-   * without idempotence, or one that was never sent, is {@link ErrorKind#INVALID_REQUEST}: there
-   * is nothing to ask for.
+   * Asks what became of a record (or a batch, by its last record) after a timeout. A record without
+   * idempotence, or one that was never sent, is {@link ErrorKind#INVALID_REQUEST}: there is nothing
+   * to ask for.
    */
   public ResolvedSequence resolve(Delivery delivery) {
     RecordMetadata last = delivery.batch.metadata(delivery.last(), delivery.last());
@@ -293,8 +291,7 @@ public final class Producer implements AutoCloseable {
       throw Detail.invalid(
           "record", "the record has no sequence: it was never sent, or not with idempotence");
     }
-    return resolve(
-        cluster, delivery.batch.tp, last.producerId(), last.epoch(), last.sequence());
+    return resolve(cluster, delivery.batch.tp, last.producerId(), last.epoch(), last.sequence());
   }
 
   static ResolvedSequence resolve(

@@ -127,8 +127,10 @@ public final class ProducerConfig extends ClientConfig<ProducerConfig> {
     return this;
   }
 
-  /** How many batches of one partition are on their way at the same time. Up to 5 the cluster
-   * knows the offset of a repeated batch without looking it up. */
+  /**
+   * How many batches of one partition are on their way at the same time. Up to 5 the cluster knows
+   * the offset of a repeated batch without looking it up.
+   */
   public int maxInFlight() {
     return maxInFlight;
   }
@@ -139,8 +141,10 @@ public final class ProducerConfig extends ClientConfig<ProducerConfig> {
     return this;
   }
 
-  /** Places messages that name no partition; null: by key as Kafka does, and without a key on one
-   * partition until its batch is closed. */
+  /**
+   * Places messages that name no partition; null: by key as Kafka does, and without a key on one
+   * partition until its batch is closed.
+   */
   public Partitioner partitioner() {
     return partitioner;
   }
@@ -193,8 +197,7 @@ public final class ProducerConfig extends ClientConfig<ProducerConfig> {
       }
     }
     if (batchSize > bufferMemory) {
-      throw Limits.bad(
-          "batchSize=%d does not fit into bufferMemory=%d", batchSize, bufferMemory);
+      throw Limits.bad("batchSize=%d does not fit into bufferMemory=%d", batchSize, bufferMemory);
     }
     if (deliveryTimeout.compareTo(linger.plus(requestTimeout())) < 0) {
       throw Limits.bad(
@@ -226,7 +229,6 @@ public final class ProducerConfig extends ClientConfig<ProducerConfig> {
         .nextSequences()
         .forEach(
             (tp, sequence) ->
-                Limits.number(
-                    "initial.nextSequences[" + tp + "]", sequence, 0, Long.MAX_VALUE));
+                Limits.number("initial.nextSequences[" + tp + "]", sequence, 0, Long.MAX_VALUE));
   }
 }

@@ -51,10 +51,7 @@ final class SealedBatch {
       long[] given = batch.sequences;
       base = given == null ? prev + 1 : given[0];
       last = given == null ? prev + batch.count : given[given.length - 1];
-      header
-          .setProducerId(identity.producerId())
-          .setEpoch(identity.epoch())
-          .setBaseSequence(base);
+      header.setProducerId(identity.producerId()).setEpoch(identity.epoch()).setBaseSequence(base);
       if (last != base + batch.count - 1) {
         header.setLastSequence(last);
       }
@@ -66,8 +63,7 @@ final class SealedBatch {
     leaseToken =
         identity.producerId() != 0 && prev == -1 ? identity.leaseToken() : ByteString.EMPTY;
     this.header = header.build();
-    batch.delivery.stamp =
-        new BatchDelivery.Stamp(identity.producerId(), identity.epoch(), base);
+    batch.delivery.stamp = new BatchDelivery.Stamp(identity.producerId(), identity.epoch(), base);
   }
 
   int size() {

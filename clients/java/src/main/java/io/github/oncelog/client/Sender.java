@@ -143,8 +143,7 @@ final class Sender implements ProduceStream.Events {
     OncelogException own = OncelogException.of(error);
     return own.is(ErrorKind.PRODUCER_FAILED)
         ? own
-        : new OncelogException(
-            ErrorKind.PRODUCER_FAILED, "no producer id: %s", own.getMessage());
+        : new OncelogException(ErrorKind.PRODUCER_FAILED, "no producer id: %s", own.getMessage());
   }
 
   // --- sending -----------------------------------------------------------------------
@@ -227,8 +226,7 @@ final class Sender implements ProduceStream.Events {
 
   private Window window(TopicPartition tp) {
     return windows.computeIfAbsent(
-        tp,
-        key -> new Window(key, accumulator, config, cluster.backoff, stats, this::batchDone));
+        tp, key -> new Window(key, accumulator, config, cluster.backoff, stats, this::batchDone));
   }
 
   /** Gets a producer id for a partition, on a thread of its own. */
@@ -344,8 +342,7 @@ final class Sender implements ProduceStream.Events {
         continue;
       }
       Window window = waiting.window();
-      Window.Reaction reaction =
-          window.onResult(waiting.batch(), result.getId(), result, now);
+      Window.Reaction reaction = window.onResult(waiting.batch(), result.getId(), result, now);
       if (!Statuses.retriable(result.getVerdict())) {
         watch.leads(window.tp); // after all
       }

@@ -10,9 +10,9 @@ import java.util.function.Consumer;
 
 /**
  * One partition's batches on their way: order, retries, and what each verdict means. The sender
- * asks {@link #next} for what to send, reports answers, broken connections and the passing of
- * time, and does what the returned {@link Reaction} asks for. No IO; the clock's reading is an
- * argument; used on the sender's thread only.
+ * asks {@link #next} for what to send, reports answers, broken connections and the passing of time,
+ * and does what the returned {@link Reaction} asks for. No IO; the clock's reading is an argument;
+ * used on the sender's thread only.
  *
  * <p>The rules that make a retry safe:
  *
@@ -511,8 +511,8 @@ final class Window {
   }
 
   /**
-   * What a producer stops with that could not store a batch with given sequences; null: it goes
-   * on. A refused condition is no gap: the application asked for it.
+   * What a producer stops with that could not store a batch with given sequences; null: it goes on.
+   * A refused condition is no gap: the application asked for it.
    */
   private static OncelogException gapAfter(OpenBatch batch, OncelogException error) {
     if (batch.sequences == null || error.kind() == ErrorKind.OFFSET_MISMATCH) {
@@ -559,8 +559,8 @@ final class Window {
    * Fails what is past its delivery timeout.
    *
    * <p>A batch that was sent may be stored, so it keeps its place in the window while batches
-   * behind it are alive; when none is, the window is given up and the partition goes on under a
-   * new id.
+   * behind it are alive; when none is, the window is given up and the partition goes on under a new
+   * id.
    */
   Reaction expire(long now) {
     for (SealedBatch s : batches) {

@@ -8,6 +8,7 @@ import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import io.github.oncelog.client.Admin;
+import io.github.oncelog.client.AdminConfig;
 import io.github.oncelog.client.CommittedOffset;
 import io.github.oncelog.client.Consumer;
 import io.github.oncelog.client.Delivery;
@@ -72,6 +73,7 @@ public final class Driver {
 
   /** Runs until standard input ends. */
   public static void main(String[] args) throws IOException {
+    warmUp();
     Driver driver = new Driver();
     BufferedReader in =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -93,6 +95,19 @@ public final class Driver {
       }
     }
     System.exit(0); // whatever is still open
+  }
+
+  /**
+   * On a busy machine a JVM needs seconds for what a first call loads. The cases' times are those
+   * of programs that run already.
+   */
+  private static void warmUp() {
+    Duration soon = Duration.ofMillis(100);
+    try (Admin admin = new Admin(new AdminConfig("127.0.0.1:1").requestTimeout(soon))) {
+      admin.describeCluster();
+    } catch (OncelogException e) {
+      // nobody is there
+    }
   }
 
   // --- errors ------------------------------------------------------------------------
@@ -218,8 +233,7 @@ public final class Driver {
         producers.put(handle, new Sending(producer, new HashMap<>()));
         return NOTHING;
       case "open_consumer":
-        consumers.put(
-            handle, new Consumer(Settings.consumer(command.getAsJsonObject("config"))));
+        consumers.put(handle, new Consumer(Settings.consumer(command.getAsJsonObject("config"))));
         return NOTHING;
       case "open_admin":
         admins.put(handle, new Admin(Settings.admin(command.getAsJsonObject("config"))));

@@ -177,8 +177,7 @@ final class Settings {
     all.addProperty("max_poll_records", config.maxPollRecords());
     all.addProperty("check_crcs", config.checkCrcs());
     all.addProperty("any_replica", config.anyReplica());
-    all.addProperty(
-        "replica_node_id", config.replicaNodeId() == 0 ? null : config.replicaNodeId());
+    all.addProperty("replica_node_id", config.replicaNodeId() == 0 ? null : config.replicaNodeId());
     return all;
   }
 }
