@@ -435,10 +435,10 @@ class Node:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed
             self.cluster.checker.stands(self.id, gid, group.term, group.journal.last_index)
             self._look_at_followers(gid, group)
-            if gid in process.driver._with_work:
-                continue  # its turn comes in another slice
             leader = (group.leader_id, group.term)
             if leader != process.leaders.get(gid, leader) and not process.leaders_notified:
+                if gid in process.driver._with_work:
+                    continue  # its turn comes in another slice
                 raise Violation(f"node {self.id}, group {gid}: nobody learns that {leader} leads")
             process.leaders[gid] = leader
         process.leaders_notified = False
