@@ -25,8 +25,8 @@ class Life:
         self.rng = self.world.rng
         self.world.loss = self.rng.choice((0.0, 0.05, 0.15))
         self.queries = 1
-        self.key = KEYS[0]  # where the rows are
-        self.checkpoint = Checkpoint("q1", self.key)
+        self.used: set[str] = set()  # sinks that have committed something
+        self.checkpoint = Checkpoint("q1", KEYS[0])
         self.copies: list[Checkpoint] = []
         self.mended = False
         self.drivers = [Driver(self.world, self.checkpoint)]
@@ -77,10 +77,8 @@ class Life:
 
     def sink(self) -> str:
         """Where the rows are: nobody takes a new query to a new sink and begins at 0."""
-        found = self.world.coordinator.sinks.get(self.checkpoint.key)
-        if found is not None and found.version:
-            self.key = self.checkpoint.key
-        return self.key
+        sinks = self.world.coordinator.sinks
+        return max(sorted(self.used), key=sinks.last_id, default=KEYS[0])
 
     def new_query(self) -> str:
         self.queries += 1
@@ -90,6 +88,7 @@ class Life:
 
     def look(self) -> None:
         """Queries that ended are begun again, after what their errors ask for."""
+        self.used |= {key for key, sink in self.world.coordinator.sinks if sink.version}
         newest = self.drivers[-1]
         if not newest.done:
             return
