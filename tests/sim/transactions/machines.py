@@ -11,6 +11,7 @@ from cluster.partition.group_offsets import OffsetsTable
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run_records import pack_marker, unpack_marker
 from cluster.transactions.runs import Marked, RunTable
+from cluster.transactions.sinks import Asked
 from cluster.transactions.types import Holder, Marker, Refused
 
 LIFETIME_MS = 10**12
@@ -195,12 +196,12 @@ class MetadataMachine:
     def markers_done(self, transaction_id: int, group: int, runs: Any) -> None:
         self.coordinator.markers_done(transaction_id, {group: runs})
 
-    def draw_ticket(self, key: str, query: str) -> Any:
-        return self.coordinator.draw_ticket(key, query)
+    def draw_ticket(self, key: str) -> Any:
+        return self.coordinator.draw_ticket(key, jobs=False)
 
-    def begin_batch(self, key: str, run: str, ticket: int, batch: int) -> Any:
+    def begin_batch(self, key: str, query: str, run: str, ticket: int, batch: int) -> Any:
         begun = self.coordinator.begin_batch(
-            key, run, ticket, batch, now_ms=self.clock_ms, total_ms=HOUR_MS
+            Asked(key, query, run, ticket, batch), now_ms=self.clock_ms, total_ms=HOUR_MS
         )
         if begun.transaction is not None:
             return begun.transaction.transaction_id

@@ -304,16 +304,16 @@ def batches_of_a_sink_overtake() -> list[Patch]:
     """A sink's next batch begins while the one before is being published."""
     begin_batch = Coordinator.begin_batch
 
-    def at_once(self: Coordinator, key: str, run: str, ticket: int, batch: int, **more: Any) -> Any:
-        sink = self._sinks.check(key, run, ticket, batch)
+    def at_once(self: Coordinator, asked: Any, **more: Any) -> Any:
+        sink = self.sinks.admit(asked)
         last = self._rows.get(sink.last_id)
         if last is not None and last.state is State.COMMITTING:
             last_id, sink.last_id = sink.last_id, 0
             try:
-                return begin_batch(self, key, run, ticket, batch, **more)
+                return begin_batch(self, asked, **more)
             finally:
                 sink.last_id = sink.last_id or last_id
-        return begin_batch(self, key, run, ticket, batch, **more)
+        return begin_batch(self, asked, **more)
 
     return [(Coordinator, "begin_batch", at_once)]
 

@@ -203,8 +203,8 @@ def c42_registered_without_a_run_beside_the_next_ones_run() -> None:
 @case
 def c46_next_batch_of_a_sink_before_the_markers() -> None:
     stage = Stage(2)
-    ticket = stage.ask(command("draw_ticket", key="s", query="q")).answer
-    begin = {"key": "s", "run": "r", "ticket": ticket}
+    ticket = stage.ask(command("draw_ticket", key="s")).answer
+    begin = {"key": "s", "query": "q", "run": "r", "ticket": ticket}
     first = stage.ask(command("begin_batch", **begin, batch=0)).answer
     same(stage.ask(command("begin_batch", **begin, batch=0)).answer, first)
     task = Holder(stage.ask(command("allocate")).answer, 0)
@@ -226,18 +226,20 @@ def c46_next_batch_of_a_sink_before_the_markers() -> None:
 @case
 def c46_losers_and_replaced_runs_of_a_sink() -> None:
     stage = Stage(1)
-    old = stage.ask(command("draw_ticket", key="s", query="q")).answer
-    number = stage.ask(command("begin_batch", key="s", run="old", ticket=old, batch=0)).answer
+    old = stage.ask(command("draw_ticket", key="s")).answer
+    number = stage.ask(
+        command("begin_batch", key="s", query="q", run="old", ticket=old, batch=0)
+    ).answer
     tasks = [Holder(stage.ask(command("allocate")).answer, 0) for _ in range(3)]
     for task in tasks:
         same(stage.put(1, task, number, 0, 1), "STAGED")
-    new = stage.ask(command("draw_ticket", key="s", query="q")).answer
-    begin = {"key": "s", "run": "new", "ticket": new, "batch": 0}
+    new = stage.ask(command("draw_ticket", key="s")).answer
+    begin = {"key": "s", "query": "q", "run": "new", "ticket": new, "batch": 0}
     while isinstance(second := stage.ask(command("begin_batch", **begin)).answer, tuple):
         same(second[0], "BUSY")
     refused = stage.ask(stage.commit_call(number, None, (1, tasks[0].producer_id, 2, 1)))
     same(refused.answer[0] in ("TRANSACTION_ABORTED", "UNKNOWN_TRANSACTION"), True)
-    late = stage.ask(command("begin_batch", key="s", run="old", ticket=old, batch=1))
+    late = stage.ask(command("begin_batch", key="s", query="q", run="old", ticket=old, batch=1))
     same(late.answer[0], "FENCED")
     for task in tasks:
         same(stage.put(1, task, second, 0, 1), "STAGED")
