@@ -152,6 +152,10 @@ class Sender:
             epoch=self.lease.epoch,
             lease_token=self.lease.lease_token,
             nonce=next(self._nonces),
+            partitions=[
+                batch_pb2.TopicPartition(topic=TOPIC, partition=partition)
+                for partition in self.runs
+            ],
         )
         answer = await self._again(self._transactions.BeginTransaction, request)
         self.number, self.runs = answer.transaction_id, {}

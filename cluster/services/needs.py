@@ -97,8 +97,9 @@ def _end_batch(request: Any) -> Iterable[Need]:
     yield from _topics("write", "winners")(request)
 
 
-def _named(request: Any) -> Iterable[Need]:
-    return (Need("write", "producer", request.producer_name),)
+def _begin(request: Any) -> Iterable[Need]:
+    yield Need("write", "producer", request.producer_name)
+    yield from _topics("write", "partitions")(request)
 
 
 def _any_name(request: Any) -> Iterable[Need]:
@@ -132,7 +133,7 @@ NEEDS: Mapping[str, Needs] = {
         Need("fence", "producer", request.producer_name),
     ),
     "/oncelog.v1.ProducerService/ListProducerNames": lambda _: (Need("describe", "producer", ALL),),
-    "/oncelog.v1.TransactionService/BeginTransaction": _named,
+    "/oncelog.v1.TransactionService/BeginTransaction": _begin,
     "/oncelog.v1.TransactionService/KeepTransactionsAlive": _any_name,
     "/oncelog.v1.TransactionService/CommitTransaction": lambda request: (
         *_any_name(request),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -31,11 +31,13 @@ from cluster.transactions.types import (
     BY_OWNER,
     UNKNOWN_TRANSACTION,
     Expected,
+    Published,
 )
 from cluster.v1 import peer_pb2 as peer
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import transaction_pb2 as pb
 from oncelog.v1 import transaction_pb2_grpc
+from oncelog.v1.batch_pb2 import TopicPartition
 
 DEFAULT_IDLE_MS, DEFAULT_TOTAL_MS = 60_000, 15 * 60_000
 MAX_KEPT = 10_000  # in one call
@@ -57,6 +59,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self, request: pb.BeginTransactionRequest, context: Any
     ) -> pb.BeginTransactionResponse:
         check_producer_name(request.producer_name)
+        count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS)
         if not request.nonce:
             raise invalid("nonce", "must be given, from 1", "1..")
         total = request.total_timeout_ms or DEFAULT_TOTAL_MS
@@ -74,6 +77,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             nonce=request.nonce,
             idle_ms=idle,
             total_ms=total,
+            groups=self._groups(request.partitions),
         )
         result = accepted(await self._decisions.propose(tpb.TransactionCommand(begin=begin), 0))
         row = result.transaction
@@ -106,12 +110,21 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
                     epoch=request.epoch,
                 )
                 row = await self._decisions.decide(commit, asked, request.timeout_ms)
-                if not request.at_decision:
-                    await self._coordination.finished(row)
+                if request.at_decision:
+                    self._coordination.publish(row)
+                    return pb.CommitTransactionResponse(state=_state(row))
+                published = await self._coordination.published(row)
         except TimeoutError:
             text = f"transaction {request.transaction_id}: repeat the commit to learn its outcome"
             raise NotReadyError(text) from None
-        return self._committed(row)
+        return self._committed(row, published)
+
+    def _groups(self, partitions: Iterable[TopicPartition]) -> Iterator[int]:
+        """Of those that exist; a batch to another one says that it does not."""
+        for one in partitions:
+            group = self.node.metadata.group_of(one.topic, one.partition)
+            if group is not None:
+                yield group
 
     def _asked(self, request: pb.CommitTransactionRequest) -> tuple[Expected, ...]:
         asked, pid = [], request.producer_id
@@ -136,11 +149,13 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             )
         return tuple(asked)
 
-    def _committed(self, row: Transaction) -> pb.CommitTransactionResponse:
-        response = pb.CommitTransactionResponse(state=_state(row))
-        for group, part in row.parts.items():
+    def _committed(
+        self, row: Transaction, published: Mapping[int, Sequence[Published]]
+    ) -> pb.CommitTransactionResponse:
+        response = pb.CommitTransactionResponse(state="TRANSACTION_STATE_COMMITTED")
+        for group in row.parts:
             place = self.node.metadata.partition(group)
-            for run in part.runs:
+            for run in published[group]:
                 response.runs.add(
                     topic="" if place is None else place[0].name,
                     partition=-1 if place is None else place[1],

@@ -105,6 +105,10 @@ class Coordinator:
     def has_decided(self) -> bool:
         return bool(self._decided)
 
+    @property
+    def has_aborting(self) -> bool:
+        return any(row.state is State.ABORTING for row in self._decided.values())
+
     def decided(self) -> list[Transaction]:
         """Those whose outcome some partitions do not know yet."""
         return list(self._decided.values())
