@@ -56,7 +56,7 @@ from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenan
 from cluster.node.memory_watch import memory_budget, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
-from cluster.node.metrics_sample import sample
+from cluster.node.metrics_sample import sample, transactions
 from cluster.node.offered import add_services, guards
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
@@ -260,6 +260,9 @@ class Node:
         stack, tasks = self._stack, Tasks()
         self.metrics.source = lambda: sample(
             self._replicas.by_group.values(), self._peers.linked_since
+        )
+        self.metrics.transactions = lambda: transactions(
+            self.metadata.coordinator, int(time.time() * 1000)
         )
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
