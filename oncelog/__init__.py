@@ -18,6 +18,9 @@ from oncelog.errors import (
     BrokerUnavailableError,
     BufferFullError,
     ClientClosedError,
+    CommitDiffersError,
+    CommitIncompleteError,
+    CommitTimeoutError,
     ConfigError,
     CorruptLogError,
     DeliveryError,
@@ -45,15 +48,22 @@ from oncelog.errors import (
     StorageFullError,
     ThrottledError,
     TopicAlreadyExistsError,
+    TransactionAbortedError,
+    TransactionCommittedError,
+    TransactionEndedError,
+    TransactionError,
+    TransactionOpenError,
     UnauthenticatedError,
     UndeliveredRecordsError,
     UnknownProducerError,
     UnknownTopicOrPartitionError,
+    UnknownTransactionError,
 )
 from oncelog.types import (
     BatchMetadata,
     ClusterInfo,
     CommittedOffset,
+    CommittedTransaction,
     ExpectedOffsets,
     GroupDescription,
     GroupInfo,
@@ -67,6 +77,7 @@ from oncelog.types import (
     ProducerLease,
     ProducerName,
     ProducerState,
+    PublishedRun,
     RecentBatch,
     Record,
     RecordMetadata,
@@ -75,6 +86,7 @@ from oncelog.types import (
     TopicConfig,
     TopicInfo,
     TopicPartition,
+    TransactionInfo,
     UpgradeInfo,
 )
 from oncelog.version import __version__
@@ -84,6 +96,7 @@ if TYPE_CHECKING:
     from oncelog.admin import Admin
     from oncelog.consumer import Consumer
     from oncelog.producer import Producer
+    from oncelog.transaction import Transaction
 
 # A library says nothing unless its user sets up logging: errors are raised.
 logging.getLogger("oncelog").addHandler(logging.NullHandler())
@@ -97,7 +110,11 @@ __all__ = [
     "BufferFullError",
     "ClientClosedError",
     "ClusterInfo",
+    "CommitDiffersError",
+    "CommitIncompleteError",
+    "CommitTimeoutError",
     "CommittedOffset",
+    "CommittedTransaction",
     "ConfigError",
     "Consumer",
     "ConsumerConfig",
@@ -136,6 +153,7 @@ __all__ = [
     "ProducerName",
     "ProducerNameNotFoundError",
     "ProducerState",
+    "PublishedRun",
     "RecentBatch",
     "Record",
     "RecordMetadata",
@@ -151,10 +169,18 @@ __all__ = [
     "TopicConfig",
     "TopicInfo",
     "TopicPartition",
+    "Transaction",
+    "TransactionAbortedError",
+    "TransactionCommittedError",
+    "TransactionEndedError",
+    "TransactionError",
+    "TransactionInfo",
+    "TransactionOpenError",
     "UnauthenticatedError",
     "UndeliveredRecordsError",
     "UnknownProducerError",
     "UnknownTopicOrPartitionError",
+    "UnknownTransactionError",
     "UpgradeInfo",
     "__version__",
 ]
@@ -164,6 +190,7 @@ if not TYPE_CHECKING:  # to a type checker, a module with `__getattr__` has ever
         "Admin": "oncelog.admin",
         "Consumer": "oncelog.consumer",
         "Producer": "oncelog.producer",
+        "Transaction": "oncelog.transaction",
     }
 
     def __getattr__(name: str) -> object:

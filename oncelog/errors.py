@@ -30,6 +30,13 @@ verdicts of a produce response.
     │   │   ├── OffsetMismatchError   next_offset: what the expected offset had to be
     │   │   ├── DeliveryTimeoutError  delivery_timeout_ms is over (a TimeoutError)
     │   │   ├── UndeliveredRecordsError   flush or close: count and first cause
+    │   │   ├── TransactionError      what was asked for did not come about
+    │   │   │   ├── TransactionAbortedError    nothing of it is readable; the message says why
+    │   │   │   ├── TransactionCommittedError  an abort that came too late
+    │   │   │   ├── CommitTimeoutError         not known yet: commit again (a TimeoutError)
+    │   │   │   ├── CommitIncompleteError, CommitDiffersError
+    │   │   │   ├── TransactionOpenError       of the same producer name
+    │   │   │   └── TransactionEndedError, UnknownTransactionError
     │   │   └── ProducerFatalError    the producer cannot go on; make a new one
     │   │       ├── FencedError       current_epoch: a successor has taken over
     │   │       ├── SequenceConflictError
@@ -372,6 +379,16 @@ class CommitDiffersError(TransactionError):
     reason = "COMMIT_DIFFERS"
 
 
+class CommitTimeoutError(TransactionError, TimeoutError):
+    """No answer to the commit in time: whether it is committed is not known yet.
+
+    Repeat the commit, or the abort: the same transaction answers how it ended.
+    """
+
+    reason = "COMMIT_TIMEOUT"
+    outcome: Outcome = "unknown"
+
+
 # --- configuration -------------------------------------------------------------------
 
 
@@ -410,6 +427,9 @@ __all__ = [
     "BrokerUnavailableError",
     "BufferFullError",
     "ClientClosedError",
+    "CommitDiffersError",
+    "CommitIncompleteError",
+    "CommitTimeoutError",
     "ConfigError",
     "CorruptLogError",
     "DeliveryError",
@@ -437,7 +457,13 @@ __all__ = [
     "StorageFullError",
     "ThrottledError",
     "TopicAlreadyExistsError",
+    "TransactionAbortedError",
+    "TransactionCommittedError",
+    "TransactionEndedError",
+    "TransactionError",
+    "TransactionOpenError",
     "UndeliveredRecordsError",
     "UnknownProducerError",
     "UnknownTopicOrPartitionError",
+    "UnknownTransactionError",
 ]
