@@ -57,7 +57,9 @@ def _commit(request: Any) -> Iterable[Need]:
 
 
 def _fetch_offsets(request: Any) -> Iterable[Need]:
-    yield Need("describe", "group", request.group)
+    """Who does not only look may end transactions of the group."""
+    operation = "describe" if request.ignore_transactions else "read"
+    yield Need(operation, "group", request.group)
     yield from _topics("describe", "partitions")(request)
 
 
@@ -126,6 +128,7 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.TransactionService/CommitTransaction": lambda request: (
         *_any_name(request),
         *_topics("write", "runs")(request),
+        *(Need("read", "group", staged.group) for staged in request.offsets),
     ),
     # Without a producer it is an operator's.
     "/oncelog.v1.TransactionService/AbortTransaction": lambda request: (
@@ -134,7 +137,11 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.TransactionService/ListTransactions": lambda request: (
         Need("describe", "producer", request.producer_name or ALL),
     ),
+    "/oncelog.v1.TransactionService/DescribeTransaction": lambda _: (
+        Need("describe", "producer", ALL),
+    ),
     "/oncelog.v1.GroupService/CommitOffsets": _commit,
+    "/oncelog.v1.GroupService/StageOffsets": _commit,
     "/oncelog.v1.GroupService/FetchOffsets": _fetch_offsets,
     "/oncelog.v1.GroupService/ListGroups": lambda _: (Need("describe", "group", ALL),),
     "/oncelog.v1.GroupService/DescribeGroup": _group("describe"),

@@ -10,13 +10,16 @@ client, and however often, the outcome is the coordinator's.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 from cluster.errors import NotReadyError
 from cluster.features import TRANSACTIONS
 from cluster.metadata.producer_names import check_producer_name
-from cluster.metadata.topics import Rejected
+from cluster.metadata.topics import OFFSETS_TOPIC, Rejected
+from cluster.partition.group_offsets import partition_of
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors, rejection
 from cluster.services.leases import Leases
@@ -30,10 +33,12 @@ from cluster.transactions.types import (
     BY_OWNER,
     CHECK_AGAIN,
     TRANSACTION_ABORTED,
+    UNKNOWN_TRANSACTION,
     Expected,
     State,
 )
 from cluster.v1 import metadata_pb2 as meta
+from cluster.v1 import peer_pb2 as peer
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import transaction_pb2 as pb
 from oncelog.v1 import transaction_pb2_grpc
@@ -53,6 +58,10 @@ class Coordination(Protocol):
     async def finished(self, row: Transaction) -> None: ...
 
     async def keep_alive(self, transaction_ids: Sequence[int]) -> list[int]: ...
+
+    async def staged(
+        self, transaction_ids: Sequence[int]
+    ) -> tuple[set[int], list[peer.StagedHere]]: ...
 
 
 class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
@@ -109,6 +118,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self, request: pb.CommitTransactionRequest, context: Any
     ) -> pb.CommitTransactionResponse:
         count_in_range("runs", len(request.runs), 0, MAX_PARTITIONS)
+        count_in_range("offsets", len(request.offsets), 0, MAX_PARTITIONS)
         asked = self._asked(request)
         try:
             async with asyncio.timeout(timeout_s(request.timeout_ms, self.node)):
@@ -121,13 +131,26 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         return self._committed(row)
 
     def _asked(self, request: pb.CommitTransactionRequest) -> tuple[Expected, ...]:
-        asked = []
+        asked, pid = [], request.producer_id
         for run in request.runs:
             group = self.node.metadata.group_of(run.topic, run.partition)
             if group is None:
                 raise invalid("runs", f"{run.topic}/{run.partition} is not there")
-            pid = request.producer_id
             asked.append(Expected(group, pid, run.record_count, run.last_sequence))
+        offsets = self.node.metadata.topic(OFFSETS_TOPIC)
+        for staged in request.offsets:
+            if offsets is None:
+                raise invalid("offsets", f"nothing is staged of group {staged.group!r}")
+            number = partition_of(staged.group, len(offsets.partitions))
+            asked.append(
+                Expected(
+                    offsets.partitions[number].group_id,
+                    pid,
+                    staged.offset_count,
+                    staged.last_number,
+                    consumer_group=staged.group,
+                )
+            )
         return tuple(asked)
 
     async def _decide(
@@ -219,17 +242,45 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self, request: pb.ListTransactionsRequest, context: Any
     ) -> pb.ListTransactionsResponse:
         limit, now_ms = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED), self._now_ms()
-        response = pb.ListTransactionsResponse()
-        for row in self.node.metadata.coordinator.unfinished():
-            other = request.producer_name and row.owner != request.producer_name
-            if other or now_ms - row.begun_ms < request.older_than_ms:
-                continue
-            response.transactions.append(self._description(row, now_ms))
-            if len(response.transactions) >= limit:
-                break
-        return response
+        found = (
+            row
+            for row in self.node.metadata.coordinator.unfinished()
+            if row.owner == (request.producer_name or row.owner)
+            and now_ms - row.begun_ms >= request.older_than_ms
+        )
+        return pb.ListTransactionsResponse(
+            transactions=await self._described(list(islice(found, limit)))
+        )
 
-    def _description(self, row: Transaction, now_ms: int) -> pb.TransactionDescription:
+    @public_errors
+    async def DescribeTransaction(
+        self, request: pb.DescribeTransactionRequest, context: Any
+    ) -> pb.DescribeTransactionResponse:
+        row = self.node.metadata.coordinator.get(request.transaction_id)
+        if row is None:
+            text = f"transaction {request.transaction_id} is not known, or not any more"
+            raise rejection(UNKNOWN_TRANSACTION, text)
+        (described,) = await self._described([row])
+        return pb.DescribeTransactionResponse(transaction=described)
+
+    async def _described(self, rows: Sequence[Transaction]) -> list[pb.TransactionDescription]:
+        now_ms = self._now_ms()
+        answered, found = await self._coordination.staged([row.transaction_id for row in rows])
+        staged: dict[tuple[int, int], list[peer.StagedHere]] = defaultdict(list)
+        for one in found:
+            staged[one.transaction_id, one.group].append(one)
+        described = []
+        for row in rows:
+            parts = [
+                self._part(group, part, staged[row.transaction_id, group], answered)
+                for group, part in row.parts.items()
+            ]
+            described.append(self._description(row, now_ms, parts))
+        return described
+
+    def _description(
+        self, row: Transaction, now_ms: int, parts: Sequence[pb.TransactionPart]
+    ) -> pb.TransactionDescription:
         return pb.TransactionDescription(
             transaction_id=row.transaction_id,
             state=_state(row),
@@ -241,14 +292,25 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             age_ms=max(0, now_ms - row.begun_ms),
             idle_timeout_ms=row.idle_ms,
             total_timeout_ms=row.total_ms,
-            partitions=[self._part(group, part) for group, part in row.parts.items()],
+            partitions=parts,
+            sink=row.sink,
+            staged_bytes=sum(max(0, part.staged_bytes) for part in parts),
         )
 
-    def _part(self, group: int, part: Part) -> pb.TransactionPart:
+    def _part(
+        self, group: int, part: Part, staged: Sequence[peer.StagedHere], answered: set[int]
+    ) -> pb.TransactionPart:
         place = self.node.metadata.partition(group)
         if place is None:
             return pb.TransactionPart(ended=part.done)
-        return pb.TransactionPart(topic=place[0].name, partition=place[1], ended=part.done)
+        found = pb.TransactionPart(topic=place[0].name, partition=place[1], ended=part.done)
+        if self.node.leader_of(group)[0] in answered:
+            found.staged_records = sum(one.records for one in staged)
+            found.staged_bytes = sum(one.bytes for one in staged)
+            found.staged_offsets = sum(one.offsets for one in staged)
+        else:
+            found.staged_records = found.staged_bytes = found.staged_offsets = -1
+        return found
 
     async def _propose(
         self, command: tpb.TransactionCommand, timeout_ms: int

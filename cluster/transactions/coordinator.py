@@ -330,13 +330,13 @@ class Coordinator:
             if run.records < 1 or run.producer_id < 1 or not ours:
                 text = f"a run of {run.records} records of producer {run.producer_id}"
                 raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
-            if run.asked[:2] in seen:
+            if run.run in seen:
                 text = f"the run of producer {run.producer_id} stands twice"
                 raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
             if run.group not in row.parts:
                 text = f"nothing of producer {run.producer_id} was staged in group {run.group}"
                 raise Refused(COMMIT_INCOMPLETE, text, row.transaction_id)
-            seen.add(run.asked[:2])
+            seen.add(run.run)
 
     def abort(self, transaction_id: int, holder: Holder | None, reason: str) -> Transaction:
         """Decides to abort. Repeats are fine; a commit that was first stays."""

@@ -68,6 +68,8 @@ class Expected(NamedTuple):
     """What a commit publishes of one run: the prefix with so many records, up to `last`.
 
     size, max_timestamp_us: of that prefix, as the partition's leader found it.
+    consumer_group: of offsets that were staged for it; then `records` counts them, and
+    `last` is the number of the last call.
     """
 
     group: int
@@ -76,11 +78,17 @@ class Expected(NamedTuple):
     last: int
     size: int = 0
     max_timestamp_us: int = 0
+    consumer_group: str = ""
 
     @property
-    def asked(self) -> tuple[int, int, int, int]:
+    def run(self) -> tuple[int, int, str]:
+        """Which one it is."""
+        return self.group, self.producer_id, self.consumer_group
+
+    @property
+    def asked(self) -> tuple[int, int, int, int, str]:
         """What the client said of it."""
-        return self.group, self.producer_id, self.records, self.last
+        return self.group, self.producer_id, self.records, self.last, self.consumer_group
 
 
 class Published(NamedTuple):

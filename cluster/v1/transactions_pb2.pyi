@@ -23,20 +23,22 @@ TRANSACTION_STATE_ABORTING: TransactionState
 TRANSACTION_STATE_ABORTED: TransactionState
 
 class ExpectedRun(_message.Message):
-    __slots__ = ("group_id", "producer_id", "records", "last_sequence", "bytes", "max_timestamp_us")
+    __slots__ = ("group_id", "producer_id", "records", "last_sequence", "bytes", "max_timestamp_us", "consumer_group")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     producer_id: int
     records: int
     last_sequence: int
     bytes: int
     max_timestamp_us: int
-    def __init__(self, group_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., records: _Optional[int] = ..., last_sequence: _Optional[int] = ..., bytes: _Optional[int] = ..., max_timestamp_us: _Optional[int] = ...) -> None: ...
+    consumer_group: str
+    def __init__(self, group_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., records: _Optional[int] = ..., last_sequence: _Optional[int] = ..., bytes: _Optional[int] = ..., max_timestamp_us: _Optional[int] = ..., consumer_group: _Optional[str] = ...) -> None: ...
 
 class PublishedRun(_message.Message):
     __slots__ = ("producer_id", "epoch", "first_sequence", "last_sequence", "base_offset", "records")
