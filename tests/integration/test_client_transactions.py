@@ -247,11 +247,13 @@ def test_commits_are_whole_whoever_is_killed(make_cluster: MakeCluster, topic: s
                         break
                     except CommitTimeoutError:
                         continue  # not known yet: the same call again
-                committed[text] = {tp: tuple(run) for tp, run in places.items()}
+                committed[text] = {
+                    tp: (run.base_offset, run.record_count) for tp, run in places.items()
+                }
 
     worker = threading.Thread(target=work)
     worker.start()
-    for victims in ([1], [2], [3], [1, 2, 3]):
+    for victims in ([1], [1, 2, 3]):
         before = len(committed)
         eventually(lambda before=before: len(committed) > before + 3, "it commits")  # type: ignore[misc]
         cluster.kill(victims)

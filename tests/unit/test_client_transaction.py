@@ -76,13 +76,13 @@ def test_an_abort_after_a_commit_without_an_answer_tells_what_became_of_it() -> 
 def test_what_an_error_says_of_the_outcome() -> None:
     one = begun()
     one.answered(one.end(COMMIT), ABORTED)
-    assert isinstance(one.error(), errors.TransactionAbortedError)
-    assert one.error().outcome == "not_stored"
+    error = one.error()
+    assert isinstance(error, errors.TransactionAbortedError) and error.outcome == "not_stored"
     two = begun()
     two.answered(two.end(COMMIT), NO_ANSWER)
     two.answered(COMMIT, UNKNOWN)
-    assert isinstance(two.error(), errors.UnknownTransactionError)
-    assert two.error().outcome == "unknown"
+    error = two.error()
+    assert isinstance(error, errors.UnknownTransactionError) and error.outcome == "unknown"
 
 
 def test_the_first_failure_is_why_and_a_fatal_one_comes_as_itself() -> None:

@@ -106,14 +106,20 @@ class Transactions:
             total_timeout_ms=total_timeout_ms,
         )
         limit = max(self._config.max_block_ms, self._config.request_timeout_ms) / 1000
+        doubts: list[errors.OncelogError] = []
         try:
-            answer = await self._call(
-                lambda channel: transaction_stub(channel).BeginTransaction, request, limit
+            answer = await self._cluster.call(
+                lambda channel: transaction_stub(channel).BeginTransaction,
+                request,
+                timeout_s=limit,
+                attempt_timeout_s=_ATTEMPT_S,
+                on_retry=doubts.append,
             )
         except errors.RetriableError:
             raise
         except errors.OncelogError as error:
-            self._answered = True
+            # A refusal says nothing of an attempt before it that had no answer.
+            self._answered = not doubts
             if isinstance(error, errors.ProducerFatalError):
                 self._sender.fail(error)
             raise
