@@ -88,6 +88,15 @@ def _describe_topics(request: Any) -> Iterable[Need]:
     return [Need("describe", "topic", name) for name in dict.fromkeys(request.names)]
 
 
+def _sink(operation: str) -> Needs:
+    return lambda request: (Need(operation, "sink", request.sink),)
+
+
+def _end_batch(request: Any) -> Iterable[Need]:
+    yield Need("write", "sink", request.sink)
+    yield from _topics("write", "winners")(request)
+
+
 def _named(request: Any) -> Iterable[Need]:
     return (Need("write", "producer", request.producer_name),)
 
@@ -140,6 +149,13 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.TransactionService/DescribeTransaction": lambda _: (
         Need("describe", "producer", ALL),
     ),
+    "/oncelog.v1.SinkService/DrawTicket": _sink("write"),
+    "/oncelog.v1.SinkService/BeginBatch": _sink("write"),
+    "/oncelog.v1.SinkService/EndBatch": _end_batch,
+    "/oncelog.v1.SinkService/AbortBatch": _sink("write"),
+    "/oncelog.v1.SinkService/ListSinks": lambda _: (Need("describe", "sink", ALL),),
+    "/oncelog.v1.SinkService/DescribeSink": _sink("describe"),
+    "/oncelog.v1.SinkService/ResetSink": _sink("alter"),
     "/oncelog.v1.GroupService/CommitOffsets": _commit,
     "/oncelog.v1.GroupService/StageOffsets": _commit,
     "/oncelog.v1.GroupService/FetchOffsets": _fetch_offsets,

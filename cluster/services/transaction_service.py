@@ -11,34 +11,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from cluster.dedup.verdict import Kind
 from cluster.errors import NotReadyError
-from cluster.features import TRANSACTIONS
 from cluster.metadata.producer_names import check_producer_name
-from cluster.metadata.topics import OFFSETS_TOPIC, Rejected
+from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.partition.group_offsets import partition_of
 from cluster.services.context import NodeContext
+from cluster.services.deciding import Coordination, Decisions
 from cluster.services.errors import accepted, public_errors, rejection
 from cluster.services.leases import Leases
 from cluster.services.requests import count_in_range, in_range, invalid, page_size, timeout_s
 from cluster.transactions.coordinator import MAX_PARTITIONS, MAX_TOTAL_MS, MIN_IDLE_MS
-from cluster.transactions.run_records import expected_record
 from cluster.transactions.transaction import Part, Transaction
 from cluster.transactions.types import (
-    ABORT_STATES,
     BY_OPERATOR,
     BY_OWNER,
-    CHECK_AGAIN,
-    TRANSACTION_ABORTED,
     UNKNOWN_TRANSACTION,
     Expected,
-    State,
 )
-from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import peer_pb2 as peer
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import transaction_pb2 as pb
@@ -49,22 +43,6 @@ MAX_KEPT = 10_000  # in one call
 DEFAULT_LISTED, MAX_LISTED = 100, 1000
 
 
-class Coordination(Protocol):
-    """What the service needs of the node's `Transactions`."""
-
-    async def confirm(
-        self, transaction_id: int, asked: Sequence[Expected], groups: Iterable[int], sink: bool
-    ) -> list[Expected]: ...
-
-    async def finished(self, row: Transaction) -> None: ...
-
-    async def keep_alive(self, transaction_ids: Sequence[int]) -> list[int]: ...
-
-    async def staged(
-        self, transaction_ids: Sequence[int]
-    ) -> tuple[set[int], list[peer.StagedHere]]: ...
-
-
 class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     """Answers for one node. `now_ms`: the agreed wall clock."""
 
@@ -73,7 +51,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     ) -> None:
         self.node = node
         self._coordination, self._now_ms = coordination, now_ms
-        self._leases = Leases(node)
+        self._leases, self._decisions = Leases(node), Decisions(node, coordination)
 
     @public_errors
     async def BeginTransaction(
@@ -100,7 +78,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             idle_ms=idle,
             total_ms=total,
         )
-        result = accepted(await self._propose(tpb.TransactionCommand(begin=begin), 0))
+        result = accepted(await self._decisions.propose(tpb.TransactionCommand(begin=begin), 0))
         row = result.transaction
         return pb.BeginTransactionResponse(
             transaction_id=row.transaction_id,
@@ -125,7 +103,12 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         asked = self._asked(request)
         try:
             async with asyncio.timeout(timeout_s(request.timeout_ms, self.node)):
-                row = await self._decide(request, asked)
+                commit = tpb.CommitTransaction(
+                    transaction_id=request.transaction_id,
+                    producer_id=request.producer_id,
+                    epoch=request.epoch,
+                )
+                row = await self._decisions.decide(commit, asked, request.timeout_ms)
                 if not request.at_decision:
                     await self._coordination.finished(row)
         except TimeoutError:
@@ -156,64 +139,6 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             )
         return tuple(asked)
 
-    async def _decide(
-        self, request: pb.CommitTransactionRequest, asked: tuple[Expected, ...]
-    ) -> Transaction:
-        """The transaction, once it is decided to commit. Raises what it is refused with."""
-        number, coordinator = request.transaction_id, self.node.metadata.coordinator
-        while True:
-            row = coordinator.get(number)
-            if row is None:
-                await self._catch_up()
-                row = coordinator.get(number)
-            groups = [] if row is None else list(row.parts)
-            expected: Sequence[Expected] = asked
-            if row is not None and row.state is State.OPEN:
-                confirmed = await self._confirm(row, asked, groups)
-                if confirmed is None:
-                    continue
-                expected = confirmed
-            commit = tpb.CommitTransaction(
-                transaction_id=number,
-                producer_id=request.producer_id,
-                epoch=request.epoch,
-                expected=map(expected_record, expected),
-                checked=len(groups),
-            )
-            result = await self._propose(tpb.TransactionCommand(commit=commit), request.timeout_ms)
-            if result.error == CHECK_AGAIN:
-                continue
-            state = State(accepted(result).transaction.state)
-            decided = coordinator.get(number) or row
-            if state in ABORT_STATES or decided is None:
-                text = f"transaction {number} was aborted: {result.transaction.reason}"
-                raise rejection(TRANSACTION_ABORTED, text)
-            return decided
-
-    async def _confirm(
-        self, row: Transaction, asked: tuple[Expected, ...], groups: list[int]
-    ) -> Sequence[Expected] | None:
-        """What the partitions say; None: this node was behind, look again.
-
-        A no is true if the transaction is still open afterwards, with these partitions:
-        its runs go when it ends.
-        """
-        live = [group for group in groups if not row.parts[group].gone]
-        if len(live) < len(groups):
-            return asked  # the decision will be to abort
-        try:
-            return await self._coordination.confirm(row.transaction_id, asked, live, row.sink)
-        except Rejected:
-            await self._catch_up()
-            known = self.node.metadata.coordinator.get(row.transaction_id)
-            if known is not None and known.state is State.OPEN and list(known.parts) == groups:
-                raise
-            return None
-
-    async def _catch_up(self) -> None:
-        """Returns when this node has applied what was committed before the call."""
-        await self.node.propose_metadata(meta.MetadataCommand(), timeout_s(0, self.node))
-
     def _committed(self, row: Transaction) -> pb.CommitTransactionResponse:
         response = pb.CommitTransactionResponse(state=_state(row))
         for group, part in row.parts.items():
@@ -237,7 +162,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             epoch=request.epoch,
             reason=BY_OWNER if request.producer_id else BY_OPERATOR,
         )
-        accepted(await self._propose(tpb.TransactionCommand(abort=abort), 0))
+        accepted(await self._decisions.propose(tpb.TransactionCommand(abort=abort), 0))
         return pb.AbortTransactionResponse()
 
     @public_errors
@@ -314,13 +239,6 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         else:
             found.staged_records = found.staged_bytes = found.staged_offsets = -1
         return found
-
-    async def _propose(
-        self, command: tpb.TransactionCommand, timeout_ms: int
-    ) -> meta.MetadataResult:
-        self.node.metadata.features.require(TRANSACTIONS)
-        timeout = timeout_s(timeout_ms, self.node)
-        return await self.node.propose_metadata(meta.MetadataCommand(transaction=command), timeout)
 
 
 def _state(row: Transaction) -> str:

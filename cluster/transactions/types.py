@@ -40,13 +40,14 @@ INVALID_ARGUMENT = "INVALID_ARGUMENT"
 UNKNOWN_TOPIC_OR_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
 # Of sinks.
 OTHER_QUERY = "OTHER_QUERY"
+OTHER_SINK = "OTHER_SINK"
 BATCH_GAP = "BATCH_GAP"
 BATCH_BEHIND = "BATCH_BEHIND"
 BATCH_CHANGED = "BATCH_CHANGED"
 
 # Why a transaction was aborted.
 BY_OWNER, BY_OPERATOR, BY_GROUP = "owner", "operator", "group"
-EXPIRED, BY_FENCE, TOPIC_GONE = "expired", "fenced", "topic gone"
+EXPIRED, BY_FENCE, TOPIC_GONE, BY_RESET = "expired", "fenced", "topic gone", "sink was reset"
 
 
 class Refused(Exception):

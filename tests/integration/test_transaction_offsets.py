@@ -61,7 +61,7 @@ class Worker:
             number=self.number,
             **more,
         )
-        answer = ask(self.cluster, "StageOffsets", request)
+        answer: gpb.StageOffsetsResponse = ask(self.cluster, "StageOffsets", request)
         if not answer.error:
             done = self.offsets[0].offset_count if self.offsets else 0
             done += not answer.duplicate
