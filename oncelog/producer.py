@@ -25,7 +25,8 @@ from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery, RecordFuture
 from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
-from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
+from oncelog.config import ProducerConfig, ProducerSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence, TopicPartition
 from oncelog.wire.batch import MAX_PAYLOAD_BYTES, RECORD_OVERHEAD
 from oncelog.wire.stored import StoredBatch

@@ -39,8 +39,8 @@ class Rig:
         self.room: list[TopicPartition] = []
         self.buffer = FetchBuffer(LIMIT, self.room.append)
         self.buffer.assign(tps or (A,))
-        for tp in tps or (A,):
-            self.buffer.found(tp, 0, 0)
+        for tp, generation in self.buffer.without_position():
+            self.buffer.found(tp, generation, 0)
 
     def wanted(self, tp: TopicPartition = A) -> Wanted:
         return next(w for w in self.buffer.wanted() if w.tp == tp)

@@ -24,8 +24,12 @@ from oncelog.wire.status import BY_REASON
 log = logging.getLogger("oncelog.consumer")
 
 # A node that hangs must not hold up a question that another one answers.
-_ATTEMPT_S = 2.0
+ATTEMPT_S = 2.0
 _LIST_PAGE = 1000
+# Of a commit, beside those that any call may have.
+_COMMIT_ERRORS: dict[str, type[errors.OncelogError]] = {
+    one.reason: one for one in (errors.FencedMemberError, errors.GroupHasMembersError)
+}
 
 
 class Method(Protocol):
@@ -40,14 +44,23 @@ class Groups:
         self._coordinators: dict[str, str] = {}
 
     async def commit(
-        self, group: str, offsets: Mapping[TopicPartition, OffsetCommit]
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommit],
+        *,
+        member_id: str = "",
+        number: int = 0,
+        ownerships: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, bool]:
         """Store offsets; tell for each whether it was stored before, as a duplicate.
 
-        Raises the error of the first one that was refused; the others are stored.
+        `member_id`, `number` and `ownerships`: of a member of the group. Raises the error of
+        the first one that was refused; the others are stored.
         """
         request = group_pb2.CommitOffsetsRequest(
             group=group,
+            member_id=member_id,
+            commit_number=number,
             offsets=[
                 group_pb2.OffsetCommit(
                     topic=tp.topic,
@@ -57,6 +70,7 @@ class Groups:
                     producer_id=commit.producer_id,
                     epoch=commit.epoch,
                     sequence=commit.sequence,
+                    ownership=0 if ownerships is None else ownerships[tp],
                 )
                 for tp, commit in offsets.items()
             ],
@@ -95,7 +109,14 @@ class Groups:
             if (known := _committed(offset)) is not None:
                 offsets[TopicPartition(offset.topic, offset.partition)] = known
         return types.GroupDescription(
-            group, answer.exists, answer.last_commit_ms, answer.coordinator_id, offsets
+            group,
+            answer.exists,
+            answer.last_commit_ms,
+            answer.coordinator_id,
+            offsets,
+            tuple(_member(one) for one in answer.members),
+            answer.epoch,
+            answer.assignor,
         )
 
     async def delete(self, group: str) -> bool:
@@ -111,34 +132,45 @@ class Groups:
         """Ask the group's coordinator, wherever it is now."""
         deadline = time.monotonic() + self._cluster.config.request_timeout_ms / 1000
         failures = 0
-        turn = 0
         while True:
-            known = self._cluster.addresses()
-            address = self._coordinators.get(group) or known[turn % len(known)]
+            address = self.coordinator(group, failures)
             left = max(0.05, deadline - time.monotonic())
             try:
                 answer = await self._cluster.call(
                     lambda channel: method(group_stub(channel)),
                     request,
                     address=address,
-                    timeout_s=min(left, _ATTEMPT_S),
+                    timeout_s=min(left, ATTEMPT_S),
                 )
             except errors.RetriableError as error:
-                log.debug("group %s at %s: %s", group, address, error)
-                self._coordinators.pop(group, None)
                 failures += 1
-                hint = error.leader_address if isinstance(error, errors.NotLeaderError) else ""
-                if hint and hint != address:
-                    self._coordinators[group] = hint
-                turn += not hint
-                # A hint needs no pause the first time; then somebody must be wrong.
-                pause = 0.0 if hint and failures == 1 else self._cluster.backoff.delay(failures)
+                pause = self.failed(group, address, error, failures)
                 if time.monotonic() + pause >= deadline:
                     raise
                 await asyncio.sleep(pause)
             else:
-                self._coordinators[group] = address
+                self.answered(group, address)
                 return answer
+
+    def coordinator(self, group: str, turn: int) -> str:
+        """The node to ask: the one that is known to keep the group, or one after the other."""
+        known = self._cluster.addresses()
+        return self._coordinators.get(group) or known[turn % len(known)]
+
+    def answered(self, group: str, address: str) -> None:
+        self._coordinators[group] = address
+
+    def failed(
+        self, group: str, address: str, error: errors.RetriableError, failures: int
+    ) -> float:
+        """It is another node, perhaps; returns the seconds until one is to be asked again."""
+        log.debug("group %s at %s: %s", group, address, error)
+        self._coordinators.pop(group, None)
+        hint = error.leader_address if isinstance(error, errors.NotLeaderError) else ""
+        if hint and hint != address:
+            self._coordinators[group] = hint
+        # A hint needs no pause the first time; then somebody must be wrong.
+        return 0.0 if hint and failures == 1 else self._cluster.backoff.delay(failures)
 
     # --- all nodes -------------------------------------------------------------------
 
@@ -180,7 +212,7 @@ class Groups:
                 lambda channel: group_stub(channel).ListGroups,
                 group_pb2.ListGroupsRequest(after_group=after, limit=_LIST_PAGE),
                 address=address,
-                timeout_s=_ATTEMPT_S,
+                timeout_s=ATTEMPT_S,
             )
             for info in answer.groups:
                 found[info.group] = types.GroupInfo(info.group, info.offsets, info.last_commit_ms)
@@ -207,10 +239,22 @@ def _committed(offset: group_pb2.CommittedOffset) -> CommittedOffset | None:
     )
 
 
+def _member(member: group_pb2.GroupMember) -> types.GroupMember:
+    return types.GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_host,
+        {TopicPartition(one.topic, one.partition): one.ownership for one in member.owned},
+        tuple(TopicPartition(one.topic, one.partition) for one in member.revoking),
+        member.idle_ms,
+        member.connected,
+    )
+
+
 def _refused(result: group_pb2.OffsetCommitResult) -> errors.OncelogError:
     where = f"{result.topic}-{result.partition}"
     text = f"{where}: offset not committed: {result.message or result.error}"
-    kind = BY_REASON.get(result.error, errors.InternalError)
+    kind = _COMMIT_ERRORS.get(result.error) or BY_REASON.get(result.error, errors.InternalError)
     if kind is errors.FencedError:
         return errors.FencedError(text, current_epoch=result.current_epoch)
     if kind is errors.OutOfOrderError:
