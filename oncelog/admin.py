@@ -15,7 +15,8 @@ from oncelog._engine.admin import AdminCore
 from oncelog._engine.arguments import as_commits
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
-from oncelog.config import AdminConfig, ClientSettings, settings_from_dotted
+from oncelog.config import AdminConfig, ClientSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import TopicPartition
 
 T = TypeVar("T")

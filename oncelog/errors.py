@@ -24,6 +24,8 @@ verdicts of a produce response.
     │   ├── InternalError             a bug or a broken invariant on the other side
     │   ├── OffsetOutOfRangeError     no record there; log_start_offset, high_watermark
     │   ├── CorruptLogError           stored data is damaged
+    │   ├── FencedMemberError         the partition is another member's, or the member none any more
+    │   ├── GroupHasMembersError      a commit by hand: the group's members commit
     │   ├── DeliveryError             a record that is not known to be stored; outcome
     │   │   ├── InvalidBatchError
     │   │   ├── BatchTooLargeError
@@ -234,6 +236,18 @@ class CorruptLogError(FatalError):
     topic: str = ""
     partition: int = -1
     offset: int = -1
+
+
+class FencedMemberError(FatalError):
+    """The group has given the partition to another member, or goes on without this one."""
+
+    reason = "FENCED_MEMBER"
+
+
+class GroupHasMembersError(FatalError):
+    """A commit by hand, while the group's members share its partitions."""
+
+    reason = "GROUP_HAS_MEMBERS"
 
 
 class ClientClosedError(FatalError):
@@ -472,6 +486,8 @@ __all__ = [
     "DeliveryTimeoutError",
     "FatalError",
     "FencedError",
+    "FencedMemberError",
+    "GroupHasMembersError",
     "InternalError",
     "InvalidBatchError",
     "InvalidRequestError",

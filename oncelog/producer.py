@@ -33,7 +33,8 @@ from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery, RecordFu
 from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
 from oncelog._engine.produce.transactions import Transactions
-from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
+from oncelog.config import ProducerConfig, ProducerSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.transaction import Transaction
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence, TopicPartition
 from oncelog.wire.batch import MAX_PAYLOAD_BYTES, RECORD_OVERHEAD
@@ -279,7 +280,6 @@ class Producer:
         )
 
     def _check_sequences(self, sequences: Any, count: int) -> list[int]:
-        """Return the sequences of a batch, or the first and the last of an Arrow array."""
         given = rising_sequences(sequences, count)
         self._check_sequence(given[0] if given else 0)
         return given

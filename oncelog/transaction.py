@@ -6,21 +6,32 @@ begin and end through `_engine/produce/transactions`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from oncelog import errors
-from oncelog._engine.arguments import Bytes, Headers
+from oncelog._engine.arguments import Bytes, Headers, as_commits
 from oncelog._engine.net import runtime
 from oncelog._engine.produce.futures import OnDelivery
 from oncelog._engine.produce.transaction import ProducerTransaction, State
-from oncelog.types import BatchMetadata, CommittedTransaction, RecordMetadata
+from oncelog._engine.produce.transactions import Transactions
+from oncelog.config import check_name
+from oncelog.types import (
+    BatchMetadata,
+    CommittedTransaction,
+    OffsetCommit,
+    RecordMetadata,
+    TopicPartition,
+)
 from oncelog.wire.stored import StoredBatch
 
 if TYPE_CHECKING:
+    from oncelog.consumer import Consumer
     from oncelog.producer import Producer
+
+Positions = Mapping[tuple[str, int], int | OffsetCommit]
 
 
 class Transaction:
@@ -29,6 +40,7 @@ class Transaction:
         with producer.transaction() as txn:
             txn.send("accounts", b"-10", partition=0)
             txn.send("accounts", b"+10", partition=1)
+            txn.commit_offsets(consumer)  # where there is input: how far it was read
 
     While it is open, all that its producer sends belongs to it. The future of a record is done
     when the record is staged: on disks of a majority, and not readable. Its offset is -1 until
@@ -117,6 +129,21 @@ class Transaction:
             topic, partition, batch, base_sequence=base_sequence
         )
 
+    def commit_offsets(self, group: Consumer | str, positions: Positions | None = None) -> None:
+        """Store how far a group has read, together with all of this, or not at all.
+
+        `group`: its name, or a consumer of it. `positions`: the next offset of each partition;
+        left out: the consumer's own positions. Raises FencedMemberError if a partition is
+        another member's by now; the transaction is then only to be aborted.
+        """
+        self.check_open()
+        consumer = None if isinstance(group, str) else group
+        name, commits = positions_of(consumer, group, positions)
+        if commits:
+            runtime.run(
+                stage_offsets(self._producer._transactions, self._known(), name, commits, consumer)
+            )
+
     def check_open(self) -> None:
         """Raises what a further record would be refused with."""
         self._known().check_open()
@@ -162,4 +189,32 @@ class Transaction:
                 error.add_note(f"transaction {begun.transaction_id} was not aborted: {failed}")
 
 
-__all__ = ["Transaction"]
+def positions_of(
+    consumer: Consumer | None, group: object, positions: Positions | None
+) -> tuple[str, dict[TopicPartition, OffsetCommit]]:
+    """The group's name and what is to be committed. Raises InvalidRequestError."""
+    if consumer is not None:
+        return consumer._group(), consumer._commits(positions)
+    check_name("group", group)
+    if positions is None:
+        raise errors.InvalidRequestError(
+            "positions must be given with a group's name", field="positions"
+        )
+    return str(group), as_commits(positions)
+
+
+async def stage_offsets(
+    transactions: Transactions,
+    transaction: ProducerTransaction,
+    group: str,
+    commits: Mapping[TopicPartition, OffsetCommit],
+    consumer: Consumer | None,
+) -> None:
+    """On the engine's loop."""
+    terms = None
+    if consumer is not None and consumer._member is not None and consumer._rebalance is not None:
+        terms = await consumer._member.commit_terms(commits, dict(consumer._rebalance.numbers))
+    await transactions.stage_offsets(transaction, group, commits, terms)
+
+
+__all__ = ["Positions", "Transaction"]

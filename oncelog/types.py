@@ -334,14 +334,30 @@ class GroupInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A consumer that shares a group's partitions with others."""
+
+    member_id: str
+    instance_id: str  # empty: none
+    client_host: str
+    owned: Mapping[TopicPartition, int]  # with the number of each ownership
+    revoking: tuple[TopicPartition, ...]  # asked back
+    idle_ms: int  # since it last came back for records
+    connected: bool  # to this coordinator
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group's committed offsets."""
+    """A group's committed offsets, and its members, if it has any."""
 
     group: str
     exists: bool
     last_commit_ms: int
     coordinator_id: int
     offsets: Mapping[TopicPartition, CommittedOffset]
+    members: tuple[GroupMember, ...] = ()
+    epoch: int = 0  # of the newest assignment
+    assignor: str = ""
 
 
 class PublishedRun(NamedTuple):
@@ -385,6 +401,7 @@ __all__ = [
     "ExpectedOffsets",
     "GroupDescription",
     "GroupInfo",
+    "GroupMember",
     "Header",
     "NodeInfo",
     "OffsetCommit",

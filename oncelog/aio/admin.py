@@ -14,7 +14,8 @@ from oncelog import admin as sync
 from oncelog import types
 from oncelog._engine.arguments import as_commits
 from oncelog.aio.bridge import on_engine
-from oncelog.config import AdminConfig, ClientSettings, settings_from_dotted
+from oncelog.config import AdminConfig, ClientSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import TopicPartition
 
 T = TypeVar("T")

@@ -19,7 +19,8 @@ from oncelog._engine.arguments import Bytes, Headers
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery
 from oncelog.aio.bridge import Signal, on_engine, wait_done
 from oncelog.aio.transaction import Transaction
-from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
+from oncelog.config import ProducerConfig, ProducerSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence
 from oncelog.wire.stored import StoredBatch
 

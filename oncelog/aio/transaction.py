@@ -11,10 +11,12 @@ from oncelog._engine.arguments import Bytes, Headers
 from oncelog._engine.produce.futures import OnDelivery
 from oncelog._engine.produce.transaction import ProducerTransaction, State
 from oncelog.aio.bridge import on_engine
+from oncelog.transaction import Positions, positions_of, stage_offsets
 from oncelog.types import BatchMetadata, CommittedTransaction, RecordMetadata
 from oncelog.wire.stored import StoredBatch
 
 if TYPE_CHECKING:
+    from oncelog.aio.consumer import Consumer
     from oncelog.aio.producer import Acknowledgement, Producer
 
 
@@ -106,6 +108,18 @@ class Transaction:
         return await self._producer.send_stored_batch(
             topic, partition, batch, base_sequence=base_sequence
         )
+
+    async def commit_offsets(
+        self, group: Consumer | str, positions: Positions | None = None
+    ) -> None:
+        """Store how far a group has read with all of this; see `oncelog.Transaction`."""
+        self._known().check_open()
+        consumer = None if isinstance(group, str) else group._sync
+        name, commits = positions_of(consumer, group, positions)
+        if commits:
+            await on_engine(
+                stage_offsets(self._transactions, self._known(), name, commits, consumer)
+            )
 
     # --- ending ------------------------------------------------------------------------
 

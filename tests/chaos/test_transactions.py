@@ -93,7 +93,7 @@ def swap_a_workers_transactions(history: History) -> None:
 
 
 def change_one_copy(history: History) -> None:
-    history.logs[2, 0] = history.logs[2, 0][:-1]
+    history.logs = {**history.logs, (2, 0): history.logs[2, 0][:-1]}
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from oncelog.config import (
     ConsumerConfig,
     ProducerConfig,
     parse_bootstrap,
-    settings_from_dotted,
 )
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import ProducerIdentity, TopicPartition
 
 

@@ -13,15 +13,17 @@ import contextlib
 import itertools
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import grpc.aio
 
 from oncelog import errors
+from oncelog._engine.consume.groups import CommitTerms, Groups
 from oncelog._engine.produce.sealing import Identity
 from oncelog._engine.produce.sender import Sender
-from oncelog._engine.produce.transaction import Call, ProducerTransaction, State
-from oncelog.types import CommittedTransaction, PublishedRun, TopicPartition
+from oncelog._engine.produce.transaction import Call, ProducerTransaction, StagedOffsets, State
+from oncelog.types import CommittedTransaction, OffsetCommit, PublishedRun, TopicPartition
 from oncelog.v1 import transaction_pb2 as pb
 from oncelog.v1 import transaction_pb2_grpc
 
@@ -41,6 +43,7 @@ class Transactions:
     def __init__(self, sender: Sender) -> None:
         self._config, self._cluster = sender.config, sender.cluster
         self._sender, self._accumulator = sender, sender.accumulator
+        self._groups = Groups(sender.cluster)
         self._lock = asyncio.Lock()
         self.current: ProducerTransaction | None = None
         # The nonce of a begin that was not answered is used again: it may have begun one.
@@ -172,6 +175,33 @@ class Transactions:
                 )
                 self._sender.drop(transaction, gone)
                 return
+
+    async def stage_offsets(
+        self,
+        transaction: ProducerTransaction,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommit],
+        terms: CommitTerms | None,
+    ) -> None:
+        """Store offsets with it. What cannot be stored fails the transaction."""
+        async with self._lock:
+            transaction.check_open()
+            staged = transaction.offsets.setdefault(group, StagedOffsets())
+            number = terms.number if terms is not None else staged.last_number + 1
+            deadline = time.monotonic() + self._config.delivery_timeout_ms / 1000
+            for failures in itertools.count(1):
+                try:
+                    await self._groups.stage(transaction, group, offsets, number, terms)
+                    break
+                except errors.OncelogError as error:
+                    pause = self._cluster.backoff.delay(failures)
+                    over = time.monotonic() + pause >= deadline
+                    if over or not error.retriable or transaction.failure is not None:
+                        self._sender.drop(transaction, error)
+                        raise
+                await asyncio.sleep(pause)
+            staged.last_number = number
+            staged.offset_count += len(offsets)
 
     # --- end ---------------------------------------------------------------------------
 
@@ -312,6 +342,10 @@ def _commit_request(transaction: ProducerTransaction) -> pb.CommitTransactionReq
             partition=tp.partition,
             record_count=run.record_count,
             last_sequence=run.last_sequence,
+        )
+    for group, staged in transaction.offsets.items():
+        request.offsets.add(
+            group=group, offset_count=staged.offset_count, last_number=staged.last_number
         )
     return request
 
