@@ -59,7 +59,7 @@ class Worker:
     def _commit(self, offsets: dict[TopicPartition, int]) -> None:
         begun, error = time.monotonic(), ""
         try:
-            self._consumer.commit({tuple(tp): offset for tp, offset in offsets.items()})
+            self._consumer.commit(dict(offsets.items()))
         except OncelogError as refused:
             error = refused.reason
         places = {tp.partition: offset for tp, offset in offsets.items()}
