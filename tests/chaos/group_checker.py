@@ -18,14 +18,15 @@ SLACK_S = 1.0
 
 @dataclass
 class Commit:
-    """`number`: of the ownership. Neither stored nor refused: its answer did not come."""
+    """`number`: of the ownership. Not `stored` may be stored all the same: a repeat is refused
+    where the first attempt was stored without an answer, before the ownership ended.
+    """
 
     number: int
     offset: int
     begun: float
     at: float = 0.0
     stored: bool = False
-    refused: bool = False
 
 
 @dataclass
@@ -84,7 +85,7 @@ def _take(told: Told, held: dict[int, Ownership], asked: list[Commit], event: Ev
         case "committed":
             for one in asked:
                 one.at = event["at"]
-                one.stored, one.refused = not event["error"], event["error"] == "FENCED_MEMBER"
+                one.stored = not event["error"]
             asked.clear()
 
 
@@ -166,7 +167,7 @@ def _nothing_skipped(owned: list[Ownership], commits: list[Commit], end: int) ->
         if not spans:
             continue
         start = spans[0][0]
-        known = [c for c in commits if not c.refused and c.number <= one.number]
+        known = [c for c in commits if c.number <= one.number]
         if start and start not in {commit.offset for commit in known}:
             wrong.append(f"ownership {one.number} began at {start}, which nobody committed")
         before = max((c.offset for c in known if c.stored and c.at < one.at), default=0)

@@ -168,7 +168,7 @@ class GroupMember:
         while self.error is None:
             # One that is stuck would only be given partitions that nobody reads then.
             await self._came_back.wait()
-            address = self._groups.coordinator(self.group, failures)
+            address = self._groups.coordinator(self.group)
             try:
                 await self._connection(address)
                 failures = 0
