@@ -18,6 +18,9 @@ from oncelog.errors import (
     BrokerUnavailableError,
     BufferFullError,
     ClientClosedError,
+    CommitDiffersError,
+    CommitIncompleteError,
+    CommitTimeoutError,
     ConfigError,
     CorruptLogError,
     DeliveryError,
@@ -47,15 +50,22 @@ from oncelog.errors import (
     StorageFullError,
     ThrottledError,
     TopicAlreadyExistsError,
+    TransactionAbortedError,
+    TransactionCommittedError,
+    TransactionEndedError,
+    TransactionError,
+    TransactionOpenError,
     UnauthenticatedError,
     UndeliveredRecordsError,
     UnknownProducerError,
     UnknownTopicOrPartitionError,
+    UnknownTransactionError,
 )
 from oncelog.types import (
     BatchMetadata,
     ClusterInfo,
     CommittedOffset,
+    CommittedTransaction,
     ExpectedOffsets,
     GroupDescription,
     GroupInfo,
@@ -70,6 +80,7 @@ from oncelog.types import (
     ProducerLease,
     ProducerName,
     ProducerState,
+    PublishedRun,
     RecentBatch,
     Record,
     RecordMetadata,
@@ -78,6 +89,7 @@ from oncelog.types import (
     TopicConfig,
     TopicInfo,
     TopicPartition,
+    TransactionInfo,
     UpgradeInfo,
 )
 from oncelog.version import __version__
@@ -87,6 +99,7 @@ if TYPE_CHECKING:
     from oncelog.admin import Admin
     from oncelog.consumer import Consumer
     from oncelog.producer import Producer
+    from oncelog.transaction import Transaction
 
 # A library says nothing unless its user sets up logging: errors are raised.
 logging.getLogger("oncelog").addHandler(logging.NullHandler())
@@ -100,7 +113,11 @@ __all__ = [
     "BufferFullError",
     "ClientClosedError",
     "ClusterInfo",
+    "CommitDiffersError",
+    "CommitIncompleteError",
+    "CommitTimeoutError",
     "CommittedOffset",
+    "CommittedTransaction",
     "ConfigError",
     "Consumer",
     "ConsumerConfig",
@@ -142,6 +159,7 @@ __all__ = [
     "ProducerName",
     "ProducerNameNotFoundError",
     "ProducerState",
+    "PublishedRun",
     "RecentBatch",
     "Record",
     "RecordMetadata",
@@ -157,10 +175,18 @@ __all__ = [
     "TopicConfig",
     "TopicInfo",
     "TopicPartition",
+    "Transaction",
+    "TransactionAbortedError",
+    "TransactionCommittedError",
+    "TransactionEndedError",
+    "TransactionError",
+    "TransactionInfo",
+    "TransactionOpenError",
     "UnauthenticatedError",
     "UndeliveredRecordsError",
     "UnknownProducerError",
     "UnknownTopicOrPartitionError",
+    "UnknownTransactionError",
     "UpgradeInfo",
     "__version__",
 ]
@@ -170,6 +196,7 @@ if not TYPE_CHECKING:  # to a type checker, a module with `__getattr__` has ever
         "Admin": "oncelog.admin",
         "Consumer": "oncelog.consumer",
         "Producer": "oncelog.producer",
+        "Transaction": "oncelog.transaction",
     }
 
     def __getattr__(name: str) -> object:

@@ -362,7 +362,8 @@ class ConsumerConfig(ClientConfig):
     on_lost: OnPartitions | None = None
     # Where to start, or go on when the position is gone: "none" raises instead.
     auto_offset_reset: OffsetReset = "latest"
-    # Staged records of a transaction have no offset yet, so nobody can read them.
+    # Moot, for programs that set it: staged records of a transaction have no offset yet, so
+    # nobody can read them, and nobody waits for their end.
     isolation_level: str = "read_committed"
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
@@ -380,7 +381,7 @@ class ConsumerConfig(ClientConfig):
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
         _choice("auto_offset_reset", self.auto_offset_reset, get_args(OffsetReset))
-        _choice("isolation_level", self.isolation_level, ("read_committed",))
+        _choice("isolation_level", self.isolation_level, ("read_committed", "read_uncommitted"))
         _range("fetch_min_bytes", self.fetch_min_bytes, 0, MAX_INT32)
         _range("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, MAX_INT32)
         _range("fetch_max_bytes", self.fetch_max_bytes, 1, MAX_INT32)

@@ -32,6 +32,13 @@ verdicts of a produce response.
     │   │   ├── OffsetMismatchError   next_offset: what the expected offset had to be
     │   │   ├── DeliveryTimeoutError  delivery_timeout_ms is over (a TimeoutError)
     │   │   ├── UndeliveredRecordsError   flush or close: count and first cause
+    │   │   ├── TransactionError      what was asked for did not come about
+    │   │   │   ├── TransactionAbortedError    nothing of it is readable; the message says why
+    │   │   │   ├── TransactionCommittedError  an abort that came too late
+    │   │   │   ├── CommitTimeoutError         not known yet: commit again (a TimeoutError)
+    │   │   │   ├── CommitIncompleteError, CommitDiffersError
+    │   │   │   ├── TransactionOpenError       of the same producer name
+    │   │   │   └── TransactionEndedError, UnknownTransactionError
     │   │   └── ProducerFatalError    the producer cannot go on; make a new one
     │   │       ├── FencedError       current_epoch: a successor has taken over
     │   │       ├── SequenceConflictError
@@ -389,6 +396,52 @@ class CommitDiffersError(TransactionError):
     reason = "COMMIT_DIFFERS"
 
 
+class CommitTimeoutError(TransactionError, TimeoutError):
+    """No answer to the commit in time: whether it is committed is not known yet.
+
+    Repeat the commit, or the abort: the same transaction answers how it ended.
+    """
+
+    reason = "COMMIT_TIMEOUT"
+    outcome: Outcome = "unknown"
+
+
+class SinkError(TransactionError):
+    """A sink does not take a batch as what comes next; the message has what to do."""
+
+    reason = "SINK_REFUSED"
+
+
+class OtherQueryError(SinkError):
+    """The sink belongs to another query: a checkpoint was lost, or two queries share it."""
+
+    reason = "OTHER_QUERY"
+
+
+class OtherSinkError(SinkError):
+    """The query writes into another sink."""
+
+    reason = "OTHER_SINK"
+
+
+class BatchBehindError(SinkError):
+    """A later batch is committed: the checkpoint is an older one."""
+
+    reason = "BATCH_BEHIND"
+
+
+class BatchGapError(SinkError):
+    """Batches between the last committed one and this one are missing."""
+
+    reason = "BATCH_GAP"
+
+
+class BatchChangedError(SinkError):
+    """The batch is committed, with other rows."""
+
+    reason = "BATCH_CHANGED"
+
+
 # --- configuration -------------------------------------------------------------------
 
 
@@ -427,6 +480,9 @@ __all__ = [
     "BrokerUnavailableError",
     "BufferFullError",
     "ClientClosedError",
+    "CommitDiffersError",
+    "CommitIncompleteError",
+    "CommitTimeoutError",
     "ConfigError",
     "CorruptLogError",
     "DeliveryError",
@@ -456,7 +512,13 @@ __all__ = [
     "StorageFullError",
     "ThrottledError",
     "TopicAlreadyExistsError",
+    "TransactionAbortedError",
+    "TransactionCommittedError",
+    "TransactionEndedError",
+    "TransactionError",
+    "TransactionOpenError",
     "UndeliveredRecordsError",
     "UnknownProducerError",
     "UnknownTopicOrPartitionError",
+    "UnknownTransactionError",
 ]

@@ -360,10 +360,44 @@ class GroupDescription:
     assignor: str = ""
 
 
+class PublishedRun(NamedTuple):
+    """Where a transaction's records are in one partition: they lie together."""
+
+    base_offset: int
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTransaction:
+    """What a commit answers: where its records are. No places: it ended long ago."""
+
+    transaction_id: int
+    runs: Mapping[TopicPartition, PublishedRun]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """A transaction that has not ended in all of its partitions."""
+
+    transaction_id: int
+    state: str  # OPEN, COMMITTING, ABORTING, COMMITTED or ABORTED
+    reason: str  # of an abort
+    producer_name: str
+    producer_id: int
+    epoch: int
+    begun_ms: int
+    age_ms: int
+    idle_timeout_ms: int
+    total_timeout_ms: int
+    # Whether the partition knows the outcome; a deleted topic has no name.
+    partitions: Mapping[TopicPartition, bool]
+
+
 __all__ = [
     "BatchMetadata",
     "ClusterInfo",
     "CommittedOffset",
+    "CommittedTransaction",
     "ExpectedOffsets",
     "GroupDescription",
     "GroupInfo",
@@ -378,6 +412,7 @@ __all__ = [
     "ProducerLease",
     "ProducerName",
     "ProducerState",
+    "PublishedRun",
     "RecentBatch",
     "Record",
     "RecordMetadata",
@@ -386,5 +421,6 @@ __all__ = [
     "TopicConfig",
     "TopicInfo",
     "TopicPartition",
+    "TransactionInfo",
     "UpgradeInfo",
 ]

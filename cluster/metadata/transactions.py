@@ -13,6 +13,7 @@ from cluster.metadata.tables import Tables
 from cluster.metadata.topics import FENCED, INVALID_REQUEST, NOT_SUPPORTED, Rejected
 from cluster.transactions.coordinator_records import transaction_record
 from cluster.transactions.run_records import expected_of, published_of
+from cluster.transactions.sinks import Asked
 from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import (
     INVALID_ARGUMENT,
@@ -38,6 +39,9 @@ _PUBLIC = {
 def apply(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.MetadataResult:
     """Runs one command. Raises Rejected, before any change."""
     try:
+        which = command.WhichOneof("what")
+        if which in ("draw_ticket", "begin_batch", "reset_sink"):
+            return _sinks(tables, command, now_ms)
         row = _dispatch(tables, command, now_ms)
     except Refused as refused:
         raise Rejected(_PUBLIC.get(refused.reason, refused.reason), str(refused)) from refused
@@ -61,7 +65,15 @@ def _dispatch(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> T
             commit = command.commit
             holder = _holder(commit.producer_id, commit.epoch)
             expected = tuple(map(expected_of, commit.expected))
-            return coordinator.commit(commit.transaction_id, holder, expected, commit.checked)
+            records = sum(run.records for run in expected)
+            return coordinator.commit(
+                commit.transaction_id,
+                holder,
+                expected,
+                commit.checked,
+                records=records,
+                digest=commit.digest,
+            )
         case "abort":
             abort = command.abort
             holder = _holder(abort.producer_id, abort.epoch)
@@ -74,6 +86,24 @@ def _dispatch(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> T
             )
             return None
     raise Rejected(NOT_SUPPORTED, "an empty command to the coordinator does nothing")
+
+
+def _sinks(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.MetadataResult:
+    coordinator, result = tables.coordinator, tpb.SinkResult()
+    match command.WhichOneof("what"):
+        case "draw_ticket":
+            drawn = command.draw_ticket
+            result.ticket = coordinator.draw_ticket(drawn.sink, jobs=drawn.jobs)
+        case "begin_batch":
+            one = command.begin_batch
+            asked = Asked(one.sink, one.query, one.run, one.ticket, one.batch, one.jobs, one.reset)
+            begun = coordinator.begin_batch(asked, now_ms=now_ms, total_ms=one.total_ms)
+            result.busy, result.records, result.digest = begun.busy, begun.records, begun.digest
+            if begun.transaction is not None:
+                result.transaction_id = begun.transaction.transaction_id
+        case "reset_sink":
+            coordinator.reset_sink(command.reset_sink.sink)
+    return pb.MetadataResult(sink=result)
 
 
 def _holder(producer_id: int, epoch: int) -> Holder | None:

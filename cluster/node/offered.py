@@ -18,12 +18,14 @@ from cluster.services.guarding import Guarding
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
 from cluster.services.security_service import SecurityService
+from cluster.services.sink_service import SinkService
 from cluster.services.transaction_service import TransactionService
 from oncelog.v1 import (
     cluster_pb2_grpc,
     group_pb2_grpc,
     producer_pb2_grpc,
     security_pb2_grpc,
+    sink_pb2_grpc,
     transaction_pb2_grpc,
 )
 
@@ -59,5 +61,7 @@ def add_services(
     group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
     service = TransactionService(node, transactions, now_ms=now_ms)
     transaction_pb2_grpc.add_TransactionServiceServicer_to_server(service, offered)
+    sinks = SinkService(node, transactions)
+    sink_pb2_grpc.add_SinkServiceServicer_to_server(sinks, offered)
     security = SecurityService(node, permissions)
     security_pb2_grpc.add_SecurityServiceServicer_to_server(security, offered)

@@ -53,6 +53,9 @@ class PeerRequests:
             case "keep_alive":
                 kept = self._transactions.keep_alive_here(request.keep_alive)
                 return pb.Response(keep_alive=kept)
+            case "describe_runs":
+                described = self._transactions.describe_here(request.describe_runs)
+                return pb.Response(describe_runs=described)
         raise ValueError("a request of a kind that is not known here")
 
     def lost(self, peer: int) -> None:

@@ -20,7 +20,7 @@ from cluster.config import NodeConfig
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.errors import ClusterError, NotReadyError
 from cluster.metadata.state import MetadataState
-from cluster.metadata.topics import Rejected
+from cluster.metadata.topics import OFFSETS_TOPIC, Rejected
 from cluster.node.leaders import Leaders
 from cluster.node.maintenance_loop import Tasks
 from cluster.node.metadata_proposer import MetadataProposer
@@ -38,7 +38,14 @@ from cluster.transactions.run_records import (
 from cluster.transactions.runs import Marked
 from cluster.transactions.timers import Timers
 from cluster.transactions.transaction import Transaction
-from cluster.transactions.types import COMMIT_INCOMPLETE, EXPIRED, Expected, Marker, State
+from cluster.transactions.types import (
+    BY_GROUP,
+    COMMIT_INCOMPLETE,
+    EXPIRED,
+    Expected,
+    Marker,
+    State,
+)
 from cluster.transport.calls import PeerCallError
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
@@ -107,19 +114,20 @@ class Transactions:
                 only_winners=sink,
             )
             requests.append(self._confirm_at(node, request))
-        found: dict[tuple[int, int], Expected] = {}
+        found: dict[tuple[int, int, str], Expected] = {}
         for response in await asyncio.gather(*requests):
             if response.differs:
                 raise Rejected(COMMIT_INCOMPLETE, response.differs)
             if response.not_led:
                 raise NotReadyError(f"group {response.not_led[0]} has no leader that answers")
             for record in response.runs:
-                found[record.group_id, record.producer_id] = expected_of(record)
-        missing = [run for run in asked if run.asked[:2] not in found]
+                expected = expected_of(record)
+                found[expected.run] = expected
+        missing = [run for run in asked if run.run not in found]
         if missing:
             text = f"nothing of producer {missing[0].producer_id} was staged in a partition"
             raise Rejected(COMMIT_INCOMPLETE, f"{text} of the commit")
-        return [found[run.group, run.producer_id] for run in asked]
+        return [found[run.run] for run in asked]
 
     async def _confirm_at(
         self, node: int, request: pb.ConfirmRunsRequest
@@ -149,6 +157,19 @@ class Transactions:
             raise NotReadyError("the metadata group has no leader that answers")
         return list(response.keep_alive.ended)
 
+    async def staged(self, transaction_ids: Sequence[int]) -> tuple[set[int], list[pb.StagedHere]]:
+        """The nodes that answered, and what their partitions hold of these transactions."""
+        request = pb.DescribeRunsRequest(transaction_ids=transaction_ids)
+        nodes = list(self._links)
+        asked = (self._ask(node, pb.Request(describe_runs=request)) for node in nodes)
+        found = list(self.describe_here(request).staged)
+        answered = {self._node_id}
+        for node, response in zip(nodes, await asyncio.gather(*asked), strict=True):
+            if response is not None:
+                answered.add(node)
+                found += response.describe_runs.staged
+        return answered, found
+
     async def _ask(self, node: int, request: pb.Request) -> pb.Response | None:
         """None: it cannot be reached, or did not answer."""
         link = self._links.get(node)
@@ -167,14 +188,24 @@ class Transactions:
         """Of this node's partitions, by what they have applied."""
         response = pb.ConfirmRunsResponse()
         asked: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+        offsets: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
+        staged: dict[int, list[tpb.ExpectedRun]] = defaultdict(list)
         for run in request.runs:
-            asked[run.group_id][run.producer_id] = (run.records, run.last_sequence)
+            numbers = run.records, run.last_sequence
+            if run.consumer_group:
+                offsets[run.group_id][run.consumer_group] = numbers
+                staged[run.group_id].append(run)
+            else:
+                asked[run.group_id][run.producer_id] = numbers
         for group in request.groups:
             partition = self._partitions.get(group)
             found = None
             if partition is not None:
                 found = partition.confirm_runs(
-                    request.transaction_id, asked[group], only_winners=request.only_winners
+                    request.transaction_id,
+                    asked[group],
+                    offsets=offsets[group],
+                    only_winners=request.only_winners,
                 )
             if partition is None or found is None:
                 response.not_led.append(group)
@@ -184,6 +215,28 @@ class Transactions:
                 response.runs.extend(
                     expected_record(run._replace(group=group)) for run in found.values()
                 )
+                response.runs.extend(staged[group])
+        return response
+
+    def describe_here(self, request: pb.DescribeRunsRequest) -> pb.DescribeRunsResponse:
+        """Of the partitions that this node leads."""
+        wanted = set(request.transaction_ids)
+        response = pb.DescribeRunsResponse()
+        for group, partition in self._partitions.items():
+            if not partition.group.is_leader:
+                continue
+            runs, offsets = partition.machine.runs, partition.group_offsets.staged
+            for number in wanted.intersection(runs.transactions()):
+                open_runs = list(runs.staged(number))
+                response.staged.add(
+                    transaction_id=number,
+                    group=group,
+                    records=sum(run.records for run in open_runs),
+                    bytes=sum(run.size for run in open_runs),
+                )
+            for number in wanted.intersection(offsets.transactions()):
+                count = sum(offsets for offsets, _ in offsets.of(number).values())
+                response.staged.add(transaction_id=number, group=group, offsets=count)
         return response
 
     async def write_here(self, request: pb.WriteMarkersRequest) -> pb.WriteMarkersResponse:
@@ -232,6 +285,7 @@ class Transactions:
             except TimeoutError:
                 pass
             self._wake.clear()
+            self._abort_overtaken(tasks)
             if not self._group.is_ready:
                 self._timers = Timers()
                 continue
@@ -241,22 +295,35 @@ class Transactions:
                     tasks.spawn(self._finish(row))
             unfinished = self._metadata.coordinator.unfinished()
             for row in self._timers.due(unfinished, self._clock()):
-                tasks.spawn(self._expire(row.transaction_id))
+                tasks.spawn(self._abort(row.transaction_id, EXPIRED))
 
-    async def _expire(self, transaction_id: int) -> None:
-        abort = tpb.AbortTransaction(transaction_id=transaction_id, reason=EXPIRED)
+    async def _abort(self, transaction_id: int, reason: str) -> None:
+        abort = tpb.AbortTransaction(transaction_id=transaction_id, reason=reason)
         await self._try(tpb.TransactionCommand(abort=abort))
+
+    def _abort_overtaken(self, tasks: Tasks) -> None:
+        """Whose staged offsets are of partitions that somebody else owns now, where we lead."""
+        topic = self._metadata.topic(OFFSETS_TOPIC)
+        for state in () if topic is None else topic.partitions:
+            partition = self._partitions.get(state.group_id)
+            if partition is None or not partition.group.is_leader:
+                continue
+            for transaction_id in partition.group_offsets.overtaken():
+                row = self._metadata.coordinator.get(transaction_id)
+                if row is None or row.state is State.OPEN:
+                    tasks.spawn(self._abort(transaction_id, BY_GROUP))
 
     async def _finish(self, row: Transaction) -> None:
         """Sends the markers of a decided transaction until they are applied everywhere."""
         wait, longest = RETRY_WAIT
         try:
             while self._group.is_ready and row.pending():
+                asked = len(row.next_markers())
                 done = await self._write_markers(row)
                 if done:
                     command = tpb.MarkersDone(transaction_id=row.transaction_id, parts=done)
                     await self._try(tpb.TransactionCommand(markers_done=command))
-                if len(done) < len(row.pending()):
+                if len(done) < asked:
                     await asyncio.sleep(wait)
                     wait = min(2 * wait, longest)
                 row = self._metadata.coordinator.get(row.transaction_id) or row
@@ -267,7 +334,7 @@ class Transactions:
         """Where they were applied, one request for each node."""
         by_node: dict[int, list[pb.GroupMarker]] = defaultdict(list)
         coordinator = self._metadata.coordinator
-        for group in row.pending():
+        for group in row.next_markers():
             marker = marker_record(coordinator.marker(row, group, 0))
             by_node[self._leader_of(group)[0]].append(pb.GroupMarker(group=group, marker=marker))
         requests = [

@@ -57,7 +57,9 @@ def _commit(request: Any) -> Iterable[Need]:
 
 
 def _fetch_offsets(request: Any) -> Iterable[Need]:
-    yield Need("describe", "group", request.group)
+    """Who does not only look may end transactions of the group."""
+    operation = "describe" if request.ignore_transactions else "read"
+    yield Need(operation, "group", request.group)
     yield from _topics("describe", "partitions")(request)
 
 
@@ -84,6 +86,15 @@ def _group(operation: str) -> Needs:
 
 def _describe_topics(request: Any) -> Iterable[Need]:
     return [Need("describe", "topic", name) for name in dict.fromkeys(request.names)]
+
+
+def _sink(operation: str) -> Needs:
+    return lambda request: (Need(operation, "sink", request.sink),)
+
+
+def _end_batch(request: Any) -> Iterable[Need]:
+    yield Need("write", "sink", request.sink)
+    yield from _topics("write", "winners")(request)
 
 
 def _named(request: Any) -> Iterable[Need]:
@@ -126,6 +137,7 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.TransactionService/CommitTransaction": lambda request: (
         *_any_name(request),
         *_topics("write", "runs")(request),
+        *(Need("read", "group", staged.group) for staged in request.offsets),
     ),
     # Without a producer it is an operator's.
     "/oncelog.v1.TransactionService/AbortTransaction": lambda request: (
@@ -134,7 +146,18 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.TransactionService/ListTransactions": lambda request: (
         Need("describe", "producer", request.producer_name or ALL),
     ),
+    "/oncelog.v1.TransactionService/DescribeTransaction": lambda _: (
+        Need("describe", "producer", ALL),
+    ),
+    "/oncelog.v1.SinkService/DrawTicket": _sink("write"),
+    "/oncelog.v1.SinkService/BeginBatch": _sink("write"),
+    "/oncelog.v1.SinkService/EndBatch": _end_batch,
+    "/oncelog.v1.SinkService/AbortBatch": _sink("write"),
+    "/oncelog.v1.SinkService/ListSinks": lambda _: (Need("describe", "sink", ALL),),
+    "/oncelog.v1.SinkService/DescribeSink": _sink("describe"),
+    "/oncelog.v1.SinkService/ResetSink": _sink("alter"),
     "/oncelog.v1.GroupService/CommitOffsets": _commit,
+    "/oncelog.v1.GroupService/StageOffsets": _commit,
     "/oncelog.v1.GroupService/FetchOffsets": _fetch_offsets,
     "/oncelog.v1.GroupService/ListGroups": lambda _: (Need("describe", "group", ALL),),
     "/oncelog.v1.GroupService/DescribeGroup": _group("describe"),

@@ -41,6 +41,16 @@ class Transaction:
         """The groups whose marker is not known to be applied."""
         return [group for group, part in self.parts.items() if not part.done]
 
+    def next_markers(self) -> list[int]:
+        """Those of them whose marker may be written now.
+
+        Offsets of consumer groups come last: who reads on from there finds all records of
+        the transaction before its own.
+        """
+        pending = self.pending()
+        last = {run.group for run in self.expected if run.consumer_group}
+        return [group for group in pending if group not in last] or pending
+
 
 class Owner(NamedTuple):
     """A name that began transactions: the last one, by whom and with which nonce."""

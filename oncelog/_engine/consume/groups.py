@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import grpc.aio
 
@@ -32,6 +32,25 @@ _COMMIT_ERRORS: dict[str, type[errors.OncelogError]] = {
 }
 
 
+class CommitTerms(NamedTuple):
+    """What a commit of a group's member says of it."""
+
+    member_id: str
+    number: int
+    ownerships: Mapping[TopicPartition, int]
+
+
+class StagingHolder(Protocol):
+    """A transaction that offsets are stored with."""
+
+    @property
+    def transaction_id(self) -> int: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+
+
 class Method(Protocol):
     def __call__(self, stub: Any) -> Any: ...
 
@@ -47,39 +66,52 @@ class Groups:
         self,
         group: str,
         offsets: Mapping[TopicPartition, OffsetCommit],
-        *,
-        member_id: str = "",
-        number: int = 0,
-        ownerships: Mapping[TopicPartition, int] | None = None,
+        terms: CommitTerms | None = None,
     ) -> dict[TopicPartition, bool]:
         """Store offsets; tell for each whether it was stored before, as a duplicate.
 
-        `member_id`, `number` and `ownerships`: of a member of the group. Raises the error of
-        the first one that was refused; the others are stored.
+        `terms`: of a member of the group. Raises the error of the first one that was refused;
+        the others are stored.
         """
         request = group_pb2.CommitOffsetsRequest(
             group=group,
-            member_id=member_id,
-            commit_number=number,
-            offsets=[
-                group_pb2.OffsetCommit(
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    offset=commit.offset,
-                    metadata=commit.metadata,
-                    producer_id=commit.producer_id,
-                    epoch=commit.epoch,
-                    sequence=commit.sequence,
-                    ownership=0 if ownerships is None else ownerships[tp],
-                )
-                for tp, commit in offsets.items()
-            ],
+            member_id=terms.member_id if terms is not None else "",
+            commit_number=terms.number if terms is not None else 0,
+            offsets=_commits(offsets, terms),
         )
         answer = await self._call(group, lambda stub: stub.CommitOffsets, request)
         for result in answer.results:
             if result.error:
                 raise _refused(result)
         return {TopicPartition(r.topic, r.partition): r.duplicate for r in answer.results}
+
+    async def stage(
+        self,
+        holder: StagingHolder,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommit],
+        number: int,
+        terms: CommitTerms | None = None,
+    ) -> None:
+        """Store offsets with a transaction, all of them or none; a repeat has the same `number`.
+
+        Raises why nothing is staged.
+        """
+        request = group_pb2.StageOffsetsRequest(
+            transaction_id=holder.transaction_id,
+            producer_id=holder.producer_id,
+            epoch=holder.epoch,
+            group=group,
+            member_id=terms.member_id if terms is not None else "",
+            number=number,
+            offsets=_commits(offsets, terms),
+        )
+        answer = await self._call(group, lambda stub: stub.StageOffsets, request)
+        if answer.error:
+            text = f"group {group}: offsets not staged: {answer.message or answer.error}"
+            if answer.error == "TRANSACTION_CONFLICT":
+                raise errors.NotReadyError(text)  # another one has to end first
+            raise BY_REASON.get(answer.error, errors.InternalError)(text)
 
     async def committed(
         self, group: str, partitions: Iterable[TopicPartition] = ()
@@ -252,6 +284,24 @@ def _member(member: group_pb2.GroupMember) -> types.GroupMember:
     )
 
 
+def _commits(
+    offsets: Mapping[TopicPartition, OffsetCommit], terms: CommitTerms | None
+) -> list[group_pb2.OffsetCommit]:
+    return [
+        group_pb2.OffsetCommit(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=commit.offset,
+            metadata=commit.metadata,
+            producer_id=commit.producer_id,
+            epoch=commit.epoch,
+            sequence=commit.sequence,
+            ownership=0 if terms is None else terms.ownerships[tp],
+        )
+        for tp, commit in offsets.items()
+    ]
+
+
 def _refused(result: group_pb2.OffsetCommitResult) -> errors.OncelogError:
     where = f"{result.topic}-{result.partition}"
     text = f"{where}: offset not committed: {result.message or result.error}"
@@ -263,4 +313,4 @@ def _refused(result: group_pb2.OffsetCommitResult) -> errors.OncelogError:
     return kind(text)
 
 
-__all__ = ["Groups"]
+__all__ = ["CommitTerms", "Groups"]

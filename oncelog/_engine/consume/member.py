@@ -24,7 +24,7 @@ import grpc.aio
 
 from oncelog import errors
 from oncelog._engine.consume.fetch_buffer import FetchBuffer
-from oncelog._engine.consume.groups import ATTEMPT_S, Groups, group_stub
+from oncelog._engine.consume.groups import ATTEMPT_S, CommitTerms, Groups, group_stub
 from oncelog._engine.consume.membership import Membership, Step
 from oncelog._engine.net.cluster import Cluster
 from oncelog.config import ConsumerConfig
@@ -130,6 +130,13 @@ class GroupMember:
         self, offsets: Mapping[TopicPartition, OffsetCommit], numbers: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, bool]:
         """As `Groups.commit`, for records read under ownerships of these numbers."""
+        terms = await self.commit_terms(offsets, numbers)
+        return await self._groups.commit(self.group, offsets, terms)
+
+    async def commit_terms(
+        self, offsets: Iterable[TopicPartition], numbers: Mapping[TopicPartition, int]
+    ) -> CommitTerms:
+        """What the next commit says of its maker. Raises FencedMemberError."""
         owned, number = self._machine.owned, 0
         for tp in offsets:
             terms = self._machine.next_commit(tp)
@@ -137,9 +144,7 @@ class GroupMember:
                 text = f"{tp}: not committed: the group has not, or no longer, given it to this"
                 raise errors.FencedMemberError(f"{text} consumer")
             number = terms[1]
-        return await self._groups.commit(
-            self.group, offsets, member_id=self.member_id, number=number, ownerships=numbers
-        )
+        return CommitTerms(self.member_id, number, numbers)
 
     def idle_s(self) -> float:
         """Since the user was last given a record, or came back for some."""
