@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cluster.metrics import GroupSample
-from cluster.partition.group_offsets import GroupState
+from cluster.partition.group_state import GroupState
 from cluster.services.context import NodeContext
 from cluster.services.group_members import GroupMembers, RunningGroup
 
