@@ -3,9 +3,9 @@
     python -m harness.group_worker '{"bootstrap": "...", "topic": "t", "group": "g", ...}'
 
 Each line that it writes is an event as JSON: `assigned` with the numbers of the ownerships,
-`revoked`, `lost`, `records` (each partition's first offset and the one behind the last), `commit`
-with when it began, what it asked for and the error. `at` is the machine's monotonic clock,
-which all processes share. SIGTERM: it leaves its group and ends.
+`revoked`, `lost`, `records` (each partition's first offset and the one behind the last),
+`committing` with the offsets, and `committed` with the error. `at` is the machine's monotonic
+clock, which all processes share. SIGTERM: it leaves its group and ends.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ class Worker:
                 self._commit({tp: some[-1].offset + 1 for tp, some in found.items()})
 
     def _commit(self, offsets: dict[TopicPartition, int]) -> None:
-        begun, error = time.monotonic(), ""
+        places = {tp.partition: offset for tp, offset in offsets.items()}
+        self._tell("committing", offsets=places)
+        error = ""
         try:
-            self._consumer.commit({tuple(tp): offset for tp, offset in offsets.items()})
+            self._consumer.commit(dict(offsets.items()))
         except OncelogError as refused:
             error = refused.reason
-        places = {tp.partition: offset for tp, offset in offsets.items()}
-        self._tell("commit", begun=begun, offsets=places, error=error)
+        self._tell("committed", error=error)
 
     def _assigned(self, tps: list[TopicPartition]) -> None:
         rebalance = self._consumer._rebalance

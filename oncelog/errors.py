@@ -239,7 +239,10 @@ class CorruptLogError(FatalError):
 
 
 class FencedMemberError(FatalError):
-    """The group has given the partition to another member, or goes on without this one."""
+    """The group has given the partition to another member, or goes on without this one.
+
+    A commit that was tried more than once may have been stored before that.
+    """
 
     reason = "FENCED_MEMBER"
 

@@ -54,7 +54,21 @@ NOT_SHARED = (
     "retries",
     "compression_level",
 )
-NOT_SHARED_READING = ("isolation_level", "consumer_timeout_ms")
+# Of members of a group, what other languages do not have yet.
+MEMBERS = (
+    "membership",
+    "group_instance_id",
+    "assignor",
+    "session_timeout_ms",
+    "revoke_timeout_ms",
+    "processing_timeout_ms",
+    "enable_auto_commit",
+    "auto_commit_interval_ms",
+    "on_assigned",
+    "on_revoked",
+    "on_lost",
+)
+NOT_SHARED_READING = ("isolation_level", "consumer_timeout_ms", *MEMBERS)
 
 Fields = Mapping[str, Any]
 Sent = Future[RecordMetadata] | Future[BatchMetadata] | Any  # Any: an Acknowledgement
@@ -290,6 +304,7 @@ class Driver:
 
     def _open_consumer(self, fields: Fields) -> Fields:
         servers, settings = _settings(fields, ConsumerConfig)
+        settings.setdefault("membership", "manual")
         self._clients[fields["handle"]] = self.make_consumer(servers, settings)
         return {}
 

@@ -87,7 +87,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
     if members:
         click.echo()
         print_table(
-            [name.replace("_", " ") for name in members[0]], [one.values() for one in members]
+            [name.replace("_", " ") for name in members[0]], [list(one.values()) for one in members]
         )
     click.echo()
     print_table(

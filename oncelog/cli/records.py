@@ -9,7 +9,15 @@ from typing import Any
 
 import click
 
-from oncelog import Consumer, OncelogError, Producer, Record, RecordMetadata, TopicPartition
+from oncelog import (
+    Consumer,
+    FencedMemberError,
+    OncelogError,
+    Producer,
+    Record,
+    RecordMetadata,
+    TopicPartition,
+)
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
 
@@ -169,8 +177,11 @@ def _consume_as_member(
                     write(record)
                 left = None if left is None else left - len(records)
             sys.stdout.flush()
-            if found:
-                consumer.commit({tp: records[-1].offset + 1 for tp, records in found.items()})
+            try:
+                if found:
+                    consumer.commit({tp: some[-1].offset + 1 for tp, some in found.items()})
+            except FencedMemberError as error:
+                click.echo(f"another member has these records, too: {error}", err=True)
 
 
 def _check_start(start: str, ends: dict[TopicPartition, int]) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -109,6 +110,9 @@ def test_two_share_a_topic_and_one_goes_on_where_the_other_committed(
         assert sorted(len(member.owned) for member in found.members) == [2, 2]
         with pytest.raises(GroupHasMembersError):
             admin.commit_offsets(topic, {(topic, 0): 0})
+    pages = [urlopen(f"http://{at}/metrics").read() for at in shared.metrics_addresses.values()]
+    assert any(f'oncelog_group_members{{group="{topic}"}} 2.0'.encode() in page for page in pages)
+    assert any(f'oncelog_group_lag_records{{group="{topic}"'.encode() in page for page in pages)
     with pytest.raises(InvalidRequestError, match="manual"):
         one.consumer.assign([(topic, 0)])
     one.close()

@@ -165,7 +165,7 @@ class Groups:
         deadline = time.monotonic() + self._cluster.config.request_timeout_ms / 1000
         failures = 0
         while True:
-            address = self.coordinator(group, failures)
+            address = self.coordinator(group)
             left = max(0.05, deadline - time.monotonic())
             try:
                 answer = await self._cluster.call(
@@ -184,10 +184,9 @@ class Groups:
                 self.answered(group, address)
                 return answer
 
-    def coordinator(self, group: str, turn: int) -> str:
+    def coordinator(self, group: str) -> str:
         """The node to ask: the one that is known to keep the group, or one after the other."""
-        known = self._cluster.addresses()
-        return self._coordinators.get(group) or known[turn % len(known)]
+        return self._coordinators.get(group) or self._cluster.addresses()[0]
 
     def answered(self, group: str, address: str) -> None:
         self._coordinators[group] = address
@@ -201,6 +200,8 @@ class Groups:
         hint = error.leader_address if isinstance(error, errors.NotLeaderError) else ""
         if hint and hint != address:
             self._coordinators[group] = hint
+        else:
+            self._cluster.avoid(address)
         # A hint needs no pause the first time; then somebody must be wrong.
         return 0.0 if hint and failures == 1 else self._cluster.backoff.delay(failures)
 

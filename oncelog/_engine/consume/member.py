@@ -114,12 +114,8 @@ class GroupMember:
 
     async def release(self, change: Change, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Give back what is finished and committed; returns what is kept all the same."""
-        answer = self._machine.released(change.connection, tps)
-        if answer is None:
-            return [tp for tp in tps if tp in self._machine.owned]
-        owned = group_pb2.MemberOwned(epoch=answer.epoch, partitions=_wire(answer.partitions))
-        self._send(group_pb2.JoinGroupRequest(owned=owned))
-        return []
+        self._answer(change.connection, tps)
+        return [tp for tp in tps if tp in self._machine.owned]
 
     async def still_owned(self, numbers: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Those that are owned under the same number."""
@@ -177,7 +173,7 @@ class GroupMember:
         while self.error is None:
             # One that is stuck would only be given partitions that nobody reads then.
             await self._came_back.wait()
-            address = self._groups.coordinator(self.group, failures)
+            address = self._groups.coordinator(self.group)
             try:
                 await self._connection(address)
                 failures = 0
@@ -286,6 +282,13 @@ class GroupMember:
         )
         return answer
 
+    def _answer(self, connection: int, tps: Iterable[TopicPartition]) -> None:
+        """Say what is still held, without these."""
+        answer = self._machine.released(connection, tps)
+        if answer is not None:
+            owned = group_pb2.MemberOwned(epoch=answer.epoch, partitions=_wire(answer.partitions))
+            self._send(group_pb2.JoinGroupRequest(owned=owned))
+
     def _send(self, request: group_pb2.JoinGroupRequest | None) -> None:
         self._outbox.append(request)
         self._wake.set()
@@ -323,6 +326,10 @@ class GroupMember:
         if step != _NOTHING:
             deadline = time.monotonic() + self._config.revoke_timeout_ms / 1000
             self._buffer.interrupt(Change(connection, step, deadline))
+        if any(tp not in self._machine.owned for tp in revoke):
+            # Given and asked back before this member heard of it: only the newest assignment
+            # is sent. There is nothing to finish.
+            self._answer(connection, ())
         self._joined.set()
 
     def _fenced(self, reason: str) -> None:
