@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from conformance.broker.cluster import Cluster, Partition
     from conformance.broker.stage import Stage
 
-_REFUSED = {
+_REFUSED: dict[type[errors.OncelogError], Kind] = {
     errors.TransactionAbortedError: Kind.TRANSACTION_ABORTED,
     errors.TransactionEndedError: Kind.TRANSACTION_ENDED,
     errors.FencedError: Kind.FENCED,
