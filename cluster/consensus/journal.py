@@ -254,6 +254,13 @@ class Journal:
             return self._store.read_checked_by(index, is_intact)
         return self._store.read(index, index)[0]
 
+    def is_in_memory(self, index: int) -> bool:
+        return index in self._tail
+
+    def stored_entry(self, index: int, is_intact: Callable[[bytes], bool]) -> bytes:
+        """An applied entry from the disk, for any thread. Raises storage.CorruptionError."""
+        return self._store.read_checked_by(index, is_intact)
+
     def summed_entry(self, index: int) -> tuple[bytes, int]:
         """An entry and its checksum, to be sent. Raises storage.CorruptionError."""
         found = self._tail.get(index)

@@ -40,6 +40,29 @@ def a_leader_that_fails_at_rest_is_replaced() -> None:
 
 
 @schedule
+def a_leader_whose_links_break_before_it_rests_steps_down() -> None:
+    """Found by a slow machine: with nobody in reach it took its last heartbeat for answered."""
+    stage = Stage()
+    stage.elect(1)
+    stage.produce(1)
+    leader, scheduler = stage.group(1), stage.cluster.scheduler
+    assert leader._leading is not None
+    while not leader._leading.quiescence.is_quiet:
+        scheduler.run_until(scheduler.now + 1e-4)
+    assert not leader.is_quiescent
+    for peer in (2, 3):
+        stage.node(1).link_changed(peer, False)
+    stage.isolate(1)
+    stage.node(1).driver.touch(GID)  # as an answer does that came before its link broke
+    stage.run(4.0)
+    if leader.is_leader:
+        raise Violation("a leader that hears nobody believes in itself for ever")
+    for peer in (2, 3):
+        stage.node(1).link_changed(peer, True)
+    stage.finish()
+
+
+@schedule
 def a_sick_preferred_leader_is_not_asked_for_ever() -> None:
     """It looks well as a follower, and stands still each time that it leads."""
     stage = Stage(preferred_leader_delay=1.0)

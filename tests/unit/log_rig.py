@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -35,10 +35,12 @@ class OneLog:
     """The partition's group, and its journal: what is proposed is committed at once."""
 
     base_index = 0
+    memory_from = 0  # entries below are on the disk only
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.failed: Exception | None = None
+        self.from_disk: Callable[[int], bytes] = lambda index: self.entries[index - 1]
         self.is_leader, self.is_ready, self.leader_id = True, True, 1
         self.config = SimpleNamespace(group=GROUP, node_id=1, peers=())
         self.journal = self
@@ -60,8 +62,15 @@ class OneLog:
     def confirm(self, done: Any) -> None:
         done(Applied(len(self.entries), None))
 
+    def is_in_memory(self, index: int) -> bool:
+        return index >= self.memory_from
+
     def entry(self, index: int, is_intact: Any = None) -> bytes:
+        assert self.is_in_memory(index)
         return self.entries[index - 1]
+
+    def stored_entry(self, index: int, is_intact: Any) -> bytes:
+        return self.from_disk(index)
 
 
 class LogNode(Node):
