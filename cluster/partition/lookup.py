@@ -19,7 +19,7 @@ from enum import Enum
 from cluster.dedup.verdict import Resolution, Resolved
 from cluster.entries import BatchEntry, unpack_batch
 from cluster.partition.replica import Partition
-from storage.errors import StorageError
+from storage.errors import NotCachedError, StorageError
 
 SLICE_BATCHES = 64
 SLICE_BYTES = 4 * 1024 * 1024
@@ -67,7 +67,10 @@ async def find_batch(
             return Miss.UNKNOWN
         reading = partition.reading_back(below, SLICE_BYTES, SLICE_BATCHES)
         try:
-            read = reading.run() if reading.in_memory else await asyncio.to_thread(reading.run)
+            try:
+                read = reading.run(cached_only=True)
+            except NotCachedError:
+                read = await asyncio.to_thread(reading.run)
         except StorageError:
             if reading.is_outdated:
                 return Miss.UNKNOWN

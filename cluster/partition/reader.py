@@ -5,7 +5,7 @@ services --reading, offset_at--> Reader --> StoredBatches (rows) --> Journal (me
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from cluster.consensus.group import Group
 from cluster.consensus.journal import Journal
 from cluster.partition.batch_index import is_intact
 from cluster.partition.stored_batches import StoredBatches
+from storage.errors import NotCachedError
 from storage.offset_index import IndexEntry
 
 
@@ -34,9 +35,9 @@ class OffsetOutOfRangeError(Exception):
 class Read:
     """One read of batches that are stored when it is made. `run` gives them.
 
-    From memory it takes no longer than a copy does. From the disk it may take as long as the
-    disk likes: then `run` is for another thread, which it needs nothing of this replica's
-    state for. What is applied never changes, so what it reads is right whatever happens
+    From memory that takes no longer than a copy does. From the disk it may take as long as
+    the disk likes, so that is for another thread, which needs nothing of this replica's state
+    for it. What is applied never changes, so what is read is right whatever happens
     meanwhile; it may be gone, though: see `is_outdated`.
     """
 
@@ -50,23 +51,22 @@ class Read:
         self._max_bytes, self._max_batches = max_bytes, max_batches
         self._end, self._base_index = stored.next_offset, journal.base_index
         recent = stored.index.recent(offset)
-        self.in_memory = offset == self._end or (
-            bool(recent) and journal.is_in_memory(recent[0].raft_index)
-        )
+        self._in_memory = bool(recent) and journal.is_in_memory(recent[0].raft_index)
 
     @property
     def is_outdated(self) -> bool:
         """What it was to read may be gone since."""
         return self._offset < self._stored.log_start or self._journal.base_index > self._base_index
 
-    def run(self) -> list[ReadBatch]:
+    def run(self, *, cached_only: bool = False) -> list[ReadBatch]:
         """Stored batches from the one that holds the offset on; at least one if there is one.
 
-        Raises OffsetOutOfRangeError, storage.CorruptionError.
+        cached_only: only those that no disk is waited for, and storage.NotCachedError if the
+        first is none of them. Raises OffsetOutOfRangeError, storage.CorruptionError.
         """
         index, out, size, offset = self._stored.index, list[ReadBatch](), 0, self._offset
-        covering = index.recent if self.in_memory else index.stored
-        entry = self._journal.entry if self.in_memory else self._journal.stored_entry
+        covering = index.recent if self._in_memory else index.stored
+        entry = _entries(self._journal, in_memory=self._in_memory, cached_only=cached_only)
         while offset < self._end:
             places = covering(offset)
             if not places:  # the newest rows wait to be written, for long if the disk is full
@@ -86,11 +86,22 @@ class Read:
                 full = size + place.payload_bytes > self._max_bytes
                 if out and (full or len(out) >= self._max_batches):
                     return out
-                data = entry(place.raft_index, partial(is_intact, place))
+                try:
+                    data = entry(place.raft_index, partial(is_intact, place))
+                except NotCachedError:
+                    if not out:
+                        raise
+                    return out
                 out.append(ReadBatch(place.base_offset, data))
                 size += place.payload_bytes
                 offset = place.last_offset + 1
         return out
+
+
+def _entries(
+    journal: Journal, *, in_memory: bool, cached_only: bool
+) -> Callable[[int, Callable[[bytes], bool]], bytes]:
+    return journal.entry if in_memory else partial(journal.stored_entry, cached_only=cached_only)
 
 
 class BackwardRead:
@@ -103,20 +114,21 @@ class BackwardRead:
         self._max_bytes, self._max_batches = max_bytes, max_batches
         self._log_start, self._base_index = stored.log_start, journal.base_index
         self._recent = stored.index.recent_below(offset, max_batches)
-        self.in_memory = bool(self._recent) and journal.is_in_memory(self._recent[-1].raft_index)
+        self._in_memory = bool(self._recent) and journal.is_in_memory(self._recent[-1].raft_index)
 
     @property
     def is_outdated(self) -> bool:
         """What it was to read may be gone since."""
         return self._journal.base_index > self._base_index
 
-    def run(self) -> list[tuple[IndexEntry, bytes]] | None:
+    def run(self, *, cached_only: bool = False) -> list[tuple[IndexEntry, bytes]] | None:
         """Rows and Raft entries, newest first; at least one if there is one.
 
-        None: the log no longer has the entry of the newest. Raises storage.CorruptionError.
+        None: the log no longer has the entry of the newest. Raises storage.CorruptionError,
+        and NotCachedError if `cached_only` and one of them would have to be waited for.
         """
         index, size, out = self._stored.index, 0, list[tuple[IndexEntry, bytes]]()
-        entry = self._journal.entry if self.in_memory else self._journal.stored_entry
+        entry = _entries(self._journal, in_memory=self._in_memory, cached_only=cached_only)
         for place in self._recent or index.stored_below(self._offset, self._max_batches):
             if place.last_offset < self._log_start:
                 break

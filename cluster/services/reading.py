@@ -32,7 +32,7 @@ from oncelog.errors import (
 )
 from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
-from storage.errors import StorageError
+from storage.errors import NotCachedError, StorageError
 
 T = TypeVar("T")
 
@@ -218,7 +218,10 @@ class Reader:
     ) -> list[ReadBatch] | None:
         """None: retention was faster, look again. Raises one of _REFUSALS."""
         try:
-            return reading.run() if reading.in_memory else await self._in_thread(reading.run)
+            try:
+                return reading.run(cached_only=True)
+            except NotCachedError:
+                return await self._in_thread(reading.run)
         except (StorageError, OffsetOutOfRangeError) as error:
             if reading.is_outdated or partition.closed:
                 return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.consensus import replication
+from cluster.consensus import driver, replication
+from cluster.consensus.message import Append, AppendReply
 from cluster.transport import send_queue
 from tests.sim.checker import Violation
 from tests.sim.disk import PlantedDamage
@@ -59,6 +60,27 @@ def a_leader_whose_links_break_before_it_rests_steps_down() -> None:
         raise Violation("a leader that hears nobody believes in itself for ever")
     for peer in (2, 3):
         stage.node(1).link_changed(peer, True)
+    stage.finish()
+
+
+@schedule
+def a_slice_says_nothing_that_an_earlier_one_wrote_before_the_fsync() -> None:
+    """Two messages of a new term, and a slice takes one: the term is not durable yet."""
+    stage = Stage()
+    term, early = stage.group(2).term + 1, list[AppendReply]()
+
+    def note(sender: int, receiver: int, message: object) -> bool:
+        if sender == 2 and isinstance(message, AppendReply) and stage.node(2).disk.unsynced:
+            early.append(message)
+        return False
+
+    stage.hold(note)
+    leader_lives = Append(GID, term, 0, 0, 0)
+    with limited(driver, "SLICE_OPERATIONS", 1):
+        stage.deliver(3, 2, leader_lives, leader_lives)
+    assert stage.group(2).term == term
+    if early:
+        raise Violation(f"said before it is durable: {early}")
     stage.finish()
 
 

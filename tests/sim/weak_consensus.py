@@ -337,6 +337,15 @@ def rest_outlives_a_snapshot() -> Any:
     return [(Driver, "install", sleepy)]
 
 
+@mutation("a slice takes for durable what the slice before wrote")
+def slice_not_synced() -> Any:
+    def is_safe(self: Driver, group: Group) -> bool:
+        journal = group.journal
+        return not journal.dirty and journal.durable_index >= journal.last_index
+
+    return [(Driver, "_is_safe", is_safe)]
+
+
 @mutation("a leader that can reach nobody rests")
 def rest_without_majority() -> Any:
     def can_quiesce(self: LeaderTerm) -> bool:

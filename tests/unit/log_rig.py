@@ -22,6 +22,7 @@ from cluster.services.resolving import Resolver
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import batch_pb2, log_pb2, log_pb2_grpc
 from oncelog.wire.batch import encode_payload
+from storage.errors import NotCachedError
 from storage.offset_index import OffsetIndex
 from tests.sim.disk import Disk
 from tests.unit.small_node import Node
@@ -69,7 +70,9 @@ class OneLog:
         assert self.is_in_memory(index)
         return self.entries[index - 1]
 
-    def stored_entry(self, index: int, is_intact: Any) -> bytes:
+    def stored_entry(self, index: int, is_intact: Any, *, cached_only: bool) -> bytes:
+        if cached_only:
+            raise NotCachedError("on the disk only")
         return self.from_disk(index)
 
 
