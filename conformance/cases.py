@@ -36,6 +36,7 @@ FEATURES = (
     "any_replica",
     "offsets",
     "admin",
+    "transactions",
 )
 VERBS = (
     "defaults",
@@ -46,6 +47,9 @@ VERBS = (
     "flush",
     "last_sequence",
     "resolve",
+    "begin",
+    "commit_transaction",
+    "abort_transaction",
     "open_consumer",
     "subscribe",
     "assign",

@@ -90,6 +90,7 @@ from oncelog.types import (
     TopicInfo,
     TopicPartition,
     TransactionInfo,
+    TransactionPart,
     UpgradeInfo,
 )
 from oncelog.version import __version__
@@ -182,6 +183,7 @@ __all__ = [
     "TransactionError",
     "TransactionInfo",
     "TransactionOpenError",
+    "TransactionPart",
     "UnauthenticatedError",
     "UndeliveredRecordsError",
     "UnknownProducerError",

@@ -376,21 +376,34 @@ class CommittedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionPart:
+    """What a transaction has in one partition."""
+
+    topic: str  # empty: it was deleted
+    partition: int
+    ended: bool  # the partition knows the outcome
+    staged_records: int  # now; -1: the partition's leader does not answer
+    staged_bytes: int
+    staged_offsets: int  # in __offsets: of groups
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionInfo:
-    """A transaction that has not ended in all of its partitions."""
+    """A transaction, and how far it is."""
 
     transaction_id: int
     state: str  # OPEN, COMMITTING, ABORTING, COMMITTED or ABORTED
     reason: str  # of an abort
-    producer_name: str
+    producer_name: str  # or the sink's
+    sink: bool
     producer_id: int
     epoch: int
     begun_ms: int
     age_ms: int
     idle_timeout_ms: int
     total_timeout_ms: int
-    # Whether the partition knows the outcome; a deleted topic has no name.
-    partitions: Mapping[TopicPartition, bool]
+    staged_bytes: int  # in all partitions that answer
+    partitions: Sequence[TransactionPart]
 
 
 __all__ = [
@@ -422,5 +435,6 @@ __all__ = [
     "TopicInfo",
     "TopicPartition",
     "TransactionInfo",
+    "TransactionPart",
     "UpgradeInfo",
 ]

@@ -43,6 +43,7 @@ FEATURES = [
     "any_replica",
     "offsets",
     "admin",
+    "transactions",
 ]
 NOT_SHARED = (
     "bootstrap_servers",
@@ -86,6 +87,7 @@ class Driver:
         # Any: the asyncio twins of these classes are awaited behind the same names.
         self._clients: dict[str, Any] = {}
         self._sent: dict[str, dict[str, Sent]] = {}
+        self._transactions: dict[str, Any] = {}
         self._verbs: dict[str, Callable[[Fields], Fields]] = {
             "hello": self._hello,
             "defaults": self._defaults,
@@ -98,6 +100,9 @@ class Driver:
             "flush": self._flush,
             "last_sequence": self._last_sequence,
             "resolve": self._resolve,
+            "begin": self._begin,
+            "commit_transaction": self._commit_transaction,
+            "abort_transaction": self._abort_transaction,
             "close": self._close,
             "open_consumer": self._open_consumer,
             "subscribe": self._subscribe,
@@ -248,6 +253,37 @@ class Driver:
         producer = self._clients[fields["handle"]]
         found = producer.resolve(self._sent[fields["handle"]][fields["tag"]])
         return {"resolution": found.resolution.value, "offset": found.offset}
+
+    def _begin(self, fields: Fields) -> Fields:
+        times = {
+            name: fields[name]
+            for name in ("idle_timeout_ms", "total_timeout_ms")
+            if fields.get(name) is not None
+        }
+        transaction = self.make_transaction(self._clients[fields["handle"]], times)
+        transaction.begin()
+        self._transactions[fields["handle"]] = transaction
+        return {"transaction_id": transaction.transaction_id}
+
+    def make_transaction(self, producer: Any, times: dict[str, int]) -> Any:
+        return producer.transaction(**times)
+
+    def _commit_transaction(self, fields: Fields) -> Fields:
+        done = self._transactions[fields["handle"]].commit()
+        runs = [
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "base_offset": run.base_offset,
+                "record_count": run.record_count,
+            }
+            for place, run in sorted(done.runs.items())
+        ]
+        return {"transaction_id": done.transaction_id, "runs": runs}
+
+    def _abort_transaction(self, fields: Fields) -> Fields:
+        self._transactions[fields["handle"]].abort()
+        return {}
 
     def _close(self, fields: Fields) -> Fields:
         timeout_ms = fields.get("timeout_ms")

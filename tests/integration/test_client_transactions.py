@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -24,7 +27,6 @@ from oncelog import (
     TransactionOpenError,
     aio,
 )
-from oncelog.v1 import transaction_pb2 as pb
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 
@@ -150,11 +152,31 @@ def test_a_successor_takes_over(one: Producer, cluster: LocalCluster, topic: str
     assert readable(cluster, topic)[0] == [b"successor"]
 
 
+def oncelog(cluster: LocalCluster, *words: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "oncelog.cli", "txn", *words, "--bootstrap", cluster.bootstrap],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
 def test_an_operators_abort_is_noticed(one: Producer, cluster: LocalCluster, topic: str) -> None:
     txn = one.transaction(idle_timeout_ms=3000).begin()
     txn.send(topic, b"never", partition=0).result()
-    request = pb.AbortTransactionRequest(transaction_id=txn.transaction_id)
-    cluster.api(1).transactions.AbortTransaction(request, timeout=20)
+    number = str(txn.transaction_id)
+    (listed,) = json.loads(oncelog(cluster, "list", "--name", topic, "--format", "json"))
+    assert (listed["state"], str(listed["transaction_id"])) == ("OPEN", number)
+    assert topic in oncelog(cluster, "list")
+    described = json.loads(oncelog(cluster, "describe", number, "--format", "json"))
+    (part,) = described["partitions"]
+    assert (part["topic"], part["staged_records"], part["ended"]) == (topic, 1, False)
+    assert "60000000" not in oncelog(cluster, "describe", number)
+    assert number in oncelog(cluster, "abort", number)
+    assert "UNKNOWN_TRANSACTION" in oncelog(cluster, "abort", "999999", code=1)
 
     def refused() -> bool:
         try:
@@ -220,6 +242,7 @@ def test_asyncio(cluster: LocalCluster, admin: Admin, topic: str) -> None:
     assert readable(cluster, topic) == [[b"a"]] * PARTITIONS
 
 
+@pytest.mark.slow
 def test_commits_are_whole_whoever_is_killed(make_cluster: MakeCluster, topic: str) -> None:
     """Every commit that was answered is there once, in all partitions, where it says."""
     cluster = make_cluster()

@@ -16,16 +16,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import grpc.aio
-
 from oncelog import errors
 from oncelog._engine.consume.groups import CommitTerms, Groups
+from oncelog._engine.net.cluster import transaction_stub
 from oncelog._engine.produce.sealing import Identity
 from oncelog._engine.produce.sender import Sender
 from oncelog._engine.produce.transaction import Call, ProducerTransaction, StagedOffsets, State
 from oncelog.types import CommittedTransaction, OffsetCommit, PublishedRun, TopicPartition
 from oncelog.v1 import transaction_pb2 as pb
-from oncelog.v1 import transaction_pb2_grpc
 
 log = logging.getLogger("oncelog.producer")
 
@@ -350,8 +348,4 @@ def _commit_request(transaction: ProducerTransaction) -> pb.CommitTransactionReq
     return request
 
 
-def transaction_stub(channel: grpc.aio.Channel) -> Any:
-    return transaction_pb2_grpc.TransactionServiceStub(channel)
-
-
-__all__ = ["Transactions", "transaction_stub"]
+__all__ = ["Transactions"]
