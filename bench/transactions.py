@@ -31,7 +31,7 @@ if __name__ == "__main__":  # run as a file from a checkout, installed or not
 import grpc
 
 from bench.figures import Figures, percentiles
-from bench.processes import usage
+from bench.processes import BenchError, usage
 from harness.api import CHANNEL_OPTIONS, batch, reason, verdict
 from harness.local_cluster import LocalCluster
 from oncelog.v1 import batch_pb2, log_pb2, log_pb2_grpc, producer_pb2, transaction_pb2_grpc
@@ -139,6 +139,9 @@ class Sender:
         stream = self.streams[self.nodes.leaders[partition]]
         while True:
             found = await stream.send(one)
+            if found == "NOT_LEADER":
+                text = f"{TOPIC}/{partition} has another leader: the machine is too busy"
+                raise BenchError(text)
             if found not in ("TRANSACTION_CONFLICT", "NOT_READY", "OUT_OF_ORDER"):
                 break
             await asyncio.sleep(RETRY)
@@ -152,6 +155,10 @@ class Sender:
             epoch=self.lease.epoch,
             lease_token=self.lease.lease_token,
             nonce=next(self._nonces),
+            partitions=[
+                batch_pb2.TopicPartition(topic=TOPIC, partition=partition)
+                for partition in self.runs
+            ],
         )
         answer = await self._again(self._transactions.BeginTransaction, request)
         self.number, self.runs = answer.transaction_id, {}
