@@ -159,11 +159,12 @@ class Transactions:
         """Each partition of what is decided learns the outcome."""
         coordinator = self._cluster.metadata.coordinator
         for row in coordinator.decided():
-            done = tpb.MarkersDone(transaction_id=row.transaction_id)
+            marked = tpb.MarkedParts(transaction_id=row.transaction_id)
             for group, part in row.parts.items():
                 if not part.done:
                     marker = coordinator.marker(row, group, self._cluster.now_ms)
-                    done.parts.append(self._end(group, marker))
+                    marked.parts.append(self._end(group, marker))
+            done = tpb.MarkersDone(transactions=[marked])
             self._cluster.propose(transaction=tpb.TransactionCommand(markers_done=done))
         self._note()
 

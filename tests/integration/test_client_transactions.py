@@ -193,6 +193,38 @@ def test_an_operators_abort_is_noticed(one: Producer, cluster: LocalCluster, top
     assert readable(cluster, topic) == [[b"next"]] * 3
 
 
+def test_positions_are_stored_with_the_records_or_not_at_all(
+    one: Producer, cluster: LocalCluster, topic: str
+) -> None:
+    for _ in range(4):
+        one.send(topic, b"input", partition=0).result()
+    place = TopicPartition(topic, 0)
+    settings = {"bootstrap_servers": cluster.bootstrap, "group_id": topic}
+    with Consumer(membership="manual", auto_offset_reset="earliest", **settings) as consumer:  # type: ignore[arg-type]
+        consumer.assign([place])
+        with one.transaction() as txn:
+            txn.send(topic, b"output", partition=1)
+            txn.commit_offsets(topic, {place: 1})
+            txn.commit_offsets(topic, {place: 2})
+        stored = consumer.committed(place)
+        assert stored is not None and stored.offset == 2
+        txn = one.transaction().begin()
+        consumer.seek(place, 3)
+        txn.commit_offsets(consumer)
+        # Who asks is about to read on from there, so what is staged ends first.
+        assert consumer.committed(place) == stored
+        with pytest.raises(TransactionAbortedError):
+            txn.commit()
+        with one.transaction() as txn:
+            txn.commit_offsets(consumer)
+        found = consumer.committed(place)
+        assert found is not None and found.offset == 3
+    with one.transaction() as txn, pytest.raises(InvalidRequestError) as caught:
+        txn.commit_offsets(topic)
+    assert caught.value.field == "positions"
+    assert readable(cluster, topic)[1] == [b"output"]
+
+
 def test_an_idle_transaction_of_a_live_process_goes_on(one: Producer, topic: str) -> None:
     with one.transaction(idle_timeout_ms=1000, total_timeout_ms=60_000) as txn:
         threading.Event().wait(2.5)  # time is what this is about
