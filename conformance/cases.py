@@ -37,6 +37,7 @@ FEATURES = (
     "offsets",
     "admin",
     "transactions",
+    "members",
 )
 VERBS = (
     "defaults",
@@ -68,7 +69,7 @@ VERBS = (
     "close",
 )
 KINDS = ("verb", "cluster", "until", "seen", "vector", "pause_ms")
-SEEN = (*CALLS, "result", "arrived")
+SEEN = (*CALLS, "result", "arrived", "hello", "owned", "leave")
 
 
 class CaseError(Exception):

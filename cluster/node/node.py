@@ -70,7 +70,7 @@ from cluster.node.upgrades import Upgrades, keep_version
 from cluster.partition.replica import Partition
 from cluster.security.settings import Security
 from cluster.services.group_members import GroupMembers
-from cluster.services.group_samples import group_samples
+from cluster.services.samples import group_samples
 from cluster.services.turns import Turns
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener

@@ -10,7 +10,7 @@ The verdicts are the nodes' own code.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cluster.dedup.last_seen import LastSeen
@@ -29,6 +29,7 @@ from cluster.services.producing import meta_of
 from cluster.transactions.runs import RunTable
 from cluster.v1 import metadata_pb2 as meta
 from conformance.broker import payloads
+from conformance.broker.members import Members
 from conformance.broker.transactions import Transactions
 from oncelog import errors
 from oncelog.v1 import batch_pb2, cluster_pb2
@@ -96,6 +97,7 @@ class Cluster:
         self.transactions = Transactions(self)
         self.offsets = OffsetsTable()
         self.offsets_leader = 1
+        self.members = Members()
         self._offsets_applied = 0
         self.stopped: set[int] = set()
         self._clock_ms = clock_ms
@@ -403,3 +405,11 @@ class Cluster:
     def move_offsets(self, to: int) -> None:
         """Another node leads the groups' offsets."""
         self.offsets_leader = to
+        self.members.break_streams()
+
+    def assign_member(self, epoch: int, owns: list[Any], revoke: Sequence[Any] = ()) -> None:
+        """What the members of the group are told that they own, and have to give back."""
+        self.members.assign(epoch, owns, revoke)
+
+    def fence_member(self, reason: str) -> None:
+        self.members.fence(reason)

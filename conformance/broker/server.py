@@ -46,6 +46,8 @@ CLUSTER_ACTIONS = (
     "delete_topic",
     "recreate_topic",
     "move_offsets",
+    "assign_member",
+    "fence_member",
     "abort_transaction",
 )
 NODE_ACTIONS = ("stop_node", "start_node", "freeze_node", "thaw_node", "cut_after")

@@ -44,6 +44,7 @@ FEATURES = [
     "offsets",
     "admin",
     "transactions",
+    "members",
 ]
 NOT_SHARED = (
     "bootstrap_servers",

@@ -48,19 +48,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
     tps = sorted(found.offsets.keys() | owners.keys())
     ends = _ends(admin, tps, "latest")
     rows = [_row(tp, found.offsets.get(tp), ends[tp], owners.get(tp)) for tp in tps]
-    members = [
-        {
-            "member_id": one.member_id,
-            "instance_id": one.instance_id,
-            "host": one.client_host,
-            "owned": len(one.owned),
-            "revoking": len(one.revoking),
-            "idle_ms": one.idle_ms,
-            "connected": one.connected,
-            "lag": sum(row["lag"] or 0 for row in rows if row["owner"] == one.member_id),
-        }
-        for one in found.members
-    ]
+    members = [_member(one, rows) for one in found.members]
     lag = sum(row["lag"] or 0 for row in rows)
     if as_json:
         print_json(
@@ -110,6 +98,19 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
             for row in rows
         ],
     )  # fmt: skip
+
+
+def _member(one: GroupMember, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "member_id": one.member_id,
+        "instance_id": one.instance_id,
+        "host": one.client_host,
+        "owned": len(one.owned),
+        "revoking": len(one.revoking),
+        "idle_ms": one.idle_ms,
+        "connected": one.connected,
+        "lag": sum(row["lag"] or 0 for row in rows if row["owner"] == one.member_id),
+    }
 
 
 def _row(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import pytest
 
 from harness.group_worker import WorkerProcess
 from harness.local_cluster import LocalCluster
+from harness.own_python import ROOT
 from oncelog import (
     Admin,
     ConfigError,
@@ -219,6 +222,35 @@ async def test_the_asyncio_consumer_shares_too(shared: LocalCluster, topic: str)
     assert not two.values, "all was committed"
 
 
+def test_who_does_not_come_back_for_records_loses_its_share(
+    shared: LocalCluster, topic: str
+) -> None:
+    told: list[str] = []
+    with Consumer(
+        topic,
+        bootstrap_servers=shared.bootstrap,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        processing_timeout_ms=1000,
+        revoke_timeout_ms=1000,
+        on_assigned=lambda _: told.append("assigned"),
+        on_lost=lambda _: told.append("lost"),
+    ) as slow:
+        while not slow.getmany(500):
+            pass
+        other = Reader(shared, topic, group=topic)
+        eventually(lambda: len(other.parts) == PARTITIONS, "who works gets all")
+        eventually(lambda: len(other.values) == 40, "what was not committed is read again")
+        with pytest.raises(FencedMemberError):
+            slow.commit()
+        end = time.monotonic() + 20
+        while told != ["assigned", "lost", "assigned"] and time.monotonic() < end:
+            slow.getmany(100)
+        other.close()
+    assert told == ["assigned", "lost", "assigned"]
+
+
 # --- processes --------------------------------------------------------------------------
 
 
@@ -315,3 +347,17 @@ def test_members_with_names_are_restarted_one_by_one_and_nothing_moves(workers: 
     eventually(lambda: not workers.all[-2].running, "the older one ends")
     assert workers.all[-2].events[-1]["event"] == "lost"
     eventually(lambda: len(newer.owned) > 0, "the newer one has its share")
+
+
+@pytest.mark.parametrize("more", [(), ("--transactions",)], ids=["committed", "transactions"])
+def test_jobs_of_workers_that_are_killed_and_stopped(
+    cluster: LocalCluster, more: tuple[str, ...]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "examples/workers.py", "--bootstrap", cluster.bootstrap,
+         "--jobs", "900", *more],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "900 jobs: 0 without an effect" in done.stdout
+    assert not more or "0 effects too many" in done.stdout
