@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file oncelog/v1/group.proto.
  */
 export const file_oncelog_v1_group: GenFile = /*@__PURE__*/
-  fileDesc("ChZvbmNlbG9nL3YxL2dyb3VwLnByb3RvEgpvbmNlbG9nLnYxIq4CCgtNZW1iZXJIZWxsbxINCgVncm91cBgBIAEoCRIRCgltZW1iZXJfaWQYAiABKAkSEgoKY29ubmVjdGlvbhgDIAEoAxIOCgZ0b3BpY3MYBCADKAkSEwoLaW5zdGFuY2VfaWQYBSABKAkSDQoFZXBvY2gYBiABKAMSDQoFY2xhaW0YByABKAMSKQoFb3duZWQYCCADKAsyGi5vbmNlbG9nLnYxLlRvcGljUGFydGl0aW9uEhAKCGFzc2lnbm9yGAkgASgJEhoKEnNlc3Npb25fdGltZW91dF9tcxgKIAEoBRIZChFyZXZva2VfdGltZW91dF9tcxgLIAEoBRIdChVwcm9jZXNzaW5nX3RpbWVvdXRfbXMYDCABKAUSEwoLY2xpZW50X2hvc3QYDSABKAkiTAoLTWVtYmVyT3duZWQSDQoFZXBvY2gYASABKAMSLgoKcGFydGl0aW9ucxgCIAMoCzIaLm9uY2Vsb2cudjEuVG9waWNQYXJ0aXRpb24iHQoKTWVtYmVyUGluZxIPCgdpZGxlX21zGAEgASgDIg0KC01lbWJlckxlYXZlIsMBChBKb2luR3JvdXBSZXF1ZXN0EigKBWhlbGxvGAEgASgLMhcub25jZWxvZy52MS5NZW1iZXJIZWxsb0gAEigKBW93bmVkGAIgASgLMhcub25jZWxvZy52MS5NZW1iZXJPd25lZEgAEiYKBHBpbmcYAyABKAsyFi5vbmNlbG9nLnYxLk1lbWJlclBpbmdIABIoCgVsZWF2ZRgEIAEoCzIXLm9uY2Vsb2cudjEuTWVtYmVyTGVhdmVIAEIJCgdtZXNzYWdlInwKFUdyb3VwSGVhcnRiZWF0UmVxdWVzdBINCgVncm91cBgBIAEoCRIRCgltZW1iZXJfaWQYAiABKAkSEgoKY29ubmVjdGlvbhgDIAEoAxItCgdyZXF1ZXN0GAQgASgLMhwub25jZWxvZy52MS5Kb2luR3JvdXBSZXF1ZXN0IkUKDk93bmVkUGFydGl0aW9uEg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIRCglvd25lcnNoaXAYAyABKAMifAoPR3JvdXBBc3NpZ25tZW50Eg0KBWVwb2NoGAEgASgDEi4KCnBhcnRpdGlvbnMYAiADKAsyGi5vbmNlbG9nLnYxLk93bmVkUGFydGl0aW9uEioKBnJldm9rZRgDIAMoCzIaLm9uY2Vsb2cudjEuVG9waWNQYXJ0aXRpb24iHgoMTWVtYmVyRmVuY2VkEg4KBnJlYXNvbhgBIAEoCSIdCgxJbnN0YW5jZUhlbGQSDQoFY2xhaW0YASABKAMi3gEKEUpvaW5Hcm91cFJlc3BvbnNlEhIKCmNvbm5lY3Rpb24YASABKAMSMQoKYXNzaWdubWVudBgCIAEoCzIbLm9uY2Vsb2cudjEuR3JvdXBBc3NpZ25tZW50SAASKgoGZmVuY2VkGAMgASgLMhgub25jZWxvZy52MS5NZW1iZXJGZW5jZWRIABIxCg1pbnN0YW5jZV9oZWxkGAQgASgLMhgub25jZWxvZy52MS5JbnN0YW5jZUhlbGRIABIYChBwaW5nX2ludGVydmFsX21zGAUgASgFQgkKB21lc3NhZ2UimwEKDE9mZnNldENvbW1pdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSDgoGb2Zmc2V0GAMgASgDEhAKCG1ldGFkYXRhGAQgASgJEhMKC3Byb2R1Y2VyX2lkGAUgASgDEg0KBWVwb2NoGAYgASgFEhAKCHNlcXVlbmNlGAcgASgDEhEKCW93bmVyc2hpcBgIIAEoAyKOAQoUQ29tbWl0T2Zmc2V0c1JlcXVlc3QSDQoFZ3JvdXAYASABKAkSKQoHb2Zmc2V0cxgCIAMoCzIYLm9uY2Vsb2cudjEuT2Zmc2V0Q29tbWl0EhIKCnRpbWVvdXRfbXMYAyABKAUSEQoJbWVtYmVyX2lkGAQgASgJEhUKDWNvbW1pdF9udW1iZXIYBSABKAMivAEKEk9mZnNldENvbW1pdFJlc3VsdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSDQoFZXJyb3IYAyABKAkSDwoHbWVzc2FnZRgEIAEoCRIRCglkdXBsaWNhdGUYBSABKAgSDgoGb2Zmc2V0GAYgASgDEhMKC3Byb2R1Y2VyX2lkGAcgASgDEhUKDWN1cnJlbnRfZXBvY2gYCCABKAUSFQoNbGFzdF9zZXF1ZW5jZRgJIAEoAyJIChVDb21taXRPZmZzZXRzUmVzcG9uc2USLwoHcmVzdWx0cxgBIAMoCzIeLm9uY2Vsb2cudjEuT2Zmc2V0Q29tbWl0UmVzdWx0IlQKE0ZldGNoT2Zmc2V0c1JlcXVlc3QSDQoFZ3JvdXAYASABKAkSLgoKcGFydGl0aW9ucxgCIAMoCzIaLm9uY2Vsb2cudjEuVG9waWNQYXJ0aXRpb24ingEKD0NvbW1pdHRlZE9mZnNldBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSDgoGb2Zmc2V0GAMgASgDEhAKCG1ldGFkYXRhGAQgASgJEhMKC3Byb2R1Y2VyX2lkGAUgASgDEg0KBWVwb2NoGAYgASgFEhAKCHNlcXVlbmNlGAcgASgDEhEKCWNvbW1pdF9tcxgIIAEoAyJEChRGZXRjaE9mZnNldHNSZXNwb25zZRIsCgdvZmZzZXRzGAEgAygLMhsub25jZWxvZy52MS5Db21taXR0ZWRPZmZzZXQiNwoRTGlzdEdyb3Vwc1JlcXVlc3QSEwoLYWZ0ZXJfZ3JvdXAYASABKAkSDQoFbGltaXQYAiABKAUiQwoJR3JvdXBJbmZvEg0KBWdyb3VwGAEgASgJEg8KB29mZnNldHMYAiABKAUSFgoObGFzdF9jb21taXRfbXMYAyABKAMiaAoSTGlzdEdyb3Vwc1Jlc3BvbnNlEiUKBmdyb3VwcxgBIAMoCzIVLm9uY2Vsb2cudjEuR3JvdXBJbmZvEhIKCnBhcnRpdGlvbnMYAiADKAUSFwoPcGFydGl0aW9uX2NvdW50GAMgASgFIiUKFERlc2NyaWJlR3JvdXBSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJIvoBChVEZXNjcmliZUdyb3VwUmVzcG9uc2USDQoFZ3JvdXAYASABKAkSDgoGZXhpc3RzGAIgASgIEhYKDmxhc3RfY29tbWl0X21zGAMgASgDEiwKB29mZnNldHMYBCADKAsyGy5vbmNlbG9nLnYxLkNvbW1pdHRlZE9mZnNldBIZChFvZmZzZXRzX3BhcnRpdGlvbhgFIAEoBRIWCg5jb29yZGluYXRvcl9pZBgGIAEoBRIoCgdtZW1iZXJzGAcgAygLMhcub25jZWxvZy52MS5Hcm91cE1lbWJlchINCgVlcG9jaBgIIAEoAxIQCghhc3NpZ25vchgJIAEoCSLHAQoLR3JvdXBNZW1iZXISEQoJbWVtYmVyX2lkGAEgASgJEhMKC2luc3RhbmNlX2lkGAIgASgJEhMKC2NsaWVudF9ob3N0GAMgASgJEikKBW93bmVkGAQgAygLMhoub25jZWxvZy52MS5Pd25lZFBhcnRpdGlvbhIsCghyZXZva2luZxgFIAMoCzIaLm9uY2Vsb2cudjEuVG9waWNQYXJ0aXRpb24SDwoHaWRsZV9tcxgGIAEoAxIRCgljb25uZWN0ZWQYByABKAgiIwoSRGVsZXRlR3JvdXBSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJIiYKE0RlbGV0ZUdyb3VwUmVzcG9uc2USDwoHZXhpc3RlZBgBIAEoCDLMBAoMR3JvdXBTZXJ2aWNlElQKDUNvbW1pdE9mZnNldHMSIC5vbmNlbG9nLnYxLkNvbW1pdE9mZnNldHNSZXF1ZXN0GiEub25jZWxvZy52MS5Db21taXRPZmZzZXRzUmVzcG9uc2USUQoMRmV0Y2hPZmZzZXRzEh8ub25jZWxvZy52MS5GZXRjaE9mZnNldHNSZXF1ZXN0GiAub25jZWxvZy52MS5GZXRjaE9mZnNldHNSZXNwb25zZRJLCgpMaXN0R3JvdXBzEh0ub25jZWxvZy52MS5MaXN0R3JvdXBzUmVxdWVzdBoeLm9uY2Vsb2cudjEuTGlzdEdyb3Vwc1Jlc3BvbnNlElQKDURlc2NyaWJlR3JvdXASIC5vbmNlbG9nLnYxLkRlc2NyaWJlR3JvdXBSZXF1ZXN0GiEub25jZWxvZy52MS5EZXNjcmliZUdyb3VwUmVzcG9uc2USTgoLRGVsZXRlR3JvdXASHi5vbmNlbG9nLnYxLkRlbGV0ZUdyb3VwUmVxdWVzdBofLm9uY2Vsb2cudjEuRGVsZXRlR3JvdXBSZXNwb25zZRJMCglKb2luR3JvdXASHC5vbmNlbG9nLnYxLkpvaW5Hcm91cFJlcXVlc3QaHS5vbmNlbG9nLnYxLkpvaW5Hcm91cFJlc3BvbnNlKAEwARJSCg5Hcm91cEhlYXJ0YmVhdBIhLm9uY2Vsb2cudjEuR3JvdXBIZWFydGJlYXRSZXF1ZXN0Gh0ub25jZWxvZy52MS5Kb2luR3JvdXBSZXNwb25zZWIGcHJvdG8z", [file_oncelog_v1_batch]);
+  fileDesc("ChZvbmNlbG9nL3YxL2dyb3VwLnByb3RvEgpvbmNlbG9nLnYxIq4CCgtNZW1iZXJIZWxsbxINCgVncm91cBgBIAEoCRIRCgltZW1iZXJfaWQYAiABKAkSEgoKY29ubmVjdGlvbhgDIAEoAxIOCgZ0b3BpY3MYBCADKAkSEwoLaW5zdGFuY2VfaWQYBSABKAkSDQoFZXBvY2gYBiABKAMSDQoFY2xhaW0YByABKAMSKQoFb3duZWQYCCADKAsyGi5vbmNlbG9nLnYxLlRvcGljUGFydGl0aW9uEhAKCGFzc2lnbm9yGAkgASgJEhoKEnNlc3Npb25fdGltZW91dF9tcxgKIAEoBRIZChFyZXZva2VfdGltZW91dF9tcxgLIAEoBRIdChVwcm9jZXNzaW5nX3RpbWVvdXRfbXMYDCABKAUSEwoLY2xpZW50X2hvc3QYDSABKAkiTAoLTWVtYmVyT3duZWQSDQoFZXBvY2gYASABKAMSLgoKcGFydGl0aW9ucxgCIAMoCzIaLm9uY2Vsb2cudjEuVG9waWNQYXJ0aXRpb24iHQoKTWVtYmVyUGluZxIPCgdpZGxlX21zGAEgASgDIg0KC01lbWJlckxlYXZlIsMBChBKb2luR3JvdXBSZXF1ZXN0EigKBWhlbGxvGAEgASgLMhcub25jZWxvZy52MS5NZW1iZXJIZWxsb0gAEigKBW93bmVkGAIgASgLMhcub25jZWxvZy52MS5NZW1iZXJPd25lZEgAEiYKBHBpbmcYAyABKAsyFi5vbmNlbG9nLnYxLk1lbWJlclBpbmdIABIoCgVsZWF2ZRgEIAEoCzIXLm9uY2Vsb2cudjEuTWVtYmVyTGVhdmVIAEIJCgdtZXNzYWdlInwKFUdyb3VwSGVhcnRiZWF0UmVxdWVzdBINCgVncm91cBgBIAEoCRIRCgltZW1iZXJfaWQYAiABKAkSEgoKY29ubmVjdGlvbhgDIAEoAxItCgdyZXF1ZXN0GAQgASgLMhwub25jZWxvZy52MS5Kb2luR3JvdXBSZXF1ZXN0IkUKDk93bmVkUGFydGl0aW9uEg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIRCglvd25lcnNoaXAYAyABKAMifAoPR3JvdXBBc3NpZ25tZW50Eg0KBWVwb2NoGAEgASgDEi4KCnBhcnRpdGlvbnMYAiADKAsyGi5vbmNlbG9nLnYxLk93bmVkUGFydGl0aW9uEioKBnJldm9rZRgDIAMoCzIaLm9uY2Vsb2cudjEuVG9waWNQYXJ0aXRpb24iHgoMTWVtYmVyRmVuY2VkEg4KBnJlYXNvbhgBIAEoCSIdCgxJbnN0YW5jZUhlbGQSDQoFY2xhaW0YASABKAMi3gEKEUpvaW5Hcm91cFJlc3BvbnNlEhIKCmNvbm5lY3Rpb24YASABKAMSMQoKYXNzaWdubWVudBgCIAEoCzIbLm9uY2Vsb2cudjEuR3JvdXBBc3NpZ25tZW50SAASKgoGZmVuY2VkGAMgASgLMhgub25jZWxvZy52MS5NZW1iZXJGZW5jZWRIABIxCg1pbnN0YW5jZV9oZWxkGAQgASgLMhgub25jZWxvZy52MS5JbnN0YW5jZUhlbGRIABIYChBwaW5nX2ludGVydmFsX21zGAUgASgFQgkKB21lc3NhZ2UimwEKDE9mZnNldENvbW1pdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSDgoGb2Zmc2V0GAMgASgDEhAKCG1ldGFkYXRhGAQgASgJEhMKC3Byb2R1Y2VyX2lkGAUgASgDEg0KBWVwb2NoGAYgASgFEhAKCHNlcXVlbmNlGAcgASgDEhEKCW93bmVyc2hpcBgIIAEoAyKOAQoUQ29tbWl0T2Zmc2V0c1JlcXVlc3QSDQoFZ3JvdXAYASABKAkSKQoHb2Zmc2V0cxgCIAMoCzIYLm9uY2Vsb2cudjEuT2Zmc2V0Q29tbWl0EhIKCnRpbWVvdXRfbXMYAyABKAUSEQoJbWVtYmVyX2lkGAQgASgJEhUKDWNvbW1pdF9udW1iZXIYBSABKAMivAEKEk9mZnNldENvbW1pdFJlc3VsdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSDQoFZXJyb3IYAyABKAkSDwoHbWVzc2FnZRgEIAEoCRIRCglkdXBsaWNhdGUYBSABKAgSDgoGb2Zmc2V0GAYgASgDEhMKC3Byb2R1Y2VyX2lkGAcgASgDEhUKDWN1cnJlbnRfZXBvY2gYCCABKAUSFQoNbGFzdF9zZXF1ZW5jZRgJIAEoAyJIChVDb21taXRPZmZzZXRzUmVzcG9uc2USLwoHcmVzdWx0cxgBIAMoCzIeLm9uY2Vsb2cudjEuT2Zmc2V0Q29tbWl0UmVzdWx0IsIBChNTdGFnZU9mZnNldHNSZXF1ZXN0EhYKDnRyYW5zYWN0aW9uX2lkGAEgASgDEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFEg0KBWdyb3VwGAQgASgJEikKB29mZnNldHMYBSADKAsyGC5vbmNlbG9nLnYxLk9mZnNldENvbW1pdBIRCgltZW1iZXJfaWQYBiABKAkSDgoGbnVtYmVyGAcgASgDEhIKCnRpbWVvdXRfbXMYCCABKAUiSQoUU3RhZ2VPZmZzZXRzUmVzcG9uc2USDQoFZXJyb3IYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIRCglkdXBsaWNhdGUYAyABKAgicQoTRmV0Y2hPZmZzZXRzUmVxdWVzdBINCgVncm91cBgBIAEoCRIuCgpwYXJ0aXRpb25zGAIgAygLMhoub25jZWxvZy52MS5Ub3BpY1BhcnRpdGlvbhIbChNpZ25vcmVfdHJhbnNhY3Rpb25zGAMgASgIIp4BCg9Db21taXR0ZWRPZmZzZXQSDQoFdG9waWMYASABKAkSEQoJcGFydGl0aW9uGAIgASgFEg4KBm9mZnNldBgDIAEoAxIQCghtZXRhZGF0YRgEIAEoCRITCgtwcm9kdWNlcl9pZBgFIAEoAxINCgVlcG9jaBgGIAEoBRIQCghzZXF1ZW5jZRgHIAEoAxIRCgljb21taXRfbXMYCCABKAMiRAoURmV0Y2hPZmZzZXRzUmVzcG9uc2USLAoHb2Zmc2V0cxgBIAMoCzIbLm9uY2Vsb2cudjEuQ29tbWl0dGVkT2Zmc2V0IjcKEUxpc3RHcm91cHNSZXF1ZXN0EhMKC2FmdGVyX2dyb3VwGAEgASgJEg0KBWxpbWl0GAIgASgFIkMKCUdyb3VwSW5mbxINCgVncm91cBgBIAEoCRIPCgdvZmZzZXRzGAIgASgFEhYKDmxhc3RfY29tbWl0X21zGAMgASgDImgKEkxpc3RHcm91cHNSZXNwb25zZRIlCgZncm91cHMYASADKAsyFS5vbmNlbG9nLnYxLkdyb3VwSW5mbxISCgpwYXJ0aXRpb25zGAIgAygFEhcKD3BhcnRpdGlvbl9jb3VudBgDIAEoBSIlChREZXNjcmliZUdyb3VwUmVxdWVzdBINCgVncm91cBgBIAEoCSL6AQoVRGVzY3JpYmVHcm91cFJlc3BvbnNlEg0KBWdyb3VwGAEgASgJEg4KBmV4aXN0cxgCIAEoCBIWCg5sYXN0X2NvbW1pdF9tcxgDIAEoAxIsCgdvZmZzZXRzGAQgAygLMhsub25jZWxvZy52MS5Db21taXR0ZWRPZmZzZXQSGQoRb2Zmc2V0c19wYXJ0aXRpb24YBSABKAUSFgoOY29vcmRpbmF0b3JfaWQYBiABKAUSKAoHbWVtYmVycxgHIAMoCzIXLm9uY2Vsb2cudjEuR3JvdXBNZW1iZXISDQoFZXBvY2gYCCABKAMSEAoIYXNzaWdub3IYCSABKAkixwEKC0dyb3VwTWVtYmVyEhEKCW1lbWJlcl9pZBgBIAEoCRITCgtpbnN0YW5jZV9pZBgCIAEoCRITCgtjbGllbnRfaG9zdBgDIAEoCRIpCgVvd25lZBgEIAMoCzIaLm9uY2Vsb2cudjEuT3duZWRQYXJ0aXRpb24SLAoIcmV2b2tpbmcYBSADKAsyGi5vbmNlbG9nLnYxLlRvcGljUGFydGl0aW9uEg8KB2lkbGVfbXMYBiABKAMSEQoJY29ubmVjdGVkGAcgASgIIiMKEkRlbGV0ZUdyb3VwUmVxdWVzdBINCgVncm91cBgBIAEoCSImChNEZWxldGVHcm91cFJlc3BvbnNlEg8KB2V4aXN0ZWQYASABKAgynwUKDEdyb3VwU2VydmljZRJUCg1Db21taXRPZmZzZXRzEiAub25jZWxvZy52MS5Db21taXRPZmZzZXRzUmVxdWVzdBohLm9uY2Vsb2cudjEuQ29tbWl0T2Zmc2V0c1Jlc3BvbnNlElEKDFN0YWdlT2Zmc2V0cxIfLm9uY2Vsb2cudjEuU3RhZ2VPZmZzZXRzUmVxdWVzdBogLm9uY2Vsb2cudjEuU3RhZ2VPZmZzZXRzUmVzcG9uc2USUQoMRmV0Y2hPZmZzZXRzEh8ub25jZWxvZy52MS5GZXRjaE9mZnNldHNSZXF1ZXN0GiAub25jZWxvZy52MS5GZXRjaE9mZnNldHNSZXNwb25zZRJLCgpMaXN0R3JvdXBzEh0ub25jZWxvZy52MS5MaXN0R3JvdXBzUmVxdWVzdBoeLm9uY2Vsb2cudjEuTGlzdEdyb3Vwc1Jlc3BvbnNlElQKDURlc2NyaWJlR3JvdXASIC5vbmNlbG9nLnYxLkRlc2NyaWJlR3JvdXBSZXF1ZXN0GiEub25jZWxvZy52MS5EZXNjcmliZUdyb3VwUmVzcG9uc2USTgoLRGVsZXRlR3JvdXASHi5vbmNlbG9nLnYxLkRlbGV0ZUdyb3VwUmVxdWVzdBofLm9uY2Vsb2cudjEuRGVsZXRlR3JvdXBSZXNwb25zZRJMCglKb2luR3JvdXASHC5vbmNlbG9nLnYxLkpvaW5Hcm91cFJlcXVlc3QaHS5vbmNlbG9nLnYxLkpvaW5Hcm91cFJlc3BvbnNlKAEwARJSCg5Hcm91cEhlYXJ0YmVhdBIhLm9uY2Vsb2cudjEuR3JvdXBIZWFydGJlYXRSZXF1ZXN0Gh0ub25jZWxvZy52MS5Kb2luR3JvdXBSZXNwb25zZWIGcHJvdG8z", [file_oncelog_v1_batch]);
 
 /**
  * Begins a connection of a member.
@@ -528,8 +528,9 @@ export type OffsetCommitResult = Message<"oncelog.v1.OffsetCommitResult"> & {
   /**
    * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
    * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-   * or offsets), FENCED_MEMBER (the partition is another's now) or
-   * GROUP_HAS_MEMBERS: nothing has changed.
+   * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+   * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+   * again once it has ended): nothing has changed.
    *
    * @generated from field: string error = 3;
    */
@@ -595,6 +596,100 @@ export const CommitOffsetsResponseSchema: GenMessage<CommitOffsetsResponse> = /*
   messageDesc(file_oncelog_v1_group, 14);
 
 /**
+ * @generated from message oncelog.v1.StageOffsetsRequest
+ */
+export type StageOffsetsRequest = Message<"oncelog.v1.StageOffsetsRequest"> & {
+  /**
+   * @generated from field: int64 transaction_id = 1;
+   */
+  transactionId: bigint;
+
+  /**
+   * Who has begun it.
+   *
+   * @generated from field: int64 producer_id = 2;
+   */
+  producerId: bigint;
+
+  /**
+   * @generated from field: int32 epoch = 3;
+   */
+  epoch: number;
+
+  /**
+   * @generated from field: string group = 4;
+   */
+  group: string;
+
+  /**
+   * Without producer_id, epoch and sequence: the transaction stands for them.
+   *
+   * @generated from field: repeated oncelog.v1.OffsetCommit offsets = 5;
+   */
+  offsets: OffsetCommit[];
+
+  /**
+   * As in CommitOffsets.
+   *
+   * @generated from field: string member_id = 6;
+   */
+  memberId: string;
+
+  /**
+   * From 1; rises with each call of the transaction for the group, and with member_id
+   * it is the member's commit_number, too. The same again is a repeat.
+   *
+   * @generated from field: int64 number = 7;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: int32 timeout_ms = 8;
+   */
+  timeoutMs: number;
+};
+
+/**
+ * Describes the message oncelog.v1.StageOffsetsRequest.
+ * Use `create(StageOffsetsRequestSchema)` to create a new message.
+ */
+export const StageOffsetsRequestSchema: GenMessage<StageOffsetsRequest> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_group, 15);
+
+/**
+ * @generated from message oncelog.v1.StageOffsetsResponse
+ */
+export type StageOffsetsResponse = Message<"oncelog.v1.StageOffsetsResponse"> & {
+  /**
+   * Empty: staged, now or (duplicate) before. Else nothing is staged. For good:
+   * TRANSACTION_ABORTED, TRANSACTION_ENDED, FENCED, FENCED_MEMBER, GROUP_HAS_MEMBERS,
+   * OUT_OF_ORDER (a later call is staged), SEQUENCE_CONFLICT (the number is staged with
+   * other offsets). Again: TRANSACTION_CONFLICT (another transaction has staged an offset
+   * of one of the partitions), UNKNOWN_TOPIC_OR_PARTITION, THROTTLED.
+   *
+   * @generated from field: string error = 1;
+   */
+  error: string;
+
+  /**
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * @generated from field: bool duplicate = 3;
+   */
+  duplicate: boolean;
+};
+
+/**
+ * Describes the message oncelog.v1.StageOffsetsResponse.
+ * Use `create(StageOffsetsResponseSchema)` to create a new message.
+ */
+export const StageOffsetsResponseSchema: GenMessage<StageOffsetsResponse> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_group, 16);
+
+/**
  * @generated from message oncelog.v1.FetchOffsetsRequest
  */
 export type FetchOffsetsRequest = Message<"oncelog.v1.FetchOffsetsRequest"> & {
@@ -609,6 +704,14 @@ export type FetchOffsetsRequest = Message<"oncelog.v1.FetchOffsetsRequest"> & {
    * @generated from field: repeated oncelog.v1.TopicPartition partitions = 2;
    */
   partitions: TopicPartition[];
+
+  /**
+   * Of who looks, and does not read on from there: what is committed now. Transactions
+   * go on.
+   *
+   * @generated from field: bool ignore_transactions = 3;
+   */
+  ignoreTransactions: boolean;
 };
 
 /**
@@ -616,7 +719,7 @@ export type FetchOffsetsRequest = Message<"oncelog.v1.FetchOffsetsRequest"> & {
  * Use `create(FetchOffsetsRequestSchema)` to create a new message.
  */
 export const FetchOffsetsRequestSchema: GenMessage<FetchOffsetsRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 15);
+  messageDesc(file_oncelog_v1_group, 17);
 
 /**
  * @generated from message oncelog.v1.CommittedOffset
@@ -672,7 +775,7 @@ export type CommittedOffset = Message<"oncelog.v1.CommittedOffset"> & {
  * Use `create(CommittedOffsetSchema)` to create a new message.
  */
 export const CommittedOffsetSchema: GenMessage<CommittedOffset> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 16);
+  messageDesc(file_oncelog_v1_group, 18);
 
 /**
  * @generated from message oncelog.v1.FetchOffsetsResponse
@@ -689,7 +792,7 @@ export type FetchOffsetsResponse = Message<"oncelog.v1.FetchOffsetsResponse"> & 
  * Use `create(FetchOffsetsResponseSchema)` to create a new message.
  */
 export const FetchOffsetsResponseSchema: GenMessage<FetchOffsetsResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 17);
+  messageDesc(file_oncelog_v1_group, 19);
 
 /**
  * @generated from message oncelog.v1.ListGroupsRequest
@@ -713,7 +816,7 @@ export type ListGroupsRequest = Message<"oncelog.v1.ListGroupsRequest"> & {
  * Use `create(ListGroupsRequestSchema)` to create a new message.
  */
 export const ListGroupsRequestSchema: GenMessage<ListGroupsRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 18);
+  messageDesc(file_oncelog_v1_group, 20);
 
 /**
  * @generated from message oncelog.v1.GroupInfo
@@ -740,7 +843,7 @@ export type GroupInfo = Message<"oncelog.v1.GroupInfo"> & {
  * Use `create(GroupInfoSchema)` to create a new message.
  */
 export const GroupInfoSchema: GenMessage<GroupInfo> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 19);
+  messageDesc(file_oncelog_v1_group, 21);
 
 /**
  * @generated from message oncelog.v1.ListGroupsResponse
@@ -771,7 +874,7 @@ export type ListGroupsResponse = Message<"oncelog.v1.ListGroupsResponse"> & {
  * Use `create(ListGroupsResponseSchema)` to create a new message.
  */
 export const ListGroupsResponseSchema: GenMessage<ListGroupsResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 20);
+  messageDesc(file_oncelog_v1_group, 22);
 
 /**
  * @generated from message oncelog.v1.DescribeGroupRequest
@@ -788,7 +891,7 @@ export type DescribeGroupRequest = Message<"oncelog.v1.DescribeGroupRequest"> & 
  * Use `create(DescribeGroupRequestSchema)` to create a new message.
  */
 export const DescribeGroupRequestSchema: GenMessage<DescribeGroupRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 21);
+  messageDesc(file_oncelog_v1_group, 23);
 
 /**
  * @generated from message oncelog.v1.DescribeGroupResponse
@@ -851,7 +954,7 @@ export type DescribeGroupResponse = Message<"oncelog.v1.DescribeGroupResponse"> 
  * Use `create(DescribeGroupResponseSchema)` to create a new message.
  */
 export const DescribeGroupResponseSchema: GenMessage<DescribeGroupResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 22);
+  messageDesc(file_oncelog_v1_group, 24);
 
 /**
  * @generated from message oncelog.v1.GroupMember
@@ -904,7 +1007,7 @@ export type GroupMember = Message<"oncelog.v1.GroupMember"> & {
  * Use `create(GroupMemberSchema)` to create a new message.
  */
 export const GroupMemberSchema: GenMessage<GroupMember> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 23);
+  messageDesc(file_oncelog_v1_group, 25);
 
 /**
  * @generated from message oncelog.v1.DeleteGroupRequest
@@ -921,7 +1024,7 @@ export type DeleteGroupRequest = Message<"oncelog.v1.DeleteGroupRequest"> & {
  * Use `create(DeleteGroupRequestSchema)` to create a new message.
  */
 export const DeleteGroupRequestSchema: GenMessage<DeleteGroupRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 24);
+  messageDesc(file_oncelog_v1_group, 26);
 
 /**
  * @generated from message oncelog.v1.DeleteGroupResponse
@@ -938,7 +1041,7 @@ export type DeleteGroupResponse = Message<"oncelog.v1.DeleteGroupResponse"> & {
  * Use `create(DeleteGroupResponseSchema)` to create a new message.
  */
 export const DeleteGroupResponseSchema: GenMessage<DeleteGroupResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_group, 25);
+  messageDesc(file_oncelog_v1_group, 27);
 
 /**
  * @generated from service oncelog.v1.GroupService
@@ -956,6 +1059,21 @@ export const GroupService: GenService<{
     output: typeof CommitOffsetsResponseSchema;
   },
   /**
+   * Stores offsets with a transaction: they count when it is committed, together with
+   * its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
+   *
+   * @generated from rpc oncelog.v1.GroupService.StageOffsets
+   */
+  stageOffsets: {
+    methodKind: "unary";
+    input: typeof StageOffsetsRequestSchema;
+    output: typeof StageOffsetsResponseSchema;
+  },
+  /**
+   * What a group has committed. Who asks is about to read on from there: a transaction
+   * that has staged offsets of these partitions is aborted, or, if it was decided to
+   * commit, waited for.
+   *
    * @generated from rpc oncelog.v1.GroupService.FetchOffsets
    */
   fetchOffsets: {

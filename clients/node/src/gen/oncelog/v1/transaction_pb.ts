@@ -6,13 +6,15 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { TopicPartition } from "./batch_pb.js";
+import { file_oncelog_v1_batch } from "./batch_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file oncelog/v1/transaction.proto.
  */
 export const file_oncelog_v1_transaction: GenFile = /*@__PURE__*/
-  fileDesc("ChxvbmNlbG9nL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpvbmNlbG9nLnYxIqsBChdCZWdpblRyYW5zYWN0aW9uUmVxdWVzdBIVCg1wcm9kdWNlcl9uYW1lGAEgASgJEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFEhMKC2xlYXNlX3Rva2VuGAQgASgMEg0KBW5vbmNlGAUgASgEEhcKD2lkbGVfdGltZW91dF9tcxgGIAEoBRIYChB0b3RhbF90aW1lb3V0X21zGAcgASgFImUKGEJlZ2luVHJhbnNhY3Rpb25SZXNwb25zZRIWCg50cmFuc2FjdGlvbl9pZBgBIAEoAxIXCg9pZGxlX3RpbWVvdXRfbXMYAiABKAUSGAoQdG90YWxfdGltZW91dF9tcxgDIAEoBSI3ChxLZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXF1ZXN0EhcKD3RyYW5zYWN0aW9uX2lkcxgBIAMoAyIuCh1LZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXNwb25zZRINCgVlbmRlZBgBIAMoAyKkAQoYQ29tbWl0VHJhbnNhY3Rpb25SZXF1ZXN0EhYKDnRyYW5zYWN0aW9uX2lkGAEgASgDEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFEiMKBHJ1bnMYBCADKAsyFS5vbmNlbG9nLnYxLlN0YWdlZFJ1bhITCgthdF9kZWNpc2lvbhgFIAEoCBISCgp0aW1lb3V0X21zGAYgASgFIloKCVN0YWdlZFJ1bhINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSFAoMcmVjb3JkX2NvdW50GAMgASgDEhUKDWxhc3Rfc2VxdWVuY2UYBCABKAMicAoZQ29tbWl0VHJhbnNhY3Rpb25SZXNwb25zZRIrCgVzdGF0ZRgBIAEoDjIcLm9uY2Vsb2cudjEuVHJhbnNhY3Rpb25TdGF0ZRImCgRydW5zGAIgAygLMhgub25jZWxvZy52MS5QdWJsaXNoZWRSdW4iWwoMUHVibGlzaGVkUnVuEg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRITCgtiYXNlX29mZnNldBgDIAEoAxIUCgxyZWNvcmRfY291bnQYBCABKAMiVQoXQWJvcnRUcmFuc2FjdGlvblJlcXVlc3QSFgoOdHJhbnNhY3Rpb25faWQYASABKAMSEwoLcHJvZHVjZXJfaWQYAiABKAMSDQoFZXBvY2gYAyABKAUiGgoYQWJvcnRUcmFuc2FjdGlvblJlc3BvbnNlIlYKF0xpc3RUcmFuc2FjdGlvbnNSZXF1ZXN0EhUKDXByb2R1Y2VyX25hbWUYASABKAkSFQoNb2xkZXJfdGhhbl9tcxgCIAEoAxINCgVsaW1pdBgDIAEoBSJUChhMaXN0VHJhbnNhY3Rpb25zUmVzcG9uc2USOAoMdHJhbnNhY3Rpb25zGAEgAygLMiIub25jZWxvZy52MS5UcmFuc2FjdGlvbkRlc2NyaXB0aW9uIq4CChZUcmFuc2FjdGlvbkRlc2NyaXB0aW9uEhYKDnRyYW5zYWN0aW9uX2lkGAEgASgDEisKBXN0YXRlGAIgASgOMhwub25jZWxvZy52MS5UcmFuc2FjdGlvblN0YXRlEg4KBnJlYXNvbhgDIAEoCRIVCg1wcm9kdWNlcl9uYW1lGAQgASgJEhMKC3Byb2R1Y2VyX2lkGAUgASgDEg0KBWVwb2NoGAYgASgFEhAKCGJlZ3VuX21zGAcgASgDEg4KBmFnZV9tcxgIIAEoAxIXCg9pZGxlX3RpbWVvdXRfbXMYCSABKAUSGAoQdG90YWxfdGltZW91dF9tcxgKIAEoBRIvCgpwYXJ0aXRpb25zGAsgAygLMhsub25jZWxvZy52MS5UcmFuc2FjdGlvblBhcnQiQgoPVHJhbnNhY3Rpb25QYXJ0Eg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRINCgVlbmRlZBgDIAEoCCrTAQoQVHJhbnNhY3Rpb25TdGF0ZRIhCh1UUkFOU0FDVElPTl9TVEFURV9VTlNQRUNJRklFRBAAEhoKFlRSQU5TQUNUSU9OX1NUQVRFX09QRU4QARIgChxUUkFOU0FDVElPTl9TVEFURV9DT01NSVRUSU5HEAISHwobVFJBTlNBQ1RJT05fU1RBVEVfQ09NTUlUVEVEEAMSHgoaVFJBTlNBQ1RJT05fU1RBVEVfQUJPUlRJTkcQBBIdChlUUkFOU0FDVElPTl9TVEFURV9BQk9SVEVEEAUygQQKElRyYW5zYWN0aW9uU2VydmljZRJdChBCZWdpblRyYW5zYWN0aW9uEiMub25jZWxvZy52MS5CZWdpblRyYW5zYWN0aW9uUmVxdWVzdBokLm9uY2Vsb2cudjEuQmVnaW5UcmFuc2FjdGlvblJlc3BvbnNlEmwKFUtlZXBUcmFuc2FjdGlvbnNBbGl2ZRIoLm9uY2Vsb2cudjEuS2VlcFRyYW5zYWN0aW9uc0FsaXZlUmVxdWVzdBopLm9uY2Vsb2cudjEuS2VlcFRyYW5zYWN0aW9uc0FsaXZlUmVzcG9uc2USYAoRQ29tbWl0VHJhbnNhY3Rpb24SJC5vbmNlbG9nLnYxLkNvbW1pdFRyYW5zYWN0aW9uUmVxdWVzdBolLm9uY2Vsb2cudjEuQ29tbWl0VHJhbnNhY3Rpb25SZXNwb25zZRJdChBBYm9ydFRyYW5zYWN0aW9uEiMub25jZWxvZy52MS5BYm9ydFRyYW5zYWN0aW9uUmVxdWVzdBokLm9uY2Vsb2cudjEuQWJvcnRUcmFuc2FjdGlvblJlc3BvbnNlEl0KEExpc3RUcmFuc2FjdGlvbnMSIy5vbmNlbG9nLnYxLkxpc3RUcmFuc2FjdGlvbnNSZXF1ZXN0GiQub25jZWxvZy52MS5MaXN0VHJhbnNhY3Rpb25zUmVzcG9uc2ViBnByb3RvMw");
+  fileDesc("ChxvbmNlbG9nL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpvbmNlbG9nLnYxItsBChdCZWdpblRyYW5zYWN0aW9uUmVxdWVzdBIVCg1wcm9kdWNlcl9uYW1lGAEgASgJEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFEhMKC2xlYXNlX3Rva2VuGAQgASgMEg0KBW5vbmNlGAUgASgEEhcKD2lkbGVfdGltZW91dF9tcxgGIAEoBRIYChB0b3RhbF90aW1lb3V0X21zGAcgASgFEi4KCnBhcnRpdGlvbnMYCCADKAsyGi5vbmNlbG9nLnYxLlRvcGljUGFydGl0aW9uImUKGEJlZ2luVHJhbnNhY3Rpb25SZXNwb25zZRIWCg50cmFuc2FjdGlvbl9pZBgBIAEoAxIXCg9pZGxlX3RpbWVvdXRfbXMYAiABKAUSGAoQdG90YWxfdGltZW91dF9tcxgDIAEoBSI3ChxLZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXF1ZXN0EhcKD3RyYW5zYWN0aW9uX2lkcxgBIAMoAyIuCh1LZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXNwb25zZRINCgVlbmRlZBgBIAMoAyLQAQoYQ29tbWl0VHJhbnNhY3Rpb25SZXF1ZXN0EhYKDnRyYW5zYWN0aW9uX2lkGAEgASgDEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFEiMKBHJ1bnMYBCADKAsyFS5vbmNlbG9nLnYxLlN0YWdlZFJ1bhITCgthdF9kZWNpc2lvbhgFIAEoCBISCgp0aW1lb3V0X21zGAYgASgFEioKB29mZnNldHMYByADKAsyGS5vbmNlbG9nLnYxLlN0YWdlZE9mZnNldHMiSQoNU3RhZ2VkT2Zmc2V0cxINCgVncm91cBgBIAEoCRIUCgxvZmZzZXRfY291bnQYAiABKAMSEwoLbGFzdF9udW1iZXIYAyABKAMiWgoJU3RhZ2VkUnVuEg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIUCgxyZWNvcmRfY291bnQYAyABKAMSFQoNbGFzdF9zZXF1ZW5jZRgEIAEoAyJwChlDb21taXRUcmFuc2FjdGlvblJlc3BvbnNlEisKBXN0YXRlGAEgASgOMhwub25jZWxvZy52MS5UcmFuc2FjdGlvblN0YXRlEiYKBHJ1bnMYAiADKAsyGC5vbmNlbG9nLnYxLlB1Ymxpc2hlZFJ1biJbCgxQdWJsaXNoZWRSdW4SDQoFdG9waWMYASABKAkSEQoJcGFydGl0aW9uGAIgASgFEhMKC2Jhc2Vfb2Zmc2V0GAMgASgDEhQKDHJlY29yZF9jb3VudBgEIAEoAyJVChdBYm9ydFRyYW5zYWN0aW9uUmVxdWVzdBIWCg50cmFuc2FjdGlvbl9pZBgBIAEoAxITCgtwcm9kdWNlcl9pZBgCIAEoAxINCgVlcG9jaBgDIAEoBSIaChhBYm9ydFRyYW5zYWN0aW9uUmVzcG9uc2UiVgoXTGlzdFRyYW5zYWN0aW9uc1JlcXVlc3QSFQoNcHJvZHVjZXJfbmFtZRgBIAEoCRIVCg1vbGRlcl90aGFuX21zGAIgASgDEg0KBWxpbWl0GAMgASgFIlQKGExpc3RUcmFuc2FjdGlvbnNSZXNwb25zZRI4Cgx0cmFuc2FjdGlvbnMYASADKAsyIi5vbmNlbG9nLnYxLlRyYW5zYWN0aW9uRGVzY3JpcHRpb24i0gIKFlRyYW5zYWN0aW9uRGVzY3JpcHRpb24SFgoOdHJhbnNhY3Rpb25faWQYASABKAMSKwoFc3RhdGUYAiABKA4yHC5vbmNlbG9nLnYxLlRyYW5zYWN0aW9uU3RhdGUSDgoGcmVhc29uGAMgASgJEhUKDXByb2R1Y2VyX25hbWUYBCABKAkSEwoLcHJvZHVjZXJfaWQYBSABKAMSDQoFZXBvY2gYBiABKAUSEAoIYmVndW5fbXMYByABKAMSDgoGYWdlX21zGAggASgDEhcKD2lkbGVfdGltZW91dF9tcxgJIAEoBRIYChB0b3RhbF90aW1lb3V0X21zGAogASgFEi8KCnBhcnRpdGlvbnMYCyADKAsyGy5vbmNlbG9nLnYxLlRyYW5zYWN0aW9uUGFydBIMCgRzaW5rGAwgASgIEhQKDHN0YWdlZF9ieXRlcxgNIAEoAyKIAQoPVHJhbnNhY3Rpb25QYXJ0Eg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRINCgVlbmRlZBgDIAEoCBIWCg5zdGFnZWRfcmVjb3JkcxgEIAEoAxIUCgxzdGFnZWRfYnl0ZXMYBSABKAMSFgoOc3RhZ2VkX29mZnNldHMYBiABKAMiNAoaRGVzY3JpYmVUcmFuc2FjdGlvblJlcXVlc3QSFgoOdHJhbnNhY3Rpb25faWQYASABKAMiVgobRGVzY3JpYmVUcmFuc2FjdGlvblJlc3BvbnNlEjcKC3RyYW5zYWN0aW9uGAEgASgLMiIub25jZWxvZy52MS5UcmFuc2FjdGlvbkRlc2NyaXB0aW9uKtMBChBUcmFuc2FjdGlvblN0YXRlEiEKHVRSQU5TQUNUSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWVFJBTlNBQ1RJT05fU1RBVEVfT1BFThABEiAKHFRSQU5TQUNUSU9OX1NUQVRFX0NPTU1JVFRJTkcQAhIfChtUUkFOU0FDVElPTl9TVEFURV9DT01NSVRURUQQAxIeChpUUkFOU0FDVElPTl9TVEFURV9BQk9SVElORxAEEh0KGVRSQU5TQUNUSU9OX1NUQVRFX0FCT1JURUQQBTLpBAoSVHJhbnNhY3Rpb25TZXJ2aWNlEl0KEEJlZ2luVHJhbnNhY3Rpb24SIy5vbmNlbG9nLnYxLkJlZ2luVHJhbnNhY3Rpb25SZXF1ZXN0GiQub25jZWxvZy52MS5CZWdpblRyYW5zYWN0aW9uUmVzcG9uc2USbAoVS2VlcFRyYW5zYWN0aW9uc0FsaXZlEigub25jZWxvZy52MS5LZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXF1ZXN0Gikub25jZWxvZy52MS5LZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXNwb25zZRJgChFDb21taXRUcmFuc2FjdGlvbhIkLm9uY2Vsb2cudjEuQ29tbWl0VHJhbnNhY3Rpb25SZXF1ZXN0GiUub25jZWxvZy52MS5Db21taXRUcmFuc2FjdGlvblJlc3BvbnNlEl0KEEFib3J0VHJhbnNhY3Rpb24SIy5vbmNlbG9nLnYxLkFib3J0VHJhbnNhY3Rpb25SZXF1ZXN0GiQub25jZWxvZy52MS5BYm9ydFRyYW5zYWN0aW9uUmVzcG9uc2USXQoQTGlzdFRyYW5zYWN0aW9ucxIjLm9uY2Vsb2cudjEuTGlzdFRyYW5zYWN0aW9uc1JlcXVlc3QaJC5vbmNlbG9nLnYxLkxpc3RUcmFuc2FjdGlvbnNSZXNwb25zZRJmChNEZXNjcmliZVRyYW5zYWN0aW9uEiYub25jZWxvZy52MS5EZXNjcmliZVRyYW5zYWN0aW9uUmVxdWVzdBonLm9uY2Vsb2cudjEuRGVzY3JpYmVUcmFuc2FjdGlvblJlc3BvbnNlYgZwcm90bzM", [file_oncelog_v1_batch]);
 
 /**
  * @generated from message oncelog.v1.BeginTransactionRequest
@@ -59,6 +61,14 @@ export type BeginTransactionRequest = Message<"oncelog.v1.BeginTransactionReques
    * @generated from field: int32 total_timeout_ms = 7;
    */
   totalTimeoutMs: number;
+
+  /**
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   *
+   * @generated from field: repeated oncelog.v1.TopicPartition partitions = 8;
+   */
+  partitions: TopicPartition[];
 };
 
 /**
@@ -168,6 +178,13 @@ export type CommitTransactionRequest = Message<"oncelog.v1.CommitTransactionRequ
    * @generated from field: int32 timeout_ms = 6;
    */
   timeoutMs: number;
+
+  /**
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   *
+   * @generated from field: repeated oncelog.v1.StagedOffsets offsets = 7;
+   */
+  offsets: StagedOffsets[];
 };
 
 /**
@@ -176,6 +193,39 @@ export type CommitTransactionRequest = Message<"oncelog.v1.CommitTransactionRequ
  */
 export const CommitTransactionRequestSchema: GenMessage<CommitTransactionRequest> = /*@__PURE__*/
   messageDesc(file_oncelog_v1_transaction, 4);
+
+/**
+ * What a transaction has staged of one group's offsets.
+ *
+ * @generated from message oncelog.v1.StagedOffsets
+ */
+export type StagedOffsets = Message<"oncelog.v1.StagedOffsets"> & {
+  /**
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * of all calls together
+   *
+   * @generated from field: int64 offset_count = 2;
+   */
+  offsetCount: bigint;
+
+  /**
+   * of the last call
+   *
+   * @generated from field: int64 last_number = 3;
+   */
+  lastNumber: bigint;
+};
+
+/**
+ * Describes the message oncelog.v1.StagedOffsets.
+ * Use `create(StagedOffsetsSchema)` to create a new message.
+ */
+export const StagedOffsetsSchema: GenMessage<StagedOffsets> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_transaction, 5);
 
 /**
  * What a transaction has staged in one partition.
@@ -209,7 +259,7 @@ export type StagedRun = Message<"oncelog.v1.StagedRun"> & {
  * Use `create(StagedRunSchema)` to create a new message.
  */
 export const StagedRunSchema: GenMessage<StagedRun> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 5);
+  messageDesc(file_oncelog_v1_transaction, 6);
 
 /**
  * @generated from message oncelog.v1.CommitTransactionResponse
@@ -233,7 +283,7 @@ export type CommitTransactionResponse = Message<"oncelog.v1.CommitTransactionRes
  * Use `create(CommitTransactionResponseSchema)` to create a new message.
  */
 export const CommitTransactionResponseSchema: GenMessage<CommitTransactionResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 6);
+  messageDesc(file_oncelog_v1_transaction, 7);
 
 /**
  * @generated from message oncelog.v1.PublishedRun
@@ -267,7 +317,7 @@ export type PublishedRun = Message<"oncelog.v1.PublishedRun"> & {
  * Use `create(PublishedRunSchema)` to create a new message.
  */
 export const PublishedRunSchema: GenMessage<PublishedRun> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 7);
+  messageDesc(file_oncelog_v1_transaction, 8);
 
 /**
  * @generated from message oncelog.v1.AbortTransactionRequest
@@ -296,7 +346,7 @@ export type AbortTransactionRequest = Message<"oncelog.v1.AbortTransactionReques
  * Use `create(AbortTransactionRequestSchema)` to create a new message.
  */
 export const AbortTransactionRequestSchema: GenMessage<AbortTransactionRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 8);
+  messageDesc(file_oncelog_v1_transaction, 9);
 
 /**
  * @generated from message oncelog.v1.AbortTransactionResponse
@@ -309,7 +359,7 @@ export type AbortTransactionResponse = Message<"oncelog.v1.AbortTransactionRespo
  * Use `create(AbortTransactionResponseSchema)` to create a new message.
  */
 export const AbortTransactionResponseSchema: GenMessage<AbortTransactionResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 9);
+  messageDesc(file_oncelog_v1_transaction, 10);
 
 /**
  * @generated from message oncelog.v1.ListTransactionsRequest
@@ -340,7 +390,7 @@ export type ListTransactionsRequest = Message<"oncelog.v1.ListTransactionsReques
  * Use `create(ListTransactionsRequestSchema)` to create a new message.
  */
 export const ListTransactionsRequestSchema: GenMessage<ListTransactionsRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 10);
+  messageDesc(file_oncelog_v1_transaction, 11);
 
 /**
  * @generated from message oncelog.v1.ListTransactionsResponse
@@ -357,7 +407,7 @@ export type ListTransactionsResponse = Message<"oncelog.v1.ListTransactionsRespo
  * Use `create(ListTransactionsResponseSchema)` to create a new message.
  */
 export const ListTransactionsResponseSchema: GenMessage<ListTransactionsResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 11);
+  messageDesc(file_oncelog_v1_transaction, 12);
 
 /**
  * @generated from message oncelog.v1.TransactionDescription
@@ -419,6 +469,20 @@ export type TransactionDescription = Message<"oncelog.v1.TransactionDescription"
    * @generated from field: repeated oncelog.v1.TransactionPart partitions = 11;
    */
   partitions: TransactionPart[];
+
+  /**
+   * Of a sink: producer_name is the sink's, producer_id 0.
+   *
+   * @generated from field: bool sink = 12;
+   */
+  sink: boolean;
+
+  /**
+   * In all partitions that answer.
+   *
+   * @generated from field: int64 staged_bytes = 13;
+   */
+  stagedBytes: bigint;
 };
 
 /**
@@ -426,7 +490,7 @@ export type TransactionDescription = Message<"oncelog.v1.TransactionDescription"
  * Use `create(TransactionDescriptionSchema)` to create a new message.
  */
 export const TransactionDescriptionSchema: GenMessage<TransactionDescription> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 12);
+  messageDesc(file_oncelog_v1_transaction, 13);
 
 /**
  * @generated from message oncelog.v1.TransactionPart
@@ -450,6 +514,25 @@ export type TransactionPart = Message<"oncelog.v1.TransactionPart"> & {
    * @generated from field: bool ended = 3;
    */
   ended: boolean;
+
+  /**
+   * What is staged there now; -1: the partition's leader does not answer.
+   *
+   * @generated from field: int64 staged_records = 4;
+   */
+  stagedRecords: bigint;
+
+  /**
+   * @generated from field: int64 staged_bytes = 5;
+   */
+  stagedBytes: bigint;
+
+  /**
+   * In __offsets: for how many partitions of which groups offsets are staged.
+   *
+   * @generated from field: int64 staged_offsets = 6;
+   */
+  stagedOffsets: bigint;
 };
 
 /**
@@ -457,7 +540,41 @@ export type TransactionPart = Message<"oncelog.v1.TransactionPart"> & {
  * Use `create(TransactionPartSchema)` to create a new message.
  */
 export const TransactionPartSchema: GenMessage<TransactionPart> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 13);
+  messageDesc(file_oncelog_v1_transaction, 14);
+
+/**
+ * @generated from message oncelog.v1.DescribeTransactionRequest
+ */
+export type DescribeTransactionRequest = Message<"oncelog.v1.DescribeTransactionRequest"> & {
+  /**
+   * @generated from field: int64 transaction_id = 1;
+   */
+  transactionId: bigint;
+};
+
+/**
+ * Describes the message oncelog.v1.DescribeTransactionRequest.
+ * Use `create(DescribeTransactionRequestSchema)` to create a new message.
+ */
+export const DescribeTransactionRequestSchema: GenMessage<DescribeTransactionRequest> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_transaction, 15);
+
+/**
+ * @generated from message oncelog.v1.DescribeTransactionResponse
+ */
+export type DescribeTransactionResponse = Message<"oncelog.v1.DescribeTransactionResponse"> & {
+  /**
+   * @generated from field: oncelog.v1.TransactionDescription transaction = 1;
+   */
+  transaction?: TransactionDescription | undefined;
+};
+
+/**
+ * Describes the message oncelog.v1.DescribeTransactionResponse.
+ * Use `create(DescribeTransactionResponseSchema)` to create a new message.
+ */
+export const DescribeTransactionResponseSchema: GenMessage<DescribeTransactionResponse> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_transaction, 16);
 
 /**
  * @generated from enum oncelog.v1.TransactionState
@@ -555,6 +672,16 @@ export const TransactionService: GenService<{
     methodKind: "unary";
     input: typeof ListTransactionsRequestSchema;
     output: typeof ListTransactionsResponseSchema;
+  },
+  /**
+   * One of them, or one that has ended and whose owner has begun no other since.
+   *
+   * @generated from rpc oncelog.v1.TransactionService.DescribeTransaction
+   */
+  describeTransaction: {
+    methodKind: "unary";
+    input: typeof DescribeTransactionRequestSchema;
+    output: typeof DescribeTransactionResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_oncelog_v1_transaction, 0);

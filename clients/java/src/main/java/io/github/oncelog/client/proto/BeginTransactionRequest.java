@@ -17,6 +17,7 @@ public  final class BeginTransactionRequest extends
   private BeginTransactionRequest() {
     producerName_ = "";
     leaseToken_ = com.google.protobuf.ByteString.EMPTY;
+    partitions_ = emptyProtobufList();
   }
   public static final int PRODUCER_NAME_FIELD_NUMBER = 1;
   private java.lang.String producerName_;
@@ -259,6 +260,155 @@ public  final class BeginTransactionRequest extends
   private void clearTotalTimeoutMs() {
 
     totalTimeoutMs_ = 0;
+  }
+
+  public static final int PARTITIONS_FIELD_NUMBER = 8;
+  private com.google.protobuf.Internal.ProtobufList<io.github.oncelog.client.proto.TopicPartition> partitions_;
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  @java.lang.Override
+  public java.util.List<io.github.oncelog.client.proto.TopicPartition> getPartitionsList() {
+    return partitions_;
+  }
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  public java.util.List<? extends io.github.oncelog.client.proto.TopicPartitionOrBuilder> 
+      getPartitionsOrBuilderList() {
+    return partitions_;
+  }
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  @java.lang.Override
+  public int getPartitionsCount() {
+    return partitions_.size();
+  }
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  @java.lang.Override
+  public io.github.oncelog.client.proto.TopicPartition getPartitions(int index) {
+    return partitions_.get(index);
+  }
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  public io.github.oncelog.client.proto.TopicPartitionOrBuilder getPartitionsOrBuilder(
+      int index) {
+    return partitions_.get(index);
+  }
+  private void ensurePartitionsIsMutable() {
+    com.google.protobuf.Internal.ProtobufList<io.github.oncelog.client.proto.TopicPartition> tmp = partitions_;
+    if (!tmp.isModifiable()) {
+      partitions_ =
+          com.google.protobuf.GeneratedMessageLite.mutableCopy(tmp);
+     }
+  }
+
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  private void setPartitions(
+      int index, io.github.oncelog.client.proto.TopicPartition value) {
+    java.util.Objects.requireNonNull(value);
+    ensurePartitionsIsMutable();
+    partitions_.set(index, value);
+  }
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  private void addPartitions(io.github.oncelog.client.proto.TopicPartition value) {
+    java.util.Objects.requireNonNull(value);
+    ensurePartitionsIsMutable();
+    partitions_.add(value);
+  }
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  private void addPartitions(
+      int index, io.github.oncelog.client.proto.TopicPartition value) {
+    java.util.Objects.requireNonNull(value);
+    ensurePartitionsIsMutable();
+    partitions_.add(index, value);
+  }
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  private void addAllPartitions(
+      java.lang.Iterable<? extends io.github.oncelog.client.proto.TopicPartition> values) {
+    ensurePartitionsIsMutable();
+    com.google.protobuf.AbstractMessageLite.addAll(
+        values, partitions_);
+  }
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  private void clearPartitions() {
+    partitions_ = emptyProtobufList();
+  }
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  private void removePartitions(int index) {
+    ensurePartitionsIsMutable();
+    partitions_.remove(index);
   }
 
   public static io.github.oncelog.client.proto.BeginTransactionRequest parseFrom(
@@ -614,6 +764,168 @@ public  final class BeginTransactionRequest extends
       return this;
     }
 
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    @java.lang.Override
+    public java.util.List<io.github.oncelog.client.proto.TopicPartition> getPartitionsList() {
+      return java.util.Collections.unmodifiableList(
+          instance.getPartitionsList());
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    @java.lang.Override
+    public int getPartitionsCount() {
+      return instance.getPartitionsCount();
+    }/**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    @java.lang.Override
+    public io.github.oncelog.client.proto.TopicPartition getPartitions(int index) {
+      return instance.getPartitions(index);
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    public Builder setPartitions(
+        int index, io.github.oncelog.client.proto.TopicPartition value) {
+      copyOnWrite();
+      instance.setPartitions(index, value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    public Builder setPartitions(
+        int index, io.github.oncelog.client.proto.TopicPartition.Builder builderForValue) {
+      copyOnWrite();
+      instance.setPartitions(index,
+          builderForValue.build());
+      return this;
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    public Builder addPartitions(io.github.oncelog.client.proto.TopicPartition value) {
+      copyOnWrite();
+      instance.addPartitions(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    public Builder addPartitions(
+        int index, io.github.oncelog.client.proto.TopicPartition value) {
+      copyOnWrite();
+      instance.addPartitions(index, value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    public Builder addPartitions(
+        io.github.oncelog.client.proto.TopicPartition.Builder builderForValue) {
+      copyOnWrite();
+      instance.addPartitions(builderForValue.build());
+      return this;
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    public Builder addPartitions(
+        int index, io.github.oncelog.client.proto.TopicPartition.Builder builderForValue) {
+      copyOnWrite();
+      instance.addPartitions(index,
+          builderForValue.build());
+      return this;
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    public Builder addAllPartitions(
+        java.lang.Iterable<? extends io.github.oncelog.client.proto.TopicPartition> values) {
+      copyOnWrite();
+      instance.addAllPartitions(values);
+      return this;
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    public Builder clearPartitions() {
+      copyOnWrite();
+      instance.clearPartitions();
+      return this;
+    }
+    /**
+     * <pre>
+     * Where it will probably write, such as where the one before did: the first batch there
+     * is staged sooner. It may write elsewhere, too, and need not write here.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+     */
+    public Builder removePartitions(int index) {
+      copyOnWrite();
+      instance.removePartitions(index);
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.BeginTransactionRequest)
   }
   @java.lang.Override
@@ -637,10 +949,12 @@ public  final class BeginTransactionRequest extends
             "nonce_",
             "idleTimeoutMs_",
             "totalTimeoutMs_",
+            "partitions_",
+            io.github.oncelog.client.proto.TopicPartition.class,
           };
           java.lang.String info =
-              "\u0000\u0007\u0000\u0000\u0001\u0007\u0007\u0000\u0000\u0000\u0001\u0208\u0002\u0002" +
-              "\u0003\u0004\u0004\n\u0005\u0003\u0006\u0004\u0007\u0004";
+              "\u0000\b\u0000\u0000\u0001\b\b\u0000\u0001\u0000\u0001\u0208\u0002\u0002\u0003\u0004" +
+              "\u0004\n\u0005\u0003\u0006\u0004\u0007\u0004\b\u001b";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

@@ -70,4 +70,33 @@ public interface BeginTransactionRequestOrBuilder extends
    * @return The totalTimeoutMs.
    */
   int getTotalTimeoutMs();
+
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  java.util.List<io.github.oncelog.client.proto.TopicPartition> 
+      getPartitionsList();
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  io.github.oncelog.client.proto.TopicPartition getPartitions(int index);
+  /**
+   * <pre>
+   * Where it will probably write, such as where the one before did: the first batch there
+   * is staged sooner. It may write elsewhere, too, and need not write here.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.TopicPartition partitions = 8;</code>
+   */
+  int getPartitionsCount();
 }

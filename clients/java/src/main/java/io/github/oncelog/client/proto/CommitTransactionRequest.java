@@ -16,6 +16,7 @@ public  final class CommitTransactionRequest extends
     CommitTransactionRequestOrBuilder {
   private CommitTransactionRequest() {
     runs_ = emptyProtobufList();
+    offsets_ = emptyProtobufList();
   }
   public static final int TRANSACTION_ID_FIELD_NUMBER = 1;
   private long transactionId_;
@@ -295,6 +296,144 @@ public  final class CommitTransactionRequest extends
   private void clearTimeoutMs() {
 
     timeoutMs_ = 0;
+  }
+
+  public static final int OFFSETS_FIELD_NUMBER = 7;
+  private com.google.protobuf.Internal.ProtobufList<io.github.oncelog.client.proto.StagedOffsets> offsets_;
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  @java.lang.Override
+  public java.util.List<io.github.oncelog.client.proto.StagedOffsets> getOffsetsList() {
+    return offsets_;
+  }
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  public java.util.List<? extends io.github.oncelog.client.proto.StagedOffsetsOrBuilder> 
+      getOffsetsOrBuilderList() {
+    return offsets_;
+  }
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  @java.lang.Override
+  public int getOffsetsCount() {
+    return offsets_.size();
+  }
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  @java.lang.Override
+  public io.github.oncelog.client.proto.StagedOffsets getOffsets(int index) {
+    return offsets_.get(index);
+  }
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  public io.github.oncelog.client.proto.StagedOffsetsOrBuilder getOffsetsOrBuilder(
+      int index) {
+    return offsets_.get(index);
+  }
+  private void ensureOffsetsIsMutable() {
+    com.google.protobuf.Internal.ProtobufList<io.github.oncelog.client.proto.StagedOffsets> tmp = offsets_;
+    if (!tmp.isModifiable()) {
+      offsets_ =
+          com.google.protobuf.GeneratedMessageLite.mutableCopy(tmp);
+     }
+  }
+
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  private void setOffsets(
+      int index, io.github.oncelog.client.proto.StagedOffsets value) {
+    java.util.Objects.requireNonNull(value);
+    ensureOffsetsIsMutable();
+    offsets_.set(index, value);
+  }
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  private void addOffsets(io.github.oncelog.client.proto.StagedOffsets value) {
+    java.util.Objects.requireNonNull(value);
+    ensureOffsetsIsMutable();
+    offsets_.add(value);
+  }
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  private void addOffsets(
+      int index, io.github.oncelog.client.proto.StagedOffsets value) {
+    java.util.Objects.requireNonNull(value);
+    ensureOffsetsIsMutable();
+    offsets_.add(index, value);
+  }
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  private void addAllOffsets(
+      java.lang.Iterable<? extends io.github.oncelog.client.proto.StagedOffsets> values) {
+    ensureOffsetsIsMutable();
+    com.google.protobuf.AbstractMessageLite.addAll(
+        values, offsets_);
+  }
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  private void clearOffsets() {
+    offsets_ = emptyProtobufList();
+  }
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  private void removeOffsets(int index) {
+    ensureOffsetsIsMutable();
+    offsets_.remove(index);
   }
 
   public static io.github.oncelog.client.proto.CommitTransactionRequest parseFrom(
@@ -696,6 +835,156 @@ public  final class CommitTransactionRequest extends
       return this;
     }
 
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    @java.lang.Override
+    public java.util.List<io.github.oncelog.client.proto.StagedOffsets> getOffsetsList() {
+      return java.util.Collections.unmodifiableList(
+          instance.getOffsetsList());
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    @java.lang.Override
+    public int getOffsetsCount() {
+      return instance.getOffsetsCount();
+    }/**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    @java.lang.Override
+    public io.github.oncelog.client.proto.StagedOffsets getOffsets(int index) {
+      return instance.getOffsets(index);
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    public Builder setOffsets(
+        int index, io.github.oncelog.client.proto.StagedOffsets value) {
+      copyOnWrite();
+      instance.setOffsets(index, value);
+      return this;
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    public Builder setOffsets(
+        int index, io.github.oncelog.client.proto.StagedOffsets.Builder builderForValue) {
+      copyOnWrite();
+      instance.setOffsets(index,
+          builderForValue.build());
+      return this;
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    public Builder addOffsets(io.github.oncelog.client.proto.StagedOffsets value) {
+      copyOnWrite();
+      instance.addOffsets(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    public Builder addOffsets(
+        int index, io.github.oncelog.client.proto.StagedOffsets value) {
+      copyOnWrite();
+      instance.addOffsets(index, value);
+      return this;
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    public Builder addOffsets(
+        io.github.oncelog.client.proto.StagedOffsets.Builder builderForValue) {
+      copyOnWrite();
+      instance.addOffsets(builderForValue.build());
+      return this;
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    public Builder addOffsets(
+        int index, io.github.oncelog.client.proto.StagedOffsets.Builder builderForValue) {
+      copyOnWrite();
+      instance.addOffsets(index,
+          builderForValue.build());
+      return this;
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    public Builder addAllOffsets(
+        java.lang.Iterable<? extends io.github.oncelog.client.proto.StagedOffsets> values) {
+      copyOnWrite();
+      instance.addAllOffsets(values);
+      return this;
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    public Builder clearOffsets() {
+      copyOnWrite();
+      instance.clearOffsets();
+      return this;
+    }
+    /**
+     * <pre>
+     * All offsets that were staged (GroupService.StageOffsets): one for each group.
+     * </pre>
+     *
+     * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+     */
+    public Builder removeOffsets(int index) {
+      copyOnWrite();
+      instance.removeOffsets(index);
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.CommitTransactionRequest)
   }
   @java.lang.Override
@@ -719,10 +1008,12 @@ public  final class CommitTransactionRequest extends
             io.github.oncelog.client.proto.StagedRun.class,
             "atDecision_",
             "timeoutMs_",
+            "offsets_",
+            io.github.oncelog.client.proto.StagedOffsets.class,
           };
           java.lang.String info =
-              "\u0000\u0006\u0000\u0000\u0001\u0006\u0006\u0000\u0001\u0000\u0001\u0002\u0002\u0002" +
-              "\u0003\u0004\u0004\u001b\u0005\u0007\u0006\u0004";
+              "\u0000\u0007\u0000\u0000\u0001\u0007\u0007\u0000\u0002\u0000\u0001\u0002\u0002\u0002" +
+              "\u0003\u0004\u0004\u001b\u0005\u0007\u0006\u0004\u0007\u001b";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

@@ -69,4 +69,30 @@ public interface CommitTransactionRequestOrBuilder extends
    * @return The timeoutMs.
    */
   int getTimeoutMs();
+
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  java.util.List<io.github.oncelog.client.proto.StagedOffsets> 
+      getOffsetsList();
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  io.github.oncelog.client.proto.StagedOffsets getOffsets(int index);
+  /**
+   * <pre>
+   * All offsets that were staged (GroupService.StageOffsets): one for each group.
+   * </pre>
+   *
+   * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
+   */
+  int getOffsetsCount();
 }

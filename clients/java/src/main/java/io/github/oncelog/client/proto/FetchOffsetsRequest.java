@@ -203,6 +203,47 @@ public  final class FetchOffsetsRequest extends
     partitions_.remove(index);
   }
 
+  public static final int IGNORE_TRANSACTIONS_FIELD_NUMBER = 3;
+  private boolean ignoreTransactions_;
+  /**
+   * <pre>
+   * Of who looks, and does not read on from there: what is committed now. Transactions
+   * go on.
+   * </pre>
+   *
+   * <code>bool ignore_transactions = 3;</code>
+   * @return The ignoreTransactions.
+   */
+  @java.lang.Override
+  public boolean getIgnoreTransactions() {
+    return ignoreTransactions_;
+  }
+  /**
+   * <pre>
+   * Of who looks, and does not read on from there: what is committed now. Transactions
+   * go on.
+   * </pre>
+   *
+   * <code>bool ignore_transactions = 3;</code>
+   * @param value The ignoreTransactions to set.
+   */
+  private void setIgnoreTransactions(boolean value) {
+    
+    ignoreTransactions_ = value;
+  }
+  /**
+   * <pre>
+   * Of who looks, and does not read on from there: what is committed now. Transactions
+   * go on.
+   * </pre>
+   *
+   * <code>bool ignore_transactions = 3;</code>
+   */
+  private void clearIgnoreTransactions() {
+
+    ignoreTransactions_ = false;
+  }
+
   public static io.github.oncelog.client.proto.FetchOffsetsRequest parseFrom(
       java.nio.ByteBuffer data)
       throws com.google.protobuf.InvalidProtocolBufferException {
@@ -499,6 +540,49 @@ public  final class FetchOffsetsRequest extends
       return this;
     }
 
+    /**
+     * <pre>
+     * Of who looks, and does not read on from there: what is committed now. Transactions
+     * go on.
+     * </pre>
+     *
+     * <code>bool ignore_transactions = 3;</code>
+     * @return The ignoreTransactions.
+     */
+    @java.lang.Override
+    public boolean getIgnoreTransactions() {
+      return instance.getIgnoreTransactions();
+    }
+    /**
+     * <pre>
+     * Of who looks, and does not read on from there: what is committed now. Transactions
+     * go on.
+     * </pre>
+     *
+     * <code>bool ignore_transactions = 3;</code>
+     * @param value The ignoreTransactions to set.
+     * @return This builder for chaining.
+     */
+    public Builder setIgnoreTransactions(boolean value) {
+      copyOnWrite();
+      instance.setIgnoreTransactions(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Of who looks, and does not read on from there: what is committed now. Transactions
+     * go on.
+     * </pre>
+     *
+     * <code>bool ignore_transactions = 3;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearIgnoreTransactions() {
+      copyOnWrite();
+      instance.clearIgnoreTransactions();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.FetchOffsetsRequest)
   }
   @java.lang.Override
@@ -518,10 +602,11 @@ public  final class FetchOffsetsRequest extends
             "group_",
             "partitions_",
             io.github.oncelog.client.proto.TopicPartition.class,
+            "ignoreTransactions_",
           };
           java.lang.String info =
-              "\u0000\u0002\u0000\u0000\u0001\u0002\u0002\u0000\u0001\u0000\u0001\u0208\u0002\u001b" +
-              "";
+              "\u0000\u0003\u0000\u0000\u0001\u0003\u0003\u0000\u0001\u0000\u0001\u0208\u0002\u001b" +
+              "\u0003\u0007";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

@@ -47,4 +47,15 @@ public interface FetchOffsetsRequestOrBuilder extends
    * <code>repeated .oncelog.v1.TopicPartition partitions = 2;</code>
    */
   int getPartitionsCount();
+
+  /**
+   * <pre>
+   * Of who looks, and does not read on from there: what is committed now. Transactions
+   * go on.
+   * </pre>
+   *
+   * <code>bool ignore_transactions = 3;</code>
+   * @return The ignoreTransactions.
+   */
+  boolean getIgnoreTransactions();
 }

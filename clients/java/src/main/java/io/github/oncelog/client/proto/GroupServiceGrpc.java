@@ -42,6 +42,36 @@ public final class GroupServiceGrpc {
     return getCommitOffsetsMethod;
   }
 
+  private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.StageOffsetsRequest,
+      io.github.oncelog.client.proto.StageOffsetsResponse> getStageOffsetsMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "StageOffsets",
+      requestType = io.github.oncelog.client.proto.StageOffsetsRequest.class,
+      responseType = io.github.oncelog.client.proto.StageOffsetsResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.github.oncelog.client.proto.StageOffsetsRequest,
+      io.github.oncelog.client.proto.StageOffsetsResponse> getStageOffsetsMethod() {
+    io.grpc.MethodDescriptor<io.github.oncelog.client.proto.StageOffsetsRequest, io.github.oncelog.client.proto.StageOffsetsResponse> getStageOffsetsMethod;
+    if ((getStageOffsetsMethod = GroupServiceGrpc.getStageOffsetsMethod) == null) {
+      synchronized (GroupServiceGrpc.class) {
+        if ((getStageOffsetsMethod = GroupServiceGrpc.getStageOffsetsMethod) == null) {
+          GroupServiceGrpc.getStageOffsetsMethod = getStageOffsetsMethod =
+              io.grpc.MethodDescriptor.<io.github.oncelog.client.proto.StageOffsetsRequest, io.github.oncelog.client.proto.StageOffsetsResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "StageOffsets"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.StageOffsetsRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.StageOffsetsResponse.getDefaultInstance()))
+              .build();
+        }
+      }
+    }
+    return getStageOffsetsMethod;
+  }
+
   private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.FetchOffsetsRequest,
       io.github.oncelog.client.proto.FetchOffsetsResponse> getFetchOffsetsMethod;
 
@@ -297,6 +327,22 @@ public final class GroupServiceGrpc {
     }
 
     /**
+     * <pre>
+     * Stores offsets with a transaction: they count when it is committed, together with
+     * its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
+     * </pre>
+     */
+    default void stageOffsets(io.github.oncelog.client.proto.StageOffsetsRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.StageOffsetsResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getStageOffsetsMethod(), responseObserver);
+    }
+
+    /**
+     * <pre>
+     * What a group has committed. Who asks is about to read on from there: a transaction
+     * that has staged offsets of these partitions is aborted, or, if it was decided to
+     * commit, waited for.
+     * </pre>
      */
     default void fetchOffsets(io.github.oncelog.client.proto.FetchOffsetsRequest request,
         io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.FetchOffsetsResponse> responseObserver) {
@@ -394,6 +440,23 @@ public final class GroupServiceGrpc {
     }
 
     /**
+     * <pre>
+     * Stores offsets with a transaction: they count when it is committed, together with
+     * its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
+     * </pre>
+     */
+    public void stageOffsets(io.github.oncelog.client.proto.StageOffsetsRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.StageOffsetsResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getStageOffsetsMethod(), getCallOptions()), request, responseObserver);
+    }
+
+    /**
+     * <pre>
+     * What a group has committed. Who asks is about to read on from there: a transaction
+     * that has staged offsets of these partitions is aborted, or, if it was decided to
+     * commit, waited for.
+     * </pre>
      */
     public void fetchOffsets(io.github.oncelog.client.proto.FetchOffsetsRequest request,
         io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.FetchOffsetsResponse> responseObserver) {
@@ -485,6 +548,22 @@ public final class GroupServiceGrpc {
     }
 
     /**
+     * <pre>
+     * Stores offsets with a transaction: they count when it is committed, together with
+     * its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.StageOffsetsResponse stageOffsets(io.github.oncelog.client.proto.StageOffsetsRequest request) throws io.grpc.StatusException {
+      return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
+          getChannel(), getStageOffsetsMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * What a group has committed. Who asks is about to read on from there: a transaction
+     * that has staged offsets of these partitions is aborted, or, if it was decided to
+     * commit, waited for.
+     * </pre>
      */
     public io.github.oncelog.client.proto.FetchOffsetsResponse fetchOffsets(io.github.oncelog.client.proto.FetchOffsetsRequest request) throws io.grpc.StatusException {
       return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
@@ -572,6 +651,22 @@ public final class GroupServiceGrpc {
     }
 
     /**
+     * <pre>
+     * Stores offsets with a transaction: they count when it is committed, together with
+     * its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.StageOffsetsResponse stageOffsets(io.github.oncelog.client.proto.StageOffsetsRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getStageOffsetsMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * What a group has committed. Who asks is about to read on from there: a transaction
+     * that has staged offsets of these partitions is aborted, or, if it was decided to
+     * commit, waited for.
+     * </pre>
      */
     public io.github.oncelog.client.proto.FetchOffsetsResponse fetchOffsets(io.github.oncelog.client.proto.FetchOffsetsRequest request) {
       return io.grpc.stub.ClientCalls.blockingUnaryCall(
@@ -644,6 +739,23 @@ public final class GroupServiceGrpc {
     }
 
     /**
+     * <pre>
+     * Stores offsets with a transaction: they count when it is committed, together with
+     * its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.StageOffsetsResponse> stageOffsets(
+        io.github.oncelog.client.proto.StageOffsetsRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getStageOffsetsMethod(), getCallOptions()), request);
+    }
+
+    /**
+     * <pre>
+     * What a group has committed. Who asks is about to read on from there: a transaction
+     * that has staged offsets of these partitions is aborted, or, if it was decided to
+     * commit, waited for.
+     * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.FetchOffsetsResponse> fetchOffsets(
         io.github.oncelog.client.proto.FetchOffsetsRequest request) {
@@ -693,12 +805,13 @@ public final class GroupServiceGrpc {
   }
 
   private static final int METHODID_COMMIT_OFFSETS = 0;
-  private static final int METHODID_FETCH_OFFSETS = 1;
-  private static final int METHODID_LIST_GROUPS = 2;
-  private static final int METHODID_DESCRIBE_GROUP = 3;
-  private static final int METHODID_DELETE_GROUP = 4;
-  private static final int METHODID_GROUP_HEARTBEAT = 5;
-  private static final int METHODID_JOIN_GROUP = 6;
+  private static final int METHODID_STAGE_OFFSETS = 1;
+  private static final int METHODID_FETCH_OFFSETS = 2;
+  private static final int METHODID_LIST_GROUPS = 3;
+  private static final int METHODID_DESCRIBE_GROUP = 4;
+  private static final int METHODID_DELETE_GROUP = 5;
+  private static final int METHODID_GROUP_HEARTBEAT = 6;
+  private static final int METHODID_JOIN_GROUP = 7;
 
   private static final class MethodHandlers<Req, Resp> implements
       io.grpc.stub.ServerCalls.UnaryMethod<Req, Resp>,
@@ -720,6 +833,10 @@ public final class GroupServiceGrpc {
         case METHODID_COMMIT_OFFSETS:
           serviceImpl.commitOffsets((io.github.oncelog.client.proto.CommitOffsetsRequest) request,
               (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.CommitOffsetsResponse>) responseObserver);
+          break;
+        case METHODID_STAGE_OFFSETS:
+          serviceImpl.stageOffsets((io.github.oncelog.client.proto.StageOffsetsRequest) request,
+              (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.StageOffsetsResponse>) responseObserver);
           break;
         case METHODID_FETCH_OFFSETS:
           serviceImpl.fetchOffsets((io.github.oncelog.client.proto.FetchOffsetsRequest) request,
@@ -769,6 +886,13 @@ public final class GroupServiceGrpc {
               io.github.oncelog.client.proto.CommitOffsetsRequest,
               io.github.oncelog.client.proto.CommitOffsetsResponse>(
                 service, METHODID_COMMIT_OFFSETS)))
+        .addMethod(
+          getStageOffsetsMethod(),
+          io.grpc.stub.ServerCalls.asyncUnaryCall(
+            new MethodHandlers<
+              io.github.oncelog.client.proto.StageOffsetsRequest,
+              io.github.oncelog.client.proto.StageOffsetsResponse>(
+                service, METHODID_STAGE_OFFSETS)))
         .addMethod(
           getFetchOffsetsMethod(),
           io.grpc.stub.ServerCalls.asyncUnaryCall(
@@ -824,6 +948,7 @@ public final class GroupServiceGrpc {
         if (result == null) {
           serviceDescriptor = result = io.grpc.ServiceDescriptor.newBuilder(SERVICE_NAME)
               .addMethod(getCommitOffsetsMethod())
+              .addMethod(getStageOffsetsMethod())
               .addMethod(getFetchOffsetsMethod())
               .addMethod(getListGroupsMethod())
               .addMethod(getDescribeGroupMethod())

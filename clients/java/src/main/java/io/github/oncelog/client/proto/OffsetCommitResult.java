@@ -98,8 +98,9 @@ public  final class OffsetCommitResult extends
    * <pre>
    * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
    * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-   * or offsets), FENCED_MEMBER (the partition is another's now) or
-   * GROUP_HAS_MEMBERS: nothing has changed.
+   * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+   * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+   * again once it has ended): nothing has changed.
    * </pre>
    *
    * <code>string error = 3;</code>
@@ -113,8 +114,9 @@ public  final class OffsetCommitResult extends
    * <pre>
    * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
    * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-   * or offsets), FENCED_MEMBER (the partition is another's now) or
-   * GROUP_HAS_MEMBERS: nothing has changed.
+   * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+   * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+   * again once it has ended): nothing has changed.
    * </pre>
    *
    * <code>string error = 3;</code>
@@ -129,8 +131,9 @@ public  final class OffsetCommitResult extends
    * <pre>
    * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
    * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-   * or offsets), FENCED_MEMBER (the partition is another's now) or
-   * GROUP_HAS_MEMBERS: nothing has changed.
+   * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+   * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+   * again once it has ended): nothing has changed.
    * </pre>
    *
    * <code>string error = 3;</code>
@@ -146,8 +149,9 @@ public  final class OffsetCommitResult extends
    * <pre>
    * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
    * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-   * or offsets), FENCED_MEMBER (the partition is another's now) or
-   * GROUP_HAS_MEMBERS: nothing has changed.
+   * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+   * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+   * again once it has ended): nothing has changed.
    * </pre>
    *
    * <code>string error = 3;</code>
@@ -160,8 +164,9 @@ public  final class OffsetCommitResult extends
    * <pre>
    * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
    * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-   * or offsets), FENCED_MEMBER (the partition is another's now) or
-   * GROUP_HAS_MEMBERS: nothing has changed.
+   * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+   * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+   * again once it has ended): nothing has changed.
    * </pre>
    *
    * <code>string error = 3;</code>
@@ -541,8 +546,9 @@ public  final class OffsetCommitResult extends
      * <pre>
      * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
      * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-     * or offsets), FENCED_MEMBER (the partition is another's now) or
-     * GROUP_HAS_MEMBERS: nothing has changed.
+     * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+     * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+     * again once it has ended): nothing has changed.
      * </pre>
      *
      * <code>string error = 3;</code>
@@ -556,8 +562,9 @@ public  final class OffsetCommitResult extends
      * <pre>
      * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
      * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-     * or offsets), FENCED_MEMBER (the partition is another's now) or
-     * GROUP_HAS_MEMBERS: nothing has changed.
+     * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+     * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+     * again once it has ended): nothing has changed.
      * </pre>
      *
      * <code>string error = 3;</code>
@@ -572,8 +579,9 @@ public  final class OffsetCommitResult extends
      * <pre>
      * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
      * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-     * or offsets), FENCED_MEMBER (the partition is another's now) or
-     * GROUP_HAS_MEMBERS: nothing has changed.
+     * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+     * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+     * again once it has ended): nothing has changed.
      * </pre>
      *
      * <code>string error = 3;</code>
@@ -590,8 +598,9 @@ public  final class OffsetCommitResult extends
      * <pre>
      * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
      * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-     * or offsets), FENCED_MEMBER (the partition is another's now) or
-     * GROUP_HAS_MEMBERS: nothing has changed.
+     * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+     * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+     * again once it has ended): nothing has changed.
      * </pre>
      *
      * <code>string error = 3;</code>
@@ -606,8 +615,9 @@ public  final class OffsetCommitResult extends
      * <pre>
      * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
      * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-     * or offsets), FENCED_MEMBER (the partition is another's now) or
-     * GROUP_HAS_MEMBERS: nothing has changed.
+     * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+     * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+     * again once it has ended): nothing has changed.
      * </pre>
      *
      * <code>string error = 3;</code>

@@ -32,8 +32,9 @@ public interface OffsetCommitResultOrBuilder extends
    * <pre>
    * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
    * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-   * or offsets), FENCED_MEMBER (the partition is another's now) or
-   * GROUP_HAS_MEMBERS: nothing has changed.
+   * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+   * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+   * again once it has ended): nothing has changed.
    * </pre>
    *
    * <code>string error = 3;</code>
@@ -44,8 +45,9 @@ public interface OffsetCommitResultOrBuilder extends
    * <pre>
    * Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
    * SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-   * or offsets), FENCED_MEMBER (the partition is another's now) or
-   * GROUP_HAS_MEMBERS: nothing has changed.
+   * or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+   * or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+   * again once it has ended): nothing has changed.
    * </pre>
    *
    * <code>string error = 3;</code>

@@ -452,6 +452,82 @@ public  final class TransactionDescription extends
     partitions_.remove(index);
   }
 
+  public static final int SINK_FIELD_NUMBER = 12;
+  private boolean sink_;
+  /**
+   * <pre>
+   * Of a sink: producer_name is the sink's, producer_id 0.
+   * </pre>
+   *
+   * <code>bool sink = 12;</code>
+   * @return The sink.
+   */
+  @java.lang.Override
+  public boolean getSink() {
+    return sink_;
+  }
+  /**
+   * <pre>
+   * Of a sink: producer_name is the sink's, producer_id 0.
+   * </pre>
+   *
+   * <code>bool sink = 12;</code>
+   * @param value The sink to set.
+   */
+  private void setSink(boolean value) {
+    
+    sink_ = value;
+  }
+  /**
+   * <pre>
+   * Of a sink: producer_name is the sink's, producer_id 0.
+   * </pre>
+   *
+   * <code>bool sink = 12;</code>
+   */
+  private void clearSink() {
+
+    sink_ = false;
+  }
+
+  public static final int STAGED_BYTES_FIELD_NUMBER = 13;
+  private long stagedBytes_;
+  /**
+   * <pre>
+   * In all partitions that answer.
+   * </pre>
+   *
+   * <code>int64 staged_bytes = 13;</code>
+   * @return The stagedBytes.
+   */
+  @java.lang.Override
+  public long getStagedBytes() {
+    return stagedBytes_;
+  }
+  /**
+   * <pre>
+   * In all partitions that answer.
+   * </pre>
+   *
+   * <code>int64 staged_bytes = 13;</code>
+   * @param value The stagedBytes to set.
+   */
+  private void setStagedBytes(long value) {
+    
+    stagedBytes_ = value;
+  }
+  /**
+   * <pre>
+   * In all partitions that answer.
+   * </pre>
+   *
+   * <code>int64 staged_bytes = 13;</code>
+   */
+  private void clearStagedBytes() {
+
+    stagedBytes_ = 0L;
+  }
+
   public static io.github.oncelog.client.proto.TransactionDescription parseFrom(
       java.nio.ByteBuffer data)
       throws com.google.protobuf.InvalidProtocolBufferException {
@@ -1012,6 +1088,86 @@ public  final class TransactionDescription extends
       return this;
     }
 
+    /**
+     * <pre>
+     * Of a sink: producer_name is the sink's, producer_id 0.
+     * </pre>
+     *
+     * <code>bool sink = 12;</code>
+     * @return The sink.
+     */
+    @java.lang.Override
+    public boolean getSink() {
+      return instance.getSink();
+    }
+    /**
+     * <pre>
+     * Of a sink: producer_name is the sink's, producer_id 0.
+     * </pre>
+     *
+     * <code>bool sink = 12;</code>
+     * @param value The sink to set.
+     * @return This builder for chaining.
+     */
+    public Builder setSink(boolean value) {
+      copyOnWrite();
+      instance.setSink(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Of a sink: producer_name is the sink's, producer_id 0.
+     * </pre>
+     *
+     * <code>bool sink = 12;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearSink() {
+      copyOnWrite();
+      instance.clearSink();
+      return this;
+    }
+
+    /**
+     * <pre>
+     * In all partitions that answer.
+     * </pre>
+     *
+     * <code>int64 staged_bytes = 13;</code>
+     * @return The stagedBytes.
+     */
+    @java.lang.Override
+    public long getStagedBytes() {
+      return instance.getStagedBytes();
+    }
+    /**
+     * <pre>
+     * In all partitions that answer.
+     * </pre>
+     *
+     * <code>int64 staged_bytes = 13;</code>
+     * @param value The stagedBytes to set.
+     * @return This builder for chaining.
+     */
+    public Builder setStagedBytes(long value) {
+      copyOnWrite();
+      instance.setStagedBytes(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * In all partitions that answer.
+     * </pre>
+     *
+     * <code>int64 staged_bytes = 13;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearStagedBytes() {
+      copyOnWrite();
+      instance.clearStagedBytes();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.TransactionDescription)
   }
   @java.lang.Override
@@ -1040,11 +1196,13 @@ public  final class TransactionDescription extends
             "totalTimeoutMs_",
             "partitions_",
             io.github.oncelog.client.proto.TransactionPart.class,
+            "sink_",
+            "stagedBytes_",
           };
           java.lang.String info =
-              "\u0000\u000b\u0000\u0000\u0001\u000b\u000b\u0000\u0001\u0000\u0001\u0002\u0002\f" +
-              "\u0003\u0208\u0004\u0208\u0005\u0002\u0006\u0004\u0007\u0002\b\u0002\t\u0004\n\u0004" +
-              "\u000b\u001b";
+              "\u0000\r\u0000\u0000\u0001\r\r\u0000\u0001\u0000\u0001\u0002\u0002\f\u0003\u0208" +
+              "\u0004\u0208\u0005\u0002\u0006\u0004\u0007\u0002\b\u0002\t\u0004\n\u0004\u000b\u001b" +
+              "\f\u0007\r\u0002";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

@@ -108,4 +108,24 @@ public interface TransactionDescriptionOrBuilder extends
    * <code>repeated .oncelog.v1.TransactionPart partitions = 11;</code>
    */
   int getPartitionsCount();
+
+  /**
+   * <pre>
+   * Of a sink: producer_name is the sink's, producer_id 0.
+   * </pre>
+   *
+   * <code>bool sink = 12;</code>
+   * @return The sink.
+   */
+  boolean getSink();
+
+  /**
+   * <pre>
+   * In all partitions that answer.
+   * </pre>
+   *
+   * <code>int64 staged_bytes = 13;</code>
+   * @return The stagedBytes.
+   */
+  long getStagedBytes();
 }

@@ -148,6 +148,108 @@ public  final class TransactionPart extends
     ended_ = false;
   }
 
+  public static final int STAGED_RECORDS_FIELD_NUMBER = 4;
+  private long stagedRecords_;
+  /**
+   * <pre>
+   * What is staged there now; -1: the partition's leader does not answer.
+   * </pre>
+   *
+   * <code>int64 staged_records = 4;</code>
+   * @return The stagedRecords.
+   */
+  @java.lang.Override
+  public long getStagedRecords() {
+    return stagedRecords_;
+  }
+  /**
+   * <pre>
+   * What is staged there now; -1: the partition's leader does not answer.
+   * </pre>
+   *
+   * <code>int64 staged_records = 4;</code>
+   * @param value The stagedRecords to set.
+   */
+  private void setStagedRecords(long value) {
+    
+    stagedRecords_ = value;
+  }
+  /**
+   * <pre>
+   * What is staged there now; -1: the partition's leader does not answer.
+   * </pre>
+   *
+   * <code>int64 staged_records = 4;</code>
+   */
+  private void clearStagedRecords() {
+
+    stagedRecords_ = 0L;
+  }
+
+  public static final int STAGED_BYTES_FIELD_NUMBER = 5;
+  private long stagedBytes_;
+  /**
+   * <code>int64 staged_bytes = 5;</code>
+   * @return The stagedBytes.
+   */
+  @java.lang.Override
+  public long getStagedBytes() {
+    return stagedBytes_;
+  }
+  /**
+   * <code>int64 staged_bytes = 5;</code>
+   * @param value The stagedBytes to set.
+   */
+  private void setStagedBytes(long value) {
+    
+    stagedBytes_ = value;
+  }
+  /**
+   * <code>int64 staged_bytes = 5;</code>
+   */
+  private void clearStagedBytes() {
+
+    stagedBytes_ = 0L;
+  }
+
+  public static final int STAGED_OFFSETS_FIELD_NUMBER = 6;
+  private long stagedOffsets_;
+  /**
+   * <pre>
+   * In __offsets: for how many partitions of which groups offsets are staged.
+   * </pre>
+   *
+   * <code>int64 staged_offsets = 6;</code>
+   * @return The stagedOffsets.
+   */
+  @java.lang.Override
+  public long getStagedOffsets() {
+    return stagedOffsets_;
+  }
+  /**
+   * <pre>
+   * In __offsets: for how many partitions of which groups offsets are staged.
+   * </pre>
+   *
+   * <code>int64 staged_offsets = 6;</code>
+   * @param value The stagedOffsets to set.
+   */
+  private void setStagedOffsets(long value) {
+    
+    stagedOffsets_ = value;
+  }
+  /**
+   * <pre>
+   * In __offsets: for how many partitions of which groups offsets are staged.
+   * </pre>
+   *
+   * <code>int64 staged_offsets = 6;</code>
+   */
+  private void clearStagedOffsets() {
+
+    stagedOffsets_ = 0L;
+  }
+
   public static io.github.oncelog.client.proto.TransactionPart parseFrom(
       java.nio.ByteBuffer data)
       throws com.google.protobuf.InvalidProtocolBufferException {
@@ -382,6 +484,114 @@ public  final class TransactionPart extends
       return this;
     }
 
+    /**
+     * <pre>
+     * What is staged there now; -1: the partition's leader does not answer.
+     * </pre>
+     *
+     * <code>int64 staged_records = 4;</code>
+     * @return The stagedRecords.
+     */
+    @java.lang.Override
+    public long getStagedRecords() {
+      return instance.getStagedRecords();
+    }
+    /**
+     * <pre>
+     * What is staged there now; -1: the partition's leader does not answer.
+     * </pre>
+     *
+     * <code>int64 staged_records = 4;</code>
+     * @param value The stagedRecords to set.
+     * @return This builder for chaining.
+     */
+    public Builder setStagedRecords(long value) {
+      copyOnWrite();
+      instance.setStagedRecords(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * What is staged there now; -1: the partition's leader does not answer.
+     * </pre>
+     *
+     * <code>int64 staged_records = 4;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearStagedRecords() {
+      copyOnWrite();
+      instance.clearStagedRecords();
+      return this;
+    }
+
+    /**
+     * <code>int64 staged_bytes = 5;</code>
+     * @return The stagedBytes.
+     */
+    @java.lang.Override
+    public long getStagedBytes() {
+      return instance.getStagedBytes();
+    }
+    /**
+     * <code>int64 staged_bytes = 5;</code>
+     * @param value The stagedBytes to set.
+     * @return This builder for chaining.
+     */
+    public Builder setStagedBytes(long value) {
+      copyOnWrite();
+      instance.setStagedBytes(value);
+      return this;
+    }
+    /**
+     * <code>int64 staged_bytes = 5;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearStagedBytes() {
+      copyOnWrite();
+      instance.clearStagedBytes();
+      return this;
+    }
+
+    /**
+     * <pre>
+     * In __offsets: for how many partitions of which groups offsets are staged.
+     * </pre>
+     *
+     * <code>int64 staged_offsets = 6;</code>
+     * @return The stagedOffsets.
+     */
+    @java.lang.Override
+    public long getStagedOffsets() {
+      return instance.getStagedOffsets();
+    }
+    /**
+     * <pre>
+     * In __offsets: for how many partitions of which groups offsets are staged.
+     * </pre>
+     *
+     * <code>int64 staged_offsets = 6;</code>
+     * @param value The stagedOffsets to set.
+     * @return This builder for chaining.
+     */
+    public Builder setStagedOffsets(long value) {
+      copyOnWrite();
+      instance.setStagedOffsets(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * In __offsets: for how many partitions of which groups offsets are staged.
+     * </pre>
+     *
+     * <code>int64 staged_offsets = 6;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearStagedOffsets() {
+      copyOnWrite();
+      instance.clearStagedOffsets();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.TransactionPart)
   }
   @java.lang.Override
@@ -401,10 +611,13 @@ public  final class TransactionPart extends
             "topic_",
             "partition_",
             "ended_",
+            "stagedRecords_",
+            "stagedBytes_",
+            "stagedOffsets_",
           };
           java.lang.String info =
-              "\u0000\u0003\u0000\u0000\u0001\u0003\u0003\u0000\u0000\u0000\u0001\u0208\u0002\u0004" +
-              "\u0003\u0007";
+              "\u0000\u0006\u0000\u0000\u0001\u0006\u0006\u0000\u0000\u0000\u0001\u0208\u0002\u0004" +
+              "\u0003\u0007\u0004\u0002\u0005\u0002\u0006\u0002";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

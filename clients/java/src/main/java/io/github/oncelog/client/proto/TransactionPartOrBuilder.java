@@ -45,4 +45,30 @@ public interface TransactionPartOrBuilder extends
    * @return The ended.
    */
   boolean getEnded();
+
+  /**
+   * <pre>
+   * What is staged there now; -1: the partition's leader does not answer.
+   * </pre>
+   *
+   * <code>int64 staged_records = 4;</code>
+   * @return The stagedRecords.
+   */
+  long getStagedRecords();
+
+  /**
+   * <code>int64 staged_bytes = 5;</code>
+   * @return The stagedBytes.
+   */
+  long getStagedBytes();
+
+  /**
+   * <pre>
+   * In __offsets: for how many partitions of which groups offsets are staged.
+   * </pre>
+   *
+   * <code>int64 staged_offsets = 6;</code>
+   * @return The stagedOffsets.
+   */
+  long getStagedOffsets();
 }

@@ -162,6 +162,36 @@ public final class TransactionServiceGrpc {
     return getListTransactionsMethod;
   }
 
+  private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.DescribeTransactionRequest,
+      io.github.oncelog.client.proto.DescribeTransactionResponse> getDescribeTransactionMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "DescribeTransaction",
+      requestType = io.github.oncelog.client.proto.DescribeTransactionRequest.class,
+      responseType = io.github.oncelog.client.proto.DescribeTransactionResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.github.oncelog.client.proto.DescribeTransactionRequest,
+      io.github.oncelog.client.proto.DescribeTransactionResponse> getDescribeTransactionMethod() {
+    io.grpc.MethodDescriptor<io.github.oncelog.client.proto.DescribeTransactionRequest, io.github.oncelog.client.proto.DescribeTransactionResponse> getDescribeTransactionMethod;
+    if ((getDescribeTransactionMethod = TransactionServiceGrpc.getDescribeTransactionMethod) == null) {
+      synchronized (TransactionServiceGrpc.class) {
+        if ((getDescribeTransactionMethod = TransactionServiceGrpc.getDescribeTransactionMethod) == null) {
+          TransactionServiceGrpc.getDescribeTransactionMethod = getDescribeTransactionMethod =
+              io.grpc.MethodDescriptor.<io.github.oncelog.client.proto.DescribeTransactionRequest, io.github.oncelog.client.proto.DescribeTransactionResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "DescribeTransaction"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.DescribeTransactionRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.DescribeTransactionResponse.getDefaultInstance()))
+              .build();
+        }
+      }
+    }
+    return getDescribeTransactionMethod;
+  }
+
   /**
    * Creates a new async stub that supports all call types for the service
    */
@@ -274,6 +304,16 @@ public final class TransactionServiceGrpc {
         io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ListTransactionsResponse> responseObserver) {
       io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getListTransactionsMethod(), responseObserver);
     }
+
+    /**
+     * <pre>
+     * One of them, or one that has ended and whose owner has begun no other since.
+     * </pre>
+     */
+    default void describeTransaction(io.github.oncelog.client.proto.DescribeTransactionRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.DescribeTransactionResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getDescribeTransactionMethod(), responseObserver);
+    }
   }
 
   /**
@@ -357,6 +397,17 @@ public final class TransactionServiceGrpc {
       io.grpc.stub.ClientCalls.asyncUnaryCall(
           getChannel().newCall(getListTransactionsMethod(), getCallOptions()), request, responseObserver);
     }
+
+    /**
+     * <pre>
+     * One of them, or one that has ended and whose owner has begun no other since.
+     * </pre>
+     */
+    public void describeTransaction(io.github.oncelog.client.proto.DescribeTransactionRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.DescribeTransactionResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getDescribeTransactionMethod(), getCallOptions()), request, responseObserver);
+    }
   }
 
   /**
@@ -424,6 +475,16 @@ public final class TransactionServiceGrpc {
       return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
           getChannel(), getListTransactionsMethod(), getCallOptions(), request);
     }
+
+    /**
+     * <pre>
+     * One of them, or one that has ended and whose owner has begun no other since.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.DescribeTransactionResponse describeTransaction(io.github.oncelog.client.proto.DescribeTransactionRequest request) throws io.grpc.StatusException {
+      return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
+          getChannel(), getDescribeTransactionMethod(), getCallOptions(), request);
+    }
   }
 
   /**
@@ -490,6 +551,16 @@ public final class TransactionServiceGrpc {
     public io.github.oncelog.client.proto.ListTransactionsResponse listTransactions(io.github.oncelog.client.proto.ListTransactionsRequest request) {
       return io.grpc.stub.ClientCalls.blockingUnaryCall(
           getChannel(), getListTransactionsMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * One of them, or one that has ended and whose owner has begun no other since.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.DescribeTransactionResponse describeTransaction(io.github.oncelog.client.proto.DescribeTransactionRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getDescribeTransactionMethod(), getCallOptions(), request);
     }
   }
 
@@ -563,6 +634,17 @@ public final class TransactionServiceGrpc {
       return io.grpc.stub.ClientCalls.futureUnaryCall(
           getChannel().newCall(getListTransactionsMethod(), getCallOptions()), request);
     }
+
+    /**
+     * <pre>
+     * One of them, or one that has ended and whose owner has begun no other since.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.DescribeTransactionResponse> describeTransaction(
+        io.github.oncelog.client.proto.DescribeTransactionRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getDescribeTransactionMethod(), getCallOptions()), request);
+    }
   }
 
   private static final int METHODID_BEGIN_TRANSACTION = 0;
@@ -570,6 +652,7 @@ public final class TransactionServiceGrpc {
   private static final int METHODID_COMMIT_TRANSACTION = 2;
   private static final int METHODID_ABORT_TRANSACTION = 3;
   private static final int METHODID_LIST_TRANSACTIONS = 4;
+  private static final int METHODID_DESCRIBE_TRANSACTION = 5;
 
   private static final class MethodHandlers<Req, Resp> implements
       io.grpc.stub.ServerCalls.UnaryMethod<Req, Resp>,
@@ -607,6 +690,10 @@ public final class TransactionServiceGrpc {
         case METHODID_LIST_TRANSACTIONS:
           serviceImpl.listTransactions((io.github.oncelog.client.proto.ListTransactionsRequest) request,
               (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ListTransactionsResponse>) responseObserver);
+          break;
+        case METHODID_DESCRIBE_TRANSACTION:
+          serviceImpl.describeTransaction((io.github.oncelog.client.proto.DescribeTransactionRequest) request,
+              (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.DescribeTransactionResponse>) responseObserver);
           break;
         default:
           throw new AssertionError();
@@ -661,6 +748,13 @@ public final class TransactionServiceGrpc {
               io.github.oncelog.client.proto.ListTransactionsRequest,
               io.github.oncelog.client.proto.ListTransactionsResponse>(
                 service, METHODID_LIST_TRANSACTIONS)))
+        .addMethod(
+          getDescribeTransactionMethod(),
+          io.grpc.stub.ServerCalls.asyncUnaryCall(
+            new MethodHandlers<
+              io.github.oncelog.client.proto.DescribeTransactionRequest,
+              io.github.oncelog.client.proto.DescribeTransactionResponse>(
+                service, METHODID_DESCRIBE_TRANSACTION)))
         .build();
   }
 
@@ -678,6 +772,7 @@ public final class TransactionServiceGrpc {
               .addMethod(getCommitTransactionMethod())
               .addMethod(getAbortTransactionMethod())
               .addMethod(getListTransactionsMethod())
+              .addMethod(getDescribeTransactionMethod())
               .build();
         }
       }
