@@ -410,7 +410,7 @@ class Consumer:
     def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
         """Return what the group has committed for a partition; None: nothing."""
         group, tp = self._group(), TopicPartition(*partition)
-        return self._ask(self._fetcher.positions.groups.committed(group, [tp])).get(tp)
+        return self._ask(self._fetcher.positions.groups.committed_now(group, tp))
 
     def _group(self) -> str:
         self._check_open()

@@ -386,7 +386,7 @@ class Producer:
         if self._closed:
             return
         try:
-            runtime.run(self._transactions.close())
+            runtime.run(self._transactions.close(timeout))
             self._flush(timeout)
         except errors.RequestTimeoutError:
             pass  # what is left fails below, and is reported with its outcome

@@ -217,9 +217,7 @@ class Consumer:
     async def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
         """Return what the group has committed for a partition; None: nothing."""
         group, tp = self._sync._group(), TopicPartition(*partition)
-        return (await on_engine(self._sync._fetcher.positions.groups.committed(group, [tp]))).get(
-            tp
-        )
+        return await on_engine(self._sync._fetcher.positions.groups.committed_now(group, tp))
 
     def metrics(self) -> dict[str, int | float]:
         """How far reading is, by the last answers, and how the group is doing."""

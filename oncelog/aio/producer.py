@@ -216,7 +216,7 @@ class Producer:
         if producer._closed:
             return
         try:
-            await on_engine(producer._transactions.close())
+            await on_engine(producer._transactions.close(timeout))
             await self._flush(timeout)
         except errors.RequestTimeoutError:
             pass  # what is left fails below, and is reported with its outcome

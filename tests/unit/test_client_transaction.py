@@ -92,6 +92,7 @@ def test_the_first_failure_is_why_and_a_fatal_one_comes_as_itself() -> None:
     one.answered(one.end(ABORT), None)
     error = one.error()
     assert isinstance(error, errors.TransactionAbortedError) and "16 GiB" in error.message
+    assert isinstance(error.__cause__, errors.BatchTooLargeError)
     two = begun()
     two.fail(errors.FencedError("taken over"))
     two.answered(two.end(ABORT), None)

@@ -114,21 +114,33 @@ class Groups:
             raise BY_REASON.get(answer.error, errors.InternalError)(text)
 
     async def committed(
-        self, group: str, partitions: Iterable[TopicPartition] = ()
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] = (),
+        *,
+        ignore_transactions: bool = False,
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what these partitions' offsets are, None: nothing; or all of the group."""
+        """Return what these partitions' offsets are, None: nothing; or all of the group.
+
+        ignore_transactions: who only looks ends none that has staged offsets there.
+        """
         request = group_pb2.FetchOffsetsRequest(
             group=group,
             partitions=[
                 batch_pb2.TopicPartition(topic=tp.topic, partition=tp.partition)
                 for tp in partitions
             ],
+            ignore_transactions=ignore_transactions,
         )
         answer = await self._call(group, lambda stub: stub.FetchOffsets, request)
         return {
             TopicPartition(offset.topic, offset.partition): _committed(offset)
             for offset in answer.offsets
         }
+
+    async def committed_now(self, group: str, tp: TopicPartition) -> CommittedOffset | None:
+        """For who looks, and does not read on from there: open transactions go on."""
+        return (await self.committed(group, [tp], ignore_transactions=True)).get(tp)
 
     async def describe(self, group: str) -> types.GroupDescription:
         answer = await self._call(

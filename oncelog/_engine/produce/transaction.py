@@ -103,9 +103,11 @@ class ProducerTransaction:
     def refusal(self) -> errors.TransactionAbortedError:
         """What is said to who goes on with a transaction that has failed."""
         assert self.failure is not None
-        return errors.TransactionAbortedError(
+        refused = errors.TransactionAbortedError(
             f"transaction {self.transaction_id} cannot be committed: {self.failure}"
         )
+        refused.__cause__ = self.failure
+        return refused
 
     def check_open(self) -> None:
         """Raises what who goes on with it is told."""

@@ -309,12 +309,15 @@ class Transactions:
             self._alive.cancel()
         self._accumulator.resume(None)
 
-    async def close(self) -> None:
+    async def close(self, timeout_s: float | None) -> None:
         """Abort what is open. What was asked to be committed is left to the cluster."""
         transaction = self.current
         if transaction is not None and transaction.state is State.OPEN:
-            with contextlib.suppress(errors.OncelogError):  # else it is aborted when it is idle
-                await self.abort(transaction)
+            request_s = self._config.request_timeout_ms / 1000
+            # Where nobody answers it is aborted when it has been idle.
+            with contextlib.suppress(errors.OncelogError, TimeoutError):
+                async with asyncio.timeout(min(request_s, timeout_s or request_s)):
+                    await self.abort(transaction)
         if self._alive is not None:
             self._alive.cancel()
 
