@@ -76,7 +76,9 @@ class Run:
         return self.call("EndBatch", request)
 
     def described(self) -> pb.SinkDescription:
-        return self.call("DescribeSink", pb.DescribeSinkRequest(sink=self.sink)).sink
+        answer: pb.DescribeSinkResponse
+        answer = self.call("DescribeSink", pb.DescribeSinkRequest(sink=self.sink))
+        return answer.sink
 
     def readable(self, partition: int) -> list[tuple[int, int]]:
         """(producer id, records) of all batches."""
