@@ -8,31 +8,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oncelog import Consumer, TopicPartition
-from tests.spark.copies import TIMEOUT_S
+from tests.spark.copies import TIMEOUT_S, contents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-FILES = 4  # that are read as one stream, a micro-batch each
 ROWS = 40  # of a file
 
 
 class Lines:
     """A stream of files: each is a micro-batch of numbered lines, split among tasks."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, rows: int = ROWS) -> None:
+        self._directory, self._rows = directory, rows
         directory.mkdir(parents=True)
         self.count = 0
 
     def add(self, files: int = 1) -> None:
         for _ in range(files):
-            number = self.count // ROWS
-            lines = "".join(f"{n}\n" for n in range(self.count, self.count + ROWS))
+            number = self.count // self._rows
+            lines = "".join(f"{n}\n" for n in range(self.count, self.count + self._rows))
             (self._directory / f"{number:04}.txt").write_text(lines)
-            self.count += ROWS
+            self.count += self._rows
 
     def frame(self, spark: SparkSession, tasks: int = 2) -> DataFrame:
         lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(self._directory))
@@ -110,15 +108,8 @@ class Output:
 
     def numbers(self) -> list[int]:
         """All lines that are readable, sorted."""
-        found: list[int] = []
-        with Consumer(self.bootstrap) as consumer:
-            parts = [TopicPartition(self.topic, n) for n in range(2)]
-            ends = consumer.end_offsets(parts)
-            consumer.assign(parts)
-            consumer.seek_to_beginning()
-            while len(found) < sum(ends.values()):
-                found += [int(record.value or b"") for record in consumer.poll(max_records=10_000)]
-        return sorted(found)
+        stored = contents(self.bootstrap, self.topic)
+        return sorted(int(row[0] or b"") for rows in stored.values() for row in rows)
 
 
 class FailsOnce:
