@@ -194,11 +194,8 @@ def test_the_command_shows_and_resets_sinks(
 
     number = run.begin(4)
     run.end(4, number, [run.attempt(number, 0, 3)])
-    (listed,) = [
-        one
-        for one in json.loads(said("sink", "list", "--format", "json"))
-        if one["sink"] == run.sink
-    ]
+    sinks = json.loads(said("sink", "list", "--format", "json"))
+    (listed,) = [one for one in sinks if one["sink"] == run.sink]
     assert (listed["committed_batch"], listed["record_count"], listed["query"]) == (4, 3, run.topic)
     assert run.sink in said("sink", "list")
     assert "last batch        4" in said("sink", "describe", run.sink)

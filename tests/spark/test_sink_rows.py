@@ -10,7 +10,7 @@ import pytest
 from oncelog._engine.produce.partitioners import murmur2
 from oncelog.errors import ConfigError, InvalidRequestError
 from oncelog.spark.sink.options import SinkOptions
-from oncelog.spark.sink.rows import Rows
+from oncelog.spark.sink.rows import Rows, murmur2_of
 
 pa = pytest.importorskip("pyarrow")
 SERVERS = {"bootstrap.servers": "localhost:7001"}
@@ -93,6 +93,13 @@ def test_rows_go_where_they_belong_in_their_order() -> None:
             assert partition == row["partition"]
         elif row["key"] is not None:
             assert partition == (murmur2(row["key"].encode()) & 0x7FFFFFFF) % 5
+
+
+def test_keys_are_hashed_as_one_by_one() -> None:
+    rng = random.Random(5)
+    keys = [rng.randbytes(rng.randint(0, 40)) for _ in range(500)]
+    array = pa.array([b"before", *keys], pa.binary())[1:]
+    assert murmur2_of(array).tolist() == [murmur2(key) for key in keys]
 
 
 def test_rows_without_a_key_stay_together_and_take_turns() -> None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from oncelog._engine.produce.partitioners import KeyPartitioner
+from crc32c import crc32c
+
 from oncelog.errors import ConfigError, InvalidRequestError
 from oncelog.types import TopicPartition
 
@@ -29,6 +30,7 @@ TYPES = {
     "partition": ("int",),
     "timestamp": ("timestamp", "timestamp_ntz"),
 }
+_M = 0x5BD1E995
 _NULL = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 
@@ -54,7 +56,6 @@ class Rows:
 
     def __init__(self, topic: str, counts: Callable[[str], int]) -> None:
         self._topic, self._counts = topic, counts
-        self._keys = KeyPartitioner()
         self._turn = random.randrange(1 << 30)  # of records without key and partition
         self.records = 0
         self.digest = 0
@@ -109,13 +110,55 @@ class Rows:
                 return sticky
             numbers[numbers < 0] = sticky
             return numbers
-        keys = rows.column("key").dictionary_encode()
-        hashed = [
-            sticky if key is None else self._keys.partition(_bytes(key), count)
-            for key in [*keys.dictionary.to_pylist(), None]
-        ]
-        by_key = pc.fill_null(keys.indices, len(hashed) - 1).to_numpy(zero_copy_only=False)
-        return np.where(numbers >= 0, numbers, np.asarray(hashed)[by_key])
+        keys = rows.column("key")
+        by_key = (murmur2_of(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(count)
+        by_key = by_key.astype(np.int64)
+        by_key[keys.is_null().to_numpy(zero_copy_only=False)] = sticky
+        return np.where(numbers >= 0, numbers, by_key)
+
+
+def murmur2_of(keys: Any) -> Any:
+    """`murmur2` of each key of an Arrow array, those of one length together."""
+    import numpy as np
+
+    starts, lengths, data = _texts(keys)
+    found = np.zeros(len(keys), np.uint32)
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        found[rows] = _murmur2(data[starts[rows][:, None] + np.arange(length)])
+    return found
+
+
+def _murmur2(keys: Any) -> Any:
+    """Of the rows of a matrix of bytes."""
+    import numpy as np
+
+    def u32(number: int) -> Any:
+        return np.uint32(number)
+
+    count, length = keys.shape
+    whole = length & ~3
+    h = np.full(count, 0x9747B28C ^ length, np.uint32)
+    words = np.ascontiguousarray(keys[:, :whole]).view("<u4") if whole else keys[:, :0]
+    for k in words.T:
+        k = k * u32(_M)
+        h = (h * u32(_M)) ^ ((k ^ (k >> u32(24))) * u32(_M))
+    for place in reversed(range(length & 3)):
+        h = h ^ (keys[:, whole + place].astype(np.uint32) << u32(8 * place))
+    if length & 3:
+        h = h * u32(_M)
+    h = (h ^ (h >> u32(13))) * u32(_M)
+    return h ^ (h >> u32(15))
+
+
+def _texts(array: Any) -> tuple[Any, Any, Any]:
+    """Where each text of an array begins in its bytes, and how long it is."""
+    import numpy as np
+
+    _, ends, data = array.buffers()
+    places = np.frombuffer(ends, np.int32)[array.offset : array.offset + len(array) + 1]
+    whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return places[:-1].astype(np.int64), np.diff(places), whole
 
 
 def _split(topic: str, records: Any, numbers: Any) -> Iterator[tuple[TopicPartition, Any]]:
@@ -128,10 +171,6 @@ def _split(topic: str, records: Any, numbers: Any) -> Iterator[tuple[TopicPartit
     taken = records.take(pa.array(order))
     for start, stop in pairwise(edges):
         yield TopicPartition(topic, int(ordered[start])), taken.slice(start, stop - start)
-
-
-def _bytes(key: str | bytes) -> bytes:
-    return key.encode() if isinstance(key, str) else key
 
 
 # -- the digest ---------------------------------------------------------------------------
@@ -184,7 +223,7 @@ def _checksums(array: Any) -> Iterator[int]:
 
 def _checksum(data: bytes | memoryview) -> int:
     """Two checksums with the length: one alone, of 32 bits, is too short for a batch."""
-    return zlib.crc32(data) << 32 | zlib.adler32(data) ^ len(data)
+    return zlib.crc32(data) << 32 | crc32c(data) ^ len(data)
 
 
 def _mixed(numbers: Any) -> Any:
