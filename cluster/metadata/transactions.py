@@ -22,6 +22,7 @@ from cluster.transactions.types import (
     TOO_MANY_TRANSACTIONS,
     Holder,
     Refused,
+    State,
 )
 from cluster.v1 import metadata_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
@@ -79,11 +80,11 @@ def _dispatch(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> T
             holder = _holder(abort.producer_id, abort.epoch)
             return coordinator.abort(abort.transaction_id, holder, abort.reason)
         case "markers_done":
-            done = command.markers_done
-            coordinator.markers_done(
-                done.transaction_id,
-                {part.group_id: tuple(map(published_of, part.runs)) for part in done.parts},
-            )
+            for done in command.markers_done.transactions:
+                coordinator.markers_done(
+                    done.transaction_id,
+                    {part.group_id: tuple(map(published_of, part.runs)) for part in done.parts},
+                )
             return None
     raise Rejected(NOT_SUPPORTED, "an empty command to the coordinator does nothing")
 
@@ -117,7 +118,8 @@ def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int) -> Transact
         now = "nobody" if known is None else f"{known.producer_id}/{known.epoch}"
         text = f"producer name {name!r} belongs to {now}, not to {begin.producer_id}/{begin.epoch}"
         raise Rejected(FENCED, text)
-    return tables.coordinator.begin(
+    coordinator = tables.coordinator
+    row = coordinator.begin(
         name,
         holder,
         begin.nonce,
@@ -125,3 +127,7 @@ def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int) -> Transact
         idle_ms=begin.idle_ms,
         total_ms=begin.total_ms,
     )
+    groups = [group for group in begin.groups if group in tables.groups]
+    if groups and row.state is State.OPEN and not row.parts:
+        coordinator.register(row.transaction_id, holder, groups, tables.groups.__contains__)
+    return row

@@ -48,7 +48,7 @@ class PeerRequests:
                 confirmed = self._transactions.confirm_here(request.confirm_runs)
                 return pb.Response(confirm_runs=confirmed)
             case "write_markers":
-                written = await self._transactions.write_here(request.write_markers)
+                written = await self._transactions.markers.write_here(request.write_markers)
                 return pb.Response(write_markers=written)
             case "keep_alive":
                 kept = self._transactions.keep_alive_here(request.keep_alive)

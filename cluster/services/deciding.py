@@ -8,7 +8,7 @@ Whoever answers the client, and however often, the outcome is the coordinator's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from cluster.features import TRANSACTIONS
@@ -23,6 +23,7 @@ from cluster.transactions.types import (
     CHECK_AGAIN,
     TRANSACTION_ABORTED,
     Expected,
+    Published,
     State,
 )
 from cluster.v1 import metadata_pb2 as meta
@@ -36,6 +37,10 @@ class Coordination(Protocol):
     async def confirm(
         self, transaction_id: int, asked: Sequence[Expected], groups: Iterable[int], sink: bool
     ) -> list[Expected]: ...
+
+    async def published(self, row: Transaction) -> Mapping[int, Sequence[Published]]: ...
+
+    def publish(self, row: Transaction) -> None: ...
 
     async def finished(self, row: Transaction) -> None: ...
 

@@ -51,6 +51,7 @@ from cluster.services.requests import (
     timeout_s,
 )
 from cluster.services.staged_offsets import OffsetStaging
+from cluster.services.transaction_rights import TransactionRights
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import offsets_pb2 as internal
 from oncelog import errors
@@ -65,9 +66,14 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     """Answers for one node. `now_ms`: the wall clock, milliseconds since the Unix epoch."""
 
     def __init__(
-        self, node: NodeContext, members: GroupMembers, *, now_ms: Callable[[], int]
+        self,
+        node: NodeContext,
+        members: GroupMembers,
+        rights: TransactionRights,
+        *,
+        now_ms: Callable[[], int],
     ) -> None:
-        self.node = node
+        self.node, self._rights = node, rights
         self._now_ms = now_ms
         self._members = members
         self._joining = Joining(node, members, self._replica_of)
@@ -122,6 +128,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     ) -> pb.StageOffsetsResponse:
         _check_offsets(request)
         self._staging.check(request)
+        await self._rights.check("write", request.transaction_id)
         async with self._deadline(request.timeout_ms):
             replica = await self._replica_of(request.group)
             topic_ids = [self._topic_id(commit) for commit in request.offsets]

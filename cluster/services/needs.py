@@ -97,13 +97,14 @@ def _end_batch(request: Any) -> Iterable[Need]:
     yield from _topics("write", "winners")(request)
 
 
-def _named(request: Any) -> Iterable[Need]:
-    return (Need("write", "producer", request.producer_name),)
+def _begin(request: Any) -> Iterable[Need]:
+    yield Need("write", "producer", request.producer_name)
+    yield from _topics("write", "partitions")(request)
 
 
-def _any_name(request: Any) -> Iterable[Need]:
-    """A transaction's number does not say whose it is."""
-    return (Need("write", "producer", ALL),)
+def _by_number(request: Any) -> Iterable[Need]:
+    """A transaction's number does not say whose it is: transaction_rights.py looks that up."""
+    return ()
 
 
 NEEDS: Mapping[str, Needs] = {
@@ -132,23 +133,20 @@ NEEDS: Mapping[str, Needs] = {
         Need("fence", "producer", request.producer_name),
     ),
     "/oncelog.v1.ProducerService/ListProducerNames": lambda _: (Need("describe", "producer", ALL),),
-    "/oncelog.v1.TransactionService/BeginTransaction": _named,
-    "/oncelog.v1.TransactionService/KeepTransactionsAlive": _any_name,
+    "/oncelog.v1.TransactionService/BeginTransaction": _begin,
+    "/oncelog.v1.TransactionService/KeepTransactionsAlive": _by_number,
     "/oncelog.v1.TransactionService/CommitTransaction": lambda request: (
-        *_any_name(request),
         *_topics("write", "runs")(request),
         *(Need("read", "group", staged.group) for staged in request.offsets),
     ),
     # Without a producer it is an operator's.
     "/oncelog.v1.TransactionService/AbortTransaction": lambda request: (
-        _any_name(request) if request.producer_id else _cluster("alter")(request)
+        _by_number(request) if request.producer_id else _cluster("alter")(request)
     ),
     "/oncelog.v1.TransactionService/ListTransactions": lambda request: (
         Need("describe", "producer", request.producer_name or ALL),
     ),
-    "/oncelog.v1.TransactionService/DescribeTransaction": lambda _: (
-        Need("describe", "producer", ALL),
-    ),
+    "/oncelog.v1.TransactionService/DescribeTransaction": _by_number,
     "/oncelog.v1.SinkService/DrawTicket": _sink("write"),
     "/oncelog.v1.SinkService/BeginBatch": _sink("write"),
     "/oncelog.v1.SinkService/EndBatch": _end_batch,

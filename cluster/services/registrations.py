@@ -14,6 +14,7 @@ from cluster.transactions.types import (
     TRANSACTION_ENDED,
     UNKNOWN_TOPIC_OR_PARTITION,
     UNKNOWN_TRANSACTION,
+    Holder,
 )
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import transactions_pb2 as tpb
@@ -37,6 +38,9 @@ class Registrations:
         self, group: int, transaction_id: int, producer_id: int, epoch: int
     ) -> Verdict | None:
         """Why the producer's transaction may not stage anything in the group; None: it may."""
+        row = self._node.metadata.coordinator.get(transaction_id)
+        if row is not None and row.takes(group, Holder(producer_id, epoch)):
+            return None  # it is registered, and stays it
         register = tpb.RegisterTransaction(
             transaction_id=transaction_id, producer_id=producer_id, epoch=epoch, groups=(group,)
         )

@@ -10,11 +10,13 @@ client, and however often, the outcome is the coordinator's.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from cluster.dedup.verdict import MAX_INT64
 from cluster.errors import NotReadyError
 from cluster.metadata.producer_names import check_producer_name
 from cluster.metadata.topics import OFFSETS_TOPIC
@@ -24,6 +26,7 @@ from cluster.services.deciding import Coordination, Decisions
 from cluster.services.errors import accepted, public_errors, rejection
 from cluster.services.leases import Leases
 from cluster.services.requests import count_in_range, in_range, invalid, page_size, timeout_s
+from cluster.services.transaction_rights import TransactionRights
 from cluster.transactions.coordinator import MAX_PARTITIONS, MAX_TOTAL_MS, MIN_IDLE_MS
 from cluster.transactions.transaction import Part, Transaction
 from cluster.transactions.types import (
@@ -31,11 +34,13 @@ from cluster.transactions.types import (
     BY_OWNER,
     UNKNOWN_TRANSACTION,
     Expected,
+    Published,
 )
 from cluster.v1 import peer_pb2 as peer
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import transaction_pb2 as pb
 from oncelog.v1 import transaction_pb2_grpc
+from oncelog.v1.batch_pb2 import TopicPartition
 
 DEFAULT_IDLE_MS, DEFAULT_TOTAL_MS = 60_000, 15 * 60_000
 MAX_KEPT = 10_000  # in one call
@@ -46,9 +51,14 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     """Answers for one node. `now_ms`: the agreed wall clock."""
 
     def __init__(
-        self, node: NodeContext, coordination: Coordination, *, now_ms: Callable[[], int]
+        self,
+        node: NodeContext,
+        coordination: Coordination,
+        rights: TransactionRights,
+        *,
+        now_ms: Callable[[], int],
     ) -> None:
-        self.node = node
+        self.node, self._rights = node, rights
         self._coordination, self._now_ms = coordination, now_ms
         self._leases, self._decisions = Leases(node), Decisions(node, coordination)
 
@@ -57,6 +67,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self, request: pb.BeginTransactionRequest, context: Any
     ) -> pb.BeginTransactionResponse:
         check_producer_name(request.producer_name)
+        count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS)
         if not request.nonce:
             raise invalid("nonce", "must be given, from 1", "1..")
         total = request.total_timeout_ms or DEFAULT_TOTAL_MS
@@ -74,6 +85,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             nonce=request.nonce,
             idle_ms=idle,
             total_ms=total,
+            groups=self._groups(request.partitions),
         )
         result = accepted(await self._decisions.propose(tpb.TransactionCommand(begin=begin), 0))
         row = result.transaction
@@ -88,6 +100,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self, request: pb.KeepTransactionsAliveRequest, context: Any
     ) -> pb.KeepTransactionsAliveResponse:
         count_in_range("transaction_ids", len(request.transaction_ids), 0, MAX_KEPT)
+        for number in request.transaction_ids:
+            await self._rights.check("write", number)
         ended = await self._coordination.keep_alive(request.transaction_ids)
         return pb.KeepTransactionsAliveResponse(ended=ended)
 
@@ -95,9 +109,11 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     async def CommitTransaction(
         self, request: pb.CommitTransactionRequest, context: Any
     ) -> pb.CommitTransactionResponse:
+        await self._rights.check("write", request.transaction_id)
+        in_range("producer_id", request.producer_id, 1, MAX_INT64)
         count_in_range("runs", len(request.runs), 0, MAX_PARTITIONS)
         count_in_range("offsets", len(request.offsets), 0, MAX_PARTITIONS)
-        asked = self._asked(request)
+        asked, started = self._asked(request), time.monotonic()
         try:
             async with asyncio.timeout(timeout_s(request.timeout_ms, self.node)):
                 commit = tpb.CommitTransaction(
@@ -106,12 +122,23 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
                     epoch=request.epoch,
                 )
                 row = await self._decisions.decide(commit, asked, request.timeout_ms)
-                if not request.at_decision:
-                    await self._coordination.finished(row)
+                if request.at_decision:
+                    self._coordination.publish(row)
+                    self.node.metrics.transaction_commit.observe(time.monotonic() - started)
+                    return pb.CommitTransactionResponse(state=_state(row))
+                published = await self._coordination.published(row)
         except TimeoutError:
             text = f"transaction {request.transaction_id}: repeat the commit to learn its outcome"
             raise NotReadyError(text) from None
-        return self._committed(row)
+        self.node.metrics.transaction_commit.observe(time.monotonic() - started)
+        return self._committed(row, published)
+
+    def _groups(self, partitions: Iterable[TopicPartition]) -> Iterator[int]:
+        """Of those that exist; a batch to another one says that it does not."""
+        for one in partitions:
+            group = self.node.metadata.group_of(one.topic, one.partition)
+            if group is not None:
+                yield group
 
     def _asked(self, request: pb.CommitTransactionRequest) -> tuple[Expected, ...]:
         asked, pid = [], request.producer_id
@@ -136,11 +163,13 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             )
         return tuple(asked)
 
-    def _committed(self, row: Transaction) -> pb.CommitTransactionResponse:
-        response = pb.CommitTransactionResponse(state=_state(row))
-        for group, part in row.parts.items():
+    def _committed(
+        self, row: Transaction, published: Mapping[int, Sequence[Published]]
+    ) -> pb.CommitTransactionResponse:
+        response = pb.CommitTransactionResponse(state="TRANSACTION_STATE_COMMITTED")
+        for group in row.parts:
             place = self.node.metadata.partition(group)
-            for run in part.runs:
+            for run in published[group]:
                 response.runs.add(
                     topic="" if place is None else place[0].name,
                     partition=-1 if place is None else place[1],
@@ -153,6 +182,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     async def AbortTransaction(
         self, request: pb.AbortTransactionRequest, context: Any
     ) -> pb.AbortTransactionResponse:
+        if request.producer_id:
+            await self._rights.check("write", request.transaction_id)
         abort = tpb.AbortTransaction(
             transaction_id=request.transaction_id,
             producer_id=request.producer_id,
@@ -181,6 +212,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     async def DescribeTransaction(
         self, request: pb.DescribeTransactionRequest, context: Any
     ) -> pb.DescribeTransactionResponse:
+        await self._rights.check("describe", request.transaction_id)
         row = self.node.metadata.coordinator.get(request.transaction_id)
         if row is None:
             text = f"transaction {request.transaction_id} is not known, or not any more"

@@ -97,6 +97,15 @@ class Coordinator:
         """A transaction that is not forgotten."""
         return self._rows.get(transaction_id)
 
+    @property
+    def remembered(self) -> int:
+        """How many numbers lie behind the oldest that has not ended; limited (`max_behind`)."""
+        return self._next - self.open_low
+
+    def is_forgotten(self, transaction_id: int) -> bool:
+        """Whether it was begun once, has ended, and nobody needs to know how."""
+        return 0 < transaction_id < self._next and transaction_id not in self._rows
+
     def unfinished(self) -> Iterator[Transaction]:
         """Open and decided ones, the oldest first."""
         return iter(self._unfinished.values())
@@ -104,6 +113,10 @@ class Coordinator:
     @property
     def has_decided(self) -> bool:
         return bool(self._decided)
+
+    @property
+    def has_aborting(self) -> bool:
+        return any(row.state is State.ABORTING for row in self._decided.values())
 
     def decided(self) -> list[Transaction]:
         """Those whose outcome some partitions do not know yet."""

@@ -285,20 +285,22 @@ class TransactionCommand(_message.Message):
     def __init__(self, begin: _Optional[_Union[BeginTransaction, _Mapping]] = ..., register: _Optional[_Union[RegisterTransaction, _Mapping]] = ..., commit: _Optional[_Union[CommitTransaction, _Mapping]] = ..., abort: _Optional[_Union[AbortTransaction, _Mapping]] = ..., markers_done: _Optional[_Union[MarkersDone, _Mapping]] = ..., draw_ticket: _Optional[_Union[DrawTicket, _Mapping]] = ..., begin_batch: _Optional[_Union[BeginBatch, _Mapping]] = ..., reset_sink: _Optional[_Union[ResetSink, _Mapping]] = ...) -> None: ...
 
 class BeginTransaction(_message.Message):
-    __slots__ = ("producer_name", "producer_id", "epoch", "nonce", "idle_ms", "total_ms")
+    __slots__ = ("producer_name", "producer_id", "epoch", "nonce", "idle_ms", "total_ms", "groups")
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_MS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     producer_id: int
     epoch: int
     nonce: int
     idle_ms: int
     total_ms: int
-    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., idle_ms: _Optional[int] = ..., total_ms: _Optional[int] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., idle_ms: _Optional[int] = ..., total_ms: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RegisterTransaction(_message.Message):
     __slots__ = ("transaction_id", "producer_id", "epoch", "groups")
@@ -341,6 +343,12 @@ class AbortTransaction(_message.Message):
     def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class MarkersDone(_message.Message):
+    __slots__ = ("transactions",)
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    transactions: _containers.RepeatedCompositeFieldContainer[MarkedParts]
+    def __init__(self, transactions: _Optional[_Iterable[_Union[MarkedParts, _Mapping]]] = ...) -> None: ...
+
+class MarkedParts(_message.Message):
     __slots__ = ("transaction_id", "parts")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]

@@ -1,3 +1,4 @@
+from oncelog.v1 import batch_pb2 as _batch_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -23,7 +24,7 @@ TRANSACTION_STATE_ABORTING: TransactionState
 TRANSACTION_STATE_ABORTED: TransactionState
 
 class BeginTransactionRequest(_message.Message):
-    __slots__ = ("producer_name", "producer_id", "epoch", "lease_token", "nonce", "idle_timeout_ms", "total_timeout_ms")
+    __slots__ = ("producer_name", "producer_id", "epoch", "lease_token", "nonce", "idle_timeout_ms", "total_timeout_ms", "partitions")
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +32,7 @@ class BeginTransactionRequest(_message.Message):
     NONCE_FIELD_NUMBER: _ClassVar[int]
     IDLE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     producer_id: int
     epoch: int
@@ -38,7 +40,8 @@ class BeginTransactionRequest(_message.Message):
     nonce: int
     idle_timeout_ms: int
     total_timeout_ms: int
-    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_token: _Optional[bytes] = ..., nonce: _Optional[int] = ..., idle_timeout_ms: _Optional[int] = ..., total_timeout_ms: _Optional[int] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[_batch_pb2.TopicPartition]
+    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_token: _Optional[bytes] = ..., nonce: _Optional[int] = ..., idle_timeout_ms: _Optional[int] = ..., total_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_batch_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
 
 class BeginTransactionResponse(_message.Message):
     __slots__ = ("transaction_id", "idle_timeout_ms", "total_timeout_ms")

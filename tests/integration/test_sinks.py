@@ -78,9 +78,9 @@ class Run:
         return self.call("EndBatch", request)
 
     def described(self) -> pb.SinkDescription:
-        answer: pb.DescribeSinkResponse
-        answer = self.call("DescribeSink", pb.DescribeSinkRequest(sink=self.sink))
-        return answer.sink
+        described: pb.SinkDescription
+        described = self.call("DescribeSink", pb.DescribeSinkRequest(sink=self.sink)).sink
+        return described
 
     def readable(self, partition: int) -> list[tuple[int, int]]:
         """(producer id, records) of all batches."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import Any
 
 import grpc
@@ -61,7 +63,7 @@ class Worker:
             number=self.number,
             **more,
         )
-        answer = ask(self.cluster, "StageOffsets", request)
+        answer: gpb.StageOffsetsResponse = ask(self.cluster, "StageOffsets", request)
         if not answer.error:
             done = self.offsets[0].offset_count if self.offsets else 0
             done += not answer.duplicate
@@ -143,3 +145,34 @@ def test_a_successor_ends_what_is_open_and_finds_what_was_decided(worker: Worker
     successor.sender.commit(offsets=successor.offsets)
     assert successor.fetch() == 2
     assert len(worker.sender.readable(0)) == 2
+
+
+def test_everybody_is_killed_and_a_successor_goes_on(make_cluster: Any, topic: str) -> None:
+    """Each item of the input leads to one record, whatever was decided when they fell."""
+    cluster = make_cluster()
+    cluster.api(1).create_topic(topic, partitions=2, replicas=3)
+    for victims in ([1], [1, 2, 3]):
+        worker = Worker(cluster, topic, topic)
+        start = max(0, worker.fetch())
+        for item in (start, start + 1):
+            worker.begin()
+            assert worker.sender.stage(item % 2, 1) == "STAGED"
+            assert not worker.stage(item + 1).error
+            if item == start:
+                worker.sender.commit(offsets=worker.offsets)
+        dying = threading.Thread(target=outcome, args=(worker,))
+        dying.start()
+        cluster.kill(victims)
+        cluster.start_nodes(victims)
+        dying.join(60)
+        assert not dying.is_alive()
+    successor = Worker(cluster, topic, topic)
+    offset = successor.fetch()
+    assert offset >= 2
+    assert sum(len(successor.sender.readable(partition)) for partition in (0, 1)) == offset
+
+
+def outcome(worker: Worker) -> None:
+    """Whichever: its successor finds out."""
+    with contextlib.suppress(grpc.RpcError):
+        worker.sender.commit(offsets=worker.offsets)

@@ -83,12 +83,13 @@ LATER_FIELDS: dict[str | int, str] = {
     """,
     TRANSACTIONS: """
         AbortTransaction: epoch producer_id reason transaction_id
-        BeginTransaction: epoch idle_ms nonce producer_id producer_name total_ms
+        BeginTransaction: epoch groups idle_ms nonce producer_id producer_name total_ms
         BeginBatch: batch jobs query reset run sink ticket total_ms
         CommitTransaction: checked digest epoch expected producer_id transaction_id
         ExpectedRun: bytes consumer_group group_id last_sequence max_timestamp_us producer_id
             records
-        MarkersDone: parts transaction_id
+        MarkedParts: parts transaction_id
+        MarkersDone: transactions
         MetadataCommand: transaction
         OffsetsCommand: stage
         StageOffsets: group member number offsets ownerships transaction_id
