@@ -95,8 +95,11 @@ type BeginTransactionRequest struct {
 	// 0: the server's default.
 	IdleTimeoutMs  int32 `protobuf:"varint,6,opt,name=idle_timeout_ms,json=idleTimeoutMs,proto3" json:"idle_timeout_ms,omitempty"`
 	TotalTimeoutMs int32 `protobuf:"varint,7,opt,name=total_timeout_ms,json=totalTimeoutMs,proto3" json:"total_timeout_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Where it will probably write, such as where the one before did: the first batch there
+	// is staged sooner. It may write elsewhere, too, and need not write here.
+	Partitions    []*TopicPartition `protobuf:"bytes,8,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BeginTransactionRequest) Reset() {
@@ -176,6 +179,13 @@ func (x *BeginTransactionRequest) GetTotalTimeoutMs() int32 {
 		return x.TotalTimeoutMs
 	}
 	return 0
+}
+
+func (x *BeginTransactionRequest) GetPartitions() []*TopicPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
 }
 
 type BeginTransactionResponse struct {
@@ -1195,7 +1205,7 @@ var File_oncelog_v1_transaction_proto protoreflect.FileDescriptor
 const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"\n" +
 	"\x1concelog/v1/transaction.proto\x12\n" +
-	"oncelog.v1\"\xfe\x01\n" +
+	"oncelog.v1\x1a\x16oncelog/v1/batch.proto\"\xba\x02\n" +
 	"\x17BeginTransactionRequest\x12#\n" +
 	"\rproducer_name\x18\x01 \x01(\tR\fproducerName\x12\x1f\n" +
 	"\vproducer_id\x18\x02 \x01(\x03R\n" +
@@ -1205,7 +1215,10 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"leaseToken\x12\x14\n" +
 	"\x05nonce\x18\x05 \x01(\x04R\x05nonce\x12&\n" +
 	"\x0fidle_timeout_ms\x18\x06 \x01(\x05R\ridleTimeoutMs\x12(\n" +
-	"\x10total_timeout_ms\x18\a \x01(\x05R\x0etotalTimeoutMs\"\x93\x01\n" +
+	"\x10total_timeout_ms\x18\a \x01(\x05R\x0etotalTimeoutMs\x12:\n" +
+	"\n" +
+	"partitions\x18\b \x03(\v2\x1a.oncelog.v1.TopicPartitionR\n" +
+	"partitions\"\x93\x01\n" +
 	"\x18BeginTransactionResponse\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\x03R\rtransactionId\x12&\n" +
 	"\x0fidle_timeout_ms\x18\x02 \x01(\x05R\ridleTimeoutMs\x12(\n" +
@@ -1333,33 +1346,35 @@ var file_oncelog_v1_transaction_proto_goTypes = []any{
 	(*TransactionPart)(nil),               // 15: oncelog.v1.TransactionPart
 	(*DescribeTransactionRequest)(nil),    // 16: oncelog.v1.DescribeTransactionRequest
 	(*DescribeTransactionResponse)(nil),   // 17: oncelog.v1.DescribeTransactionResponse
+	(*TopicPartition)(nil),                // 18: oncelog.v1.TopicPartition
 }
 var file_oncelog_v1_transaction_proto_depIdxs = []int32{
-	7,  // 0: oncelog.v1.CommitTransactionRequest.runs:type_name -> oncelog.v1.StagedRun
-	6,  // 1: oncelog.v1.CommitTransactionRequest.offsets:type_name -> oncelog.v1.StagedOffsets
-	0,  // 2: oncelog.v1.CommitTransactionResponse.state:type_name -> oncelog.v1.TransactionState
-	9,  // 3: oncelog.v1.CommitTransactionResponse.runs:type_name -> oncelog.v1.PublishedRun
-	14, // 4: oncelog.v1.ListTransactionsResponse.transactions:type_name -> oncelog.v1.TransactionDescription
-	0,  // 5: oncelog.v1.TransactionDescription.state:type_name -> oncelog.v1.TransactionState
-	15, // 6: oncelog.v1.TransactionDescription.partitions:type_name -> oncelog.v1.TransactionPart
-	14, // 7: oncelog.v1.DescribeTransactionResponse.transaction:type_name -> oncelog.v1.TransactionDescription
-	1,  // 8: oncelog.v1.TransactionService.BeginTransaction:input_type -> oncelog.v1.BeginTransactionRequest
-	3,  // 9: oncelog.v1.TransactionService.KeepTransactionsAlive:input_type -> oncelog.v1.KeepTransactionsAliveRequest
-	5,  // 10: oncelog.v1.TransactionService.CommitTransaction:input_type -> oncelog.v1.CommitTransactionRequest
-	10, // 11: oncelog.v1.TransactionService.AbortTransaction:input_type -> oncelog.v1.AbortTransactionRequest
-	12, // 12: oncelog.v1.TransactionService.ListTransactions:input_type -> oncelog.v1.ListTransactionsRequest
-	16, // 13: oncelog.v1.TransactionService.DescribeTransaction:input_type -> oncelog.v1.DescribeTransactionRequest
-	2,  // 14: oncelog.v1.TransactionService.BeginTransaction:output_type -> oncelog.v1.BeginTransactionResponse
-	4,  // 15: oncelog.v1.TransactionService.KeepTransactionsAlive:output_type -> oncelog.v1.KeepTransactionsAliveResponse
-	8,  // 16: oncelog.v1.TransactionService.CommitTransaction:output_type -> oncelog.v1.CommitTransactionResponse
-	11, // 17: oncelog.v1.TransactionService.AbortTransaction:output_type -> oncelog.v1.AbortTransactionResponse
-	13, // 18: oncelog.v1.TransactionService.ListTransactions:output_type -> oncelog.v1.ListTransactionsResponse
-	17, // 19: oncelog.v1.TransactionService.DescribeTransaction:output_type -> oncelog.v1.DescribeTransactionResponse
-	14, // [14:20] is the sub-list for method output_type
-	8,  // [8:14] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	18, // 0: oncelog.v1.BeginTransactionRequest.partitions:type_name -> oncelog.v1.TopicPartition
+	7,  // 1: oncelog.v1.CommitTransactionRequest.runs:type_name -> oncelog.v1.StagedRun
+	6,  // 2: oncelog.v1.CommitTransactionRequest.offsets:type_name -> oncelog.v1.StagedOffsets
+	0,  // 3: oncelog.v1.CommitTransactionResponse.state:type_name -> oncelog.v1.TransactionState
+	9,  // 4: oncelog.v1.CommitTransactionResponse.runs:type_name -> oncelog.v1.PublishedRun
+	14, // 5: oncelog.v1.ListTransactionsResponse.transactions:type_name -> oncelog.v1.TransactionDescription
+	0,  // 6: oncelog.v1.TransactionDescription.state:type_name -> oncelog.v1.TransactionState
+	15, // 7: oncelog.v1.TransactionDescription.partitions:type_name -> oncelog.v1.TransactionPart
+	14, // 8: oncelog.v1.DescribeTransactionResponse.transaction:type_name -> oncelog.v1.TransactionDescription
+	1,  // 9: oncelog.v1.TransactionService.BeginTransaction:input_type -> oncelog.v1.BeginTransactionRequest
+	3,  // 10: oncelog.v1.TransactionService.KeepTransactionsAlive:input_type -> oncelog.v1.KeepTransactionsAliveRequest
+	5,  // 11: oncelog.v1.TransactionService.CommitTransaction:input_type -> oncelog.v1.CommitTransactionRequest
+	10, // 12: oncelog.v1.TransactionService.AbortTransaction:input_type -> oncelog.v1.AbortTransactionRequest
+	12, // 13: oncelog.v1.TransactionService.ListTransactions:input_type -> oncelog.v1.ListTransactionsRequest
+	16, // 14: oncelog.v1.TransactionService.DescribeTransaction:input_type -> oncelog.v1.DescribeTransactionRequest
+	2,  // 15: oncelog.v1.TransactionService.BeginTransaction:output_type -> oncelog.v1.BeginTransactionResponse
+	4,  // 16: oncelog.v1.TransactionService.KeepTransactionsAlive:output_type -> oncelog.v1.KeepTransactionsAliveResponse
+	8,  // 17: oncelog.v1.TransactionService.CommitTransaction:output_type -> oncelog.v1.CommitTransactionResponse
+	11, // 18: oncelog.v1.TransactionService.AbortTransaction:output_type -> oncelog.v1.AbortTransactionResponse
+	13, // 19: oncelog.v1.TransactionService.ListTransactions:output_type -> oncelog.v1.ListTransactionsResponse
+	17, // 20: oncelog.v1.TransactionService.DescribeTransaction:output_type -> oncelog.v1.DescribeTransactionResponse
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_transaction_proto_init() }
@@ -1367,6 +1382,7 @@ func file_oncelog_v1_transaction_proto_init() {
 	if File_oncelog_v1_transaction_proto != nil {
 		return
 	}
+	file_oncelog_v1_batch_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
