@@ -11,7 +11,7 @@ from harness.audit import Ledger, audit_all
 from harness.local_cluster import LocalCluster
 from oncelog import Admin
 from tests.clients.driver import Driver
-from tests.clients.languages import every, first
+from tests.clients.languages import CHOSEN, every, first
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.records import read_all
 from tests.integration.waiting import eventually
@@ -94,8 +94,9 @@ def audit_clean(cluster: LocalCluster, topic: str, ledger: Ledger) -> None:
 
 @every()
 def test_killed_leaders_lose_nothing_and_repeat_nothing(
-    make_cluster: MakeCluster, driver: Driver, topic: str
+    make_cluster: MakeCluster, driver: Driver, topic: str, language: str
 ) -> None:
+    kills = 4 if language == CHOSEN[0] else 2
     cluster = make_cluster()
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(topic, PARTITIONS, 3)
@@ -114,7 +115,7 @@ def test_killed_leaders_lose_nothing_and_repeat_nothing(
             eventually(lambda: sending.rows >= target, "records to be sent")
 
         more()
-        for turn in range(4):
+        for turn in range(kills):
             leader = cluster.leader(topic, turn % PARTITIONS)
             cluster.kill([leader])
             more()
