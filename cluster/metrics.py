@@ -147,6 +147,13 @@ class SyncState(Protocol):
     def under_way(self) -> float: ...
 
 
+class Quotas(Protocol):
+    """What principals were made to wait for. `security.quotas.Quotas` is one."""
+
+    delayed: dict[str, float]
+    refused: dict[str, int]
+
+
 class Metrics:
     """A node's own figures; set `source` for its partitions' and `storage` for its store's.
 
@@ -161,6 +168,7 @@ class Metrics:
         self.loop_delay = Histogram()
         self.sync_watch: SyncState | None = None
         self.memory: Memory | None = None
+        self.quotas: Quotas | None = None
         self.source: Source = tuple
         self.storage: StorageSource = lambda: None
         self.clocks: Clocks | None = None
@@ -243,6 +251,8 @@ class _NodeCollector(Collector):
                 "From here on clients are answered THROTTLED",
                 metrics.memory.limit,
             )
+        if metrics.quotas is not None:
+            yield from _quota_families(metrics.quotas)
         if metrics.clocks is not None:
             yield from _clock_families(metrics.clocks)
         if metrics.upgrades is not None:
@@ -257,6 +267,24 @@ class _NodeCollector(Collector):
             return
         if stats is not None:
             yield from _storage_families(stats)
+
+
+def _quota_families(quotas: Quotas) -> Iterator[Metric]:
+    delayed = CounterMetricFamily(
+        "oncelog_quota_delay_seconds",
+        "How long calls and streams waited for a rate of their principal",
+        labels=("quota",),
+    )
+    for name, seconds in quotas.delayed.items():
+        delayed.add_metric([name], seconds)
+    yield delayed
+    refused = CounterMetricFamily(
+        "oncelog_quota_refused", "What was THROTTLED for a quota of its principal",
+        labels=("quota",),
+    )  # fmt: skip
+    for name, count in quotas.refused.items():
+        refused.add_metric([name], count)
+    yield refused
 
 
 def _clock_families(clocks: Clocks) -> Iterator[Metric]:

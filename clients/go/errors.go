@@ -3,6 +3,7 @@ package oncelog
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind is a place in the tree of errors. Every *[Error] has one, and errors.Is finds an
@@ -156,7 +157,9 @@ type Error struct {
 	ProducerName   string
 	Field          string
 	Limit          string
-	Count          int64
+	// RetryAfter of [ErrThrottled]: sooner it is of no use; 0: not known.
+	RetryAfter time.Duration
+	Count      int64
 
 	cause error
 }

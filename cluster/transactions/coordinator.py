@@ -96,6 +96,10 @@ class Coordinator:
         """A transaction that is not forgotten."""
         return self._rows.get(transaction_id)
 
+    def is_open(self, transaction_id: int) -> bool:
+        """Whether it has not ended in all its partitions."""
+        return transaction_id in self._unfinished
+
     def unfinished(self) -> Iterator[Transaction]:
         """Open and decided ones, the oldest first."""
         return iter(self._unfinished.values())

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import importlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from cluster.node.offered import add_services
 from cluster.security.audit import MAX_REFUSED, Audit
 from cluster.security.identities import Identities
 from cluster.security.permissions import Need, Permissions, Rule, tidy
+from cluster.security.quotas import Quota, Quotas
 from cluster.security.tokens import StaticTokens
 from cluster.services import guarding as guarded
 from cluster.services.decoding import Decoding
@@ -117,7 +119,14 @@ class Guarded:
         self.audit = Audit(self.audit_file, 1)
         self.identities = Identities(StaticTokens(path), None)
         self.permissions = Permissions(lambda: self.rules, ["token:root"])
-        self.guarding = Guarding(self.identities, self.permissions, self.audit, lambda: self.now)
+        self.limits: tuple[Quota, ...] = ()
+        self.open_transactions: set[int] = set()
+        self.quotas = Quotas(
+            lambda: self.limits, time.monotonic, self.open_transactions.__contains__, ["token:root"]
+        )
+        self.guarding = Guarding(
+            self.identities, self.permissions, self.audit, self.quotas, lambda: self.now
+        )
         self.channel: Any = None
 
     def allow(self, who: str, operations: str, kind: str, name: str = "", **more: bool) -> None:
