@@ -107,7 +107,7 @@ class Guarding(grpc.aio.ServerInterceptor):
 
     def _refusal(self, method: str, caller: Caller, needs: Sequence[Need]) -> OncelogError | None:
         if self._wall_clock() >= caller.expires:
-            return UnauthenticatedError("authorization: the token is over")
+            return UnauthenticatedError("the token, or the certificate, is over")
         if method not in NEEDS:
             return NotAuthorizedError(f"{method} is for nobody")
         if self._permissions is None:

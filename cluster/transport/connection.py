@@ -93,12 +93,10 @@ class TlsConnection(asyncio.Protocol):
         return connection
 
     @property
-    def certificate(self) -> bytes:
-        """The peer's, which was verified."""
+    def handshake(self) -> ssl.SSLObject:
+        """What it found out; the peer's certificate was verified."""
         assert self._transport is not None
-        found = self._transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        assert found is not None, "the context demands one"
-        return bytes(found)
+        return cast(ssl.SSLObject, self._transport.get_extra_info("ssl_object"))
 
     # -- Connection -------------------------------------------------------------------------
 

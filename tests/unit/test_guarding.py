@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 import oncelog.v1
 from cluster.node.offered import add_services
 from cluster.security.audit import MAX_REFUSED, Audit
+from cluster.security.caller import Caller
 from cluster.security.identities import Identities
 from cluster.security.permissions import Need, Permissions, Rule, tidy
 from cluster.security.quotas import Quota, Quotas
@@ -408,6 +410,37 @@ async def test_a_stream_ends_when_its_token_is_over(tmp_path: Path) -> None:
         assert isinstance(
             node.guarding.refusal(method, short, request), errors.UnauthenticatedError
         )
+
+
+async def test_a_stream_ends_with_the_next_message_after_its_certificate_is_over(
+    tmp_path: Path,
+) -> None:
+    """Of a call whose certificate was good when it began: a stream that is written, and one that
+    is read."""
+    async with guard(tmp_path) as node:
+        node.allow("alice", "write,read", "topic", log_rig.TOPIC)
+        known = node.identities.caller
+
+        async def caller(authorization: str, certificate: bytes) -> Caller:
+            return replace(await known(authorization, certificate), expires=10.0)
+
+        node.identities.caller = caller  # type: ignore[method-assign]
+        call = node.channel.stream_stream(
+            "/oncelog.v1.LogService/ProduceStream",
+            request_serializer=lpb.ProduceRequest.SerializeToString,
+            response_deserializer=lpb.ProduceResponse.FromString,
+        )(metadata=header("alice"))
+        request = lpb.ProduceRequest(batches=[log_rig.batch()])
+        for _ in range(3):
+            await call.write(request)
+            assert (await call.read()).results, "before it is over"
+        node.now = 10.0
+        await call.write(request)
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await call.read()
+        assert raised.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        with pytest.raises(errors.UnauthenticatedError, match="is over"):
+            await node.call("/oncelog.v1.ClusterService/DescribeTopics", "alice")
 
 
 async def test_leases_belong_to_who_took_them(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import datetime as dt
 import logging
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from cluster.errors import ConfigError
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.security.certificates import CertificateFiles, Certificates
 from cluster.security.peer_tls import PeerTls
-from cluster.transport import handshakes
+from cluster.transport import handshakes, stream
 from cluster.transport.frames import encode_frame, encode_hello
 from cluster.transport.link import Identity, PeerLink
 from cluster.transport.listener import PeerListener
@@ -265,9 +266,77 @@ async def test_certificates_and_authorities_are_exchanged_while_links_run(tmp_pa
         await node.until(lambda: second.up)
         first.send([Vote(3, 1, 2, 3)])
         await node.until(lambda: node.received)
-        assert first.up, "what was connected goes on"
+        assert first.up, "until its next tick; see below"
         await first.close()
         await second.close()
+
+
+class Off:
+    """Stands for the check, and lets everything go on."""
+
+    def distrust(self, peer: object) -> str:
+        return ""
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("end", ["of the link", "of the listener"])
+async def test_what_is_connected_ends_when_its_authority_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, checked: bool
+) -> None:
+    """Each end looks for itself: here one trusts another authority now, and the other does not
+    look. Without the check the link goes on, although nobody could make it again."""
+    monkeypatch.setattr(stream, "PING_EVERY", 0.02)
+    async with world(tmp_path) as node:
+        theirs = node.tls_of(2)
+        link = node.link(2, theirs)
+        await node.until(lambda: link.up)
+        looks, other = (theirs, node.tls) if end == "of the link" else (node.tls, theirs)
+        monkeypatch.setattr(other, "distrust", Off().distrust)
+        if not checked:
+            monkeypatch.setattr(looks, "distrust", Off().distrust)
+        name = "node2" if looks is theirs else "node1"
+        (tmp_path / f"{name}.ca").write_bytes(Authority("new").certificate)
+        if checked:
+            await node.until(lambda: not link.up)
+            await node.until(lambda: link._untrusted or not node.listener._connected)
+            assert [up for _, up in node.links] == [True, False], "it does not come back"
+        else:
+            await asyncio.sleep(0.2)  # ten ticks
+            assert [up for _, up in node.links] == [True]
+        await link.close()
+
+
+async def test_a_link_is_made_anew_when_an_authority_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "PING_EVERY", 0.02)
+    async with world(tmp_path) as node:
+        link = node.link()
+        await node.until(lambda: link.up)
+        both = node.authority.certificate + Authority("new").certificate
+        (tmp_path / "node1.ca").write_bytes(both)
+        await node.until(lambda: [up for _, up in node.links] == [True, False, True])
+        # Its own certificate is renewed: nobody has to connect for that.
+        node.authority.issue([uri(name_of(1))]).write(tmp_path, "node1")
+        await asyncio.sleep(0.2)
+        assert link.up and len(node.links) == 3
+        await link.close()
+
+
+@pytest.mark.parametrize("end", ["of the link", "of the listener"])
+async def test_what_is_connected_ends_with_the_other_sides_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(stream, "PING_EVERY", 0.02)
+    async with world(tmp_path) as node:
+        theirs = node.tls_of(2)
+        link = node.link(2, theirs)
+        await node.until(lambda: link.up)
+        looks = theirs if end == "of the link" else node.tls
+        later = time.time() + dt.timedelta(days=1, seconds=1).total_seconds()
+        monkeypatch.setattr(looks, "_wall_clock", lambda: later)
+        await node.until(lambda: not link.up)
+        await link.close()
 
 
 async def test_a_key_that_does_not_fit_is_not_taken_over(
