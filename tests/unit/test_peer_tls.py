@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
+import itertools
 import logging
+import random
 import socket
 import ssl
 import time
@@ -20,7 +23,7 @@ from cluster.consensus.message import Append, Message, Vote
 from cluster.errors import ConfigError
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.security.certificates import CertificateFiles, Certificates
-from cluster.security.peer_tls import PeerTls
+from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport import handshakes, stream
 from cluster.transport.frames import encode_frame, encode_hello
 from cluster.transport.link import Identity, PeerLink
@@ -30,6 +33,8 @@ from cluster.transport.stream import framed
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import peer_pb2 as pb
 from harness.certificates import Authority, Pair, dns, uri
+from tests.fuzz import peer_port
+from tests.fuzz.mutate import mutations
 
 CLUSTER = "c"
 MAX_FRAME = 24 * 1024 * 1024
@@ -222,6 +227,51 @@ async def test_who_has_no_certificate_of_that_node_is_told_nothing(
         await node.until(lambda: link.up)
         await link.close()
         assert node.received == []
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+async def test_with_the_check_off_the_same_strangers_get_in(
+    tmp_path: Path, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path) as node:
+        server = node.tls.server_context
+
+        def trusting() -> ssl.SSLContext:
+            context = server()
+            context.verify_mode = ssl.CERT_NONE
+            return context
+
+        monkeypatch.setattr(node.tls, "server_context", trusting)
+        anybody = Peer(2, float("inf"), server())
+        monkeypatch.setattr(node.tls, "peer", lambda found: anybody)
+        stranger = STRANGERS[who](node.authority)
+        said = framed(encode_hello(identity(2).hello()))
+        assert await node.says(node.context(stranger), said) != b""
+
+
+async def test_random_frames_behind_tls_harm_nobody_else(tmp_path: Path) -> None:
+    """Of a member with a sound certificate: each ends in a closed connection or in nothing."""
+    async with world(tmp_path) as node:
+        theirs = node.context(node.authority.issue([uri(name_of(3))]))
+        hello = framed(encode_hello(identity(3).hello()))
+        frames = [hello + framed(b"".join(encode_frame([Vote(3, 1, 2, 3), entries(2, 50)])))]
+        link = node.link()
+        await node.until(lambda: link.up)
+        wires = mutations([*frames, peer_port.seeds()[0][1:]], random.Random(2026))
+        for wire in itertools.islice(wires, 80):
+            _, writer = await asyncio.open_connection("127.0.0.1", node.port, ssl=theirs)
+            writer.write(wire)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        async with asyncio.timeout(30):
+            while set(node.listener._connected) != {2}:  # noqa: ASYNC110 - an end gives no event
+                await asyncio.sleep(0.01)
+        before = len(node.received)
+        link.send([Vote(9, 1, 2, 3)])
+        await node.until(lambda: (2, Vote(9, 1, 2, 3)) in node.received[before:])
+        assert link.up and len(node.links) == 1
+        await link.close()
 
 
 async def test_no_certificate_and_older_versions_of_tls_are_refused(tmp_path: Path) -> None:
