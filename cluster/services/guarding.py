@@ -5,7 +5,8 @@
 
 One place for all services, so that none can leave it out: what is not in the table of needs is
 refused. A stream is looked at message by message, so that a right that was taken away, or a
-token that is over, ends it. A node that knows nobody has none of this.
+token that is over, ends it: then it may be opened anew, with a token that is not. A node that
+knows nobody has none of this.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from cluster.services.limiting import Limited, size_of, throttled
 from cluster.services.needs import ALLOWED, NEEDS, OPEN
 from oncelog.errors import (
     NotAuthorizedError,
+    NotReadyError,
     OncelogError,
     ThrottledError,
     UnauthenticatedError,
@@ -36,6 +38,7 @@ from oncelog.errors import (
 
 Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
 _ANYBODY = Caller("")
+_OVER = "the token, or the certificate, is over"
 # A call that needs one of these changes something that others rely on.
 _NOTED = frozenset({"create", "alter", "delete", "fence", "abort"})
 
@@ -106,8 +109,8 @@ class Guarding(grpc.aio.ServerInterceptor):
         return tuple(needs(request))
 
     def _refusal(self, method: str, caller: Caller, needs: Sequence[Need]) -> OncelogError | None:
-        if self._wall_clock() >= caller.expires:
-            return UnauthenticatedError("the token, or the certificate, is over")
+        if self._is_over(caller):
+            return UnauthenticatedError(_OVER)
         if method not in NEEDS:
             return NotAuthorizedError(f"{method} is for nobody")
         if self._permissions is None:
@@ -120,6 +123,15 @@ class Guarding(grpc.aio.ServerInterceptor):
             text, principal=caller.principal, operation=missing.operation,
             kind=missing.kind, name=missing.name,
         )  # fmt: skip
+
+    def _stops(self, method: str, caller: Caller, needs: Sequence[Need]) -> OncelogError | None:
+        """Why a stream that was let in goes no further."""
+        if self._is_over(caller):
+            return NotReadyError(f"{_OVER}: open the stream anew, with a new one")
+        return self._refusal(method, caller, needs)
+
+    def _is_over(self, caller: Caller) -> bool:
+        return self._wall_clock() >= caller.expires
 
     def _note(
         self, method: str, principal: str, context: Any, needs: Sequence[Need], result: str
@@ -204,7 +216,7 @@ class Guarding(grpc.aio.ServerInterceptor):
             usage = _enter(caller, self._usage(caller))
 
             def check() -> None:
-                refused = self._refusal(method, caller, needs)
+                refused = self._stops(method, caller, needs)
                 if refused is not None:
                     self._note(method, caller.principal, context, (), refused.reason)
                     raise refused
@@ -258,11 +270,13 @@ class Guarding(grpc.aio.ServerInterceptor):
         One that names nothing goes on with what the one before it asked for.
         """
         asked: Sequence[Need] = ()
+        first = True
         async for request in requests:
             if not isinstance(request, Undecodable):
                 needs = self._needs(method, request)
                 asked = needs or asked
-                refused = self._refusal(method, caller, asked)
+                check = self._refusal if first else self._stops
+                first, refused = False, check(method, caller, asked)
                 if refused is not None:
                     self._note(method, caller.principal, context, needs, refused.reason)
                     raise refused

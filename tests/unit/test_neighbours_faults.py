@@ -387,7 +387,7 @@ async def test_a_stream_that_is_checked_once_goes_on_for_ever(
                 once.append(check(*given))
             return once[0]
 
-        monkeypatch.setattr(node.guarding, "_refusal", first_only)
+        monkeypatch.setattr(node.guarding, "_refusal", first_only)  # also of messages that follow
         call = node.channel.stream_stream(
             "/oncelog.v1.LogService/ProduceStream",
             request_serializer=lpb.ProduceRequest.SerializeToString,
