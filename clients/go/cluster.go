@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
@@ -91,8 +90,7 @@ func (c *cluster) conn(address string) (*grpc.ClientConn, error) {
 	}
 	// A restarted node must be found again soon, not after two minutes. The name is looked up
 	// at each attempt, for the address behind it may change.
-	conn, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///"+address, append(c.config.Security.dialOptions(),
 		grpc.WithUserAgent(c.config.ClientID),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: grpcbackoff.Config{
@@ -106,7 +104,7 @@ func (c *cluster) conn(address string) (*grpc.ClientConn, error) {
 			grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithInitialWindowSize(4<<20), grpc.WithInitialConnWindowSize(8<<20),
 		grpc.WithWriteBufferSize(256<<10), grpc.WithReadBufferSize(256<<10),
-	)
+	)...)
 	if err != nil {
 		return nil, fail(ErrInvalidRequest, "%s: %v", address, err)
 	}
