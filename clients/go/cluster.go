@@ -39,6 +39,15 @@ func (b backoff) delay(failures int) time.Duration {
 	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
 }
 
+// after is the same, and no less than a node asks for.
+func (b backoff) after(err error, failures int) time.Duration {
+	pause := b.delay(failures)
+	if e := asError(err); e.Kind == ErrThrottled {
+		return max(pause, e.RetryAfter)
+	}
+	return pause
+}
+
 // sleep waits, or returns why it was cut short.
 func sleep(ctx context.Context, pause time.Duration) error {
 	timer := time.NewTimer(pause)
@@ -233,7 +242,7 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 				return last
 			}
 		}
-		pause := c.backoff.delay(failures)
+		pause := c.backoff.after(last, failures)
 		if !time.Now().Add(pause).Before(deadline) {
 			return last
 		}
@@ -269,7 +278,7 @@ func (c *cluster) callLeader(ctx context.Context, tp TopicPartition, m method) e
 			c.leaders.suspect(tp)
 		}
 		c.leaderFailed(address, failures)
-		pause := c.backoff.delay(failures)
+		pause := c.backoff.after(err, failures)
 		if hinted && failures == 1 {
 			pause = 0
 		}

@@ -43,6 +43,8 @@ FEATURES = [
     "any_replica",
     "offsets",
     "admin",
+    "tls",
+    "tokens",
 ]
 NOT_SHARED = (
     "bootstrap_servers",

@@ -54,6 +54,8 @@ WRONG_FAULTS = {
     "reads-from-leaders-only": ["replica-is-behind"],
     "begins-at-the-end": ["from-the-beginning", "reads-07-headers"],
     "does-not-check": ["checksum-is-wrong"],
+    "speaks-in-the-clear": ["certificate", "token", "token-in-the-clear"],
+    "reads-a-token-once": ["token-is-read-again", "token-over-in-a-stream"],
     "one-partition-topics": ["topic-from-birth-to-end"],
     "everything-is-committed": ["unknown-outcome", "resolve-never", "resolve-forgotten"],
     "sequences-begin-anew": ["last-sequence-of-the-predecessor", "name-with-own-sequences"],
