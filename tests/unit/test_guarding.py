@@ -223,6 +223,33 @@ async def test_each_rpc_is_refused_by_default(tmp_path: Path, method: str) -> No
             pass  # by the service itself: the request is empty
 
 
+KINDS_OF_PRINCIPAL = ("spiffe://example.org/a", "dns:a", "jwt:a", "token:a")
+
+
+@pytest.mark.parametrize("principal", KINDS_OF_PRINCIPAL)
+async def test_no_kind_of_principal_has_a_right_by_default(tmp_path: Path, principal: str) -> None:
+    """Nor by the rules of somebody who is called alike, of another kind or with more letters."""
+    async with guard(tmp_path) as node:
+        alike = [one for one in KINDS_OF_PRINCIPAL if one != principal]
+        for other in (*alike, f"{principal}b", principal.upper(), "a", principal[:-1]):
+            for kind in ("topic", "group", "producer", "sink", "cluster"):
+                rule = Rule(other, kind, "" if kind == "cluster" else "*", ("*",))
+                node.rules = (*node.rules, tidy(rule))
+        refused = 0
+        for method, description in methods().items():
+            if method in OPEN:
+                continue
+            asked = [GetMessageClass(description.input_type)()]
+            asked += [request for request, _ in named(description.input_type)]
+            for request in asked:
+                if list(NEEDS[method](request)):
+                    error = node.guarding.refusal(method, Caller(principal), request)
+                    assert isinstance(error, errors.NotAuthorizedError), (method, str(request))
+                    assert error.principal == principal
+                    refused += 1
+        assert refused > 60
+
+
 async def test_without_the_guard_anybody_is_answered(tmp_path: Path) -> None:
     async with guard(tmp_path, on=False) as node:
         assert await node.call("/oncelog.v1.ClusterService/DescribeTopics", "")

@@ -241,6 +241,23 @@ async def test_a_session_of_before_is_no_way_around_a_new_authority(tmp_path: Pa
 
 
 @pytest.mark.parametrize("limited", [False, True])
+async def test_handshakes_that_are_not_finished_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limited: bool
+) -> None:
+    monkeypatch.setattr(node_server, "HANDSHAKE_MS", 200 if limited else 120_000)
+    async with port(tmp_path) as node:
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.server.port)
+        writer.write(b"\x16\x03\x01")  # how a TLS handshake begins
+        if limited:
+            assert await asyncio.wait_for(reader.read(), 20) is not None
+        else:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(), 1)
+        writer.close()
+        assert await node.who(node.authority.issue([dns("billing")]))
+
+
+@pytest.mark.parametrize("limited", [False, True])
 async def test_streams_end_with_the_age_of_their_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limited: bool
 ) -> None:

@@ -25,6 +25,7 @@ from cluster.features import THIS_RELEASE, Finalized
 from cluster.security.certificates import CertificateFiles, Certificates
 from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport import handshakes, stream
+from cluster.transport.connection import MAX_JOINED_BYTES, RECORD_BYTES, joined
 from cluster.transport.frames import encode_frame, encode_hello
 from cluster.transport.link import Identity, PeerLink
 from cluster.transport.listener import PeerListener
@@ -169,6 +170,19 @@ async def test_messages_and_requests_go_over_tls(tmp_path: Path) -> None:
         assert answer.propose_metadata.result == b"x" * 100_000
         await link.close()
         await node.until(lambda: node.links[-1] == (1, False))
+
+
+def test_small_pieces_are_sealed_together_and_large_ones_are_not_copied() -> None:
+    large, largest = b"l" * RECORD_BYTES, b"L" * 1_000_000
+    pieces = [b"a", b"b" * 96, large, b"c", b"d", largest, b"", b"e"]
+    found = joined(pieces)
+    assert b"".join(found) == b"".join(pieces)
+    assert [len(piece) for piece in found] == [97, RECORD_BYTES, 2, 1_000_000, 1]
+    assert found[1] is large and found[3] is largest
+    many = [bytes([number % 256]) * 1000 for number in range(1000)]
+    assert b"".join(joined(many)) == b"".join(many)
+    assert all(len(piece) <= MAX_JOINED_BYTES for piece in joined(many))
+    assert joined([]) == [] and len(joined(many)) == 4
 
 
 async def test_a_listener_without_tls_lets_the_same_stranger_in(tmp_path: Path) -> None:
