@@ -1,7 +1,7 @@
 """A replica of one partition: the narrow waist between services and consensus.
 
     services --append, open, propose--> Partition --> Leadership (while ready to lead) --> Group
-    services <------read, offset_at---- Partition --> Reader <-- PartitionMachine <--apply-'
+    services <---reading, offset_at---- Partition --> Reader <-- PartitionMachine <--apply-'
 
 What all replicas have in common is the machine's; what lives one leadership is the
 Leadership's; what is left here is who a call goes to, and who listens.
@@ -21,12 +21,12 @@ from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.leader import Leadership
 from cluster.partition.leases import lease_verdict
 from cluster.partition.machine import PartitionMachine
-from cluster.partition.reader import OffsetOutOfRangeError, ReadBatch, Reader
+from cluster.partition.reader import BackwardRead, OffsetOutOfRangeError, Read, ReadBatch, Reader
 from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
 from cluster.transactions.types import Expected, Marker
 from storage.errors import CorruptionError, StorageError
 from storage.kv import WriteBatch
-from storage.offset_index import IndexEntry, OffsetIndex
+from storage.offset_index import OffsetIndex
 
 __all__ = [
     "Answer",
@@ -35,6 +35,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "Partition",
     "Policy",
+    "Read",
     "ReadBatch",
 ]
 
@@ -213,13 +214,13 @@ class Partition:
         """The newest index of the metadata log by which producer ids were released here."""
         return self.machine.producers.names_index
 
-    def read(self, offset: int, max_bytes: int, max_batches: int = sys.maxsize) -> list[ReadBatch]:
-        """See Reader.read."""
-        return self._reader.read(offset, max_bytes, max_batches)
+    def reading(self, offset: int, max_bytes: int, max_batches: int = sys.maxsize) -> Read:
+        """See `Read`. Raises OffsetOutOfRangeError."""
+        return self._reader.reading(offset, max_bytes, max_batches)
 
-    def places_below(self, offset: int, limit: int) -> list[IndexEntry]:
-        """See Reader.places_below."""
-        return self._reader.places_below(offset, limit)
+    def reading_back(self, offset: int, max_bytes: int, max_batches: int) -> BackwardRead:
+        """See `BackwardRead`."""
+        return self._reader.reading_back(offset, max_bytes, max_batches)
 
     def offset_at(self, timestamp_us: int) -> Iterator[int | None]:
         """See Reader.offset_at."""
