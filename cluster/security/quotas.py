@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 IN_BYTES, OUT_BYTES, REQUESTS = "in_bytes_per_s", "out_bytes_per_s", "requests_per_s"
@@ -29,6 +30,8 @@ MAX_QUOTAS = 10_000
 MAX_CHARS = 255
 MAX_TRACKED = 10_000  # principals
 FRESH_S = 60.0  # a producer id may be on its way to the partition for so long
+LOOK_S = 0.1  # between two looks at all that was counted, for what has ended
+MAX_ENDED = 10_000  # transactions that are counted and may have ended
 _NO_LIMITS: Mapping[str, int] = {}
 
 
@@ -83,6 +86,14 @@ class Bucket:
         return self._left >= self.rate
 
 
+@dataclass(slots=True)
+class _Producers:
+    """Of one partition: producer ids, and since when each was let in."""
+
+    since: dict[int, float] = field(default_factory=dict)
+    looked_at: float = float("-inf")
+
+
 class Usage:
     """What one principal uses at this node, and may."""
 
@@ -95,8 +106,9 @@ class Usage:
         self._beginning = 0
         self._transactions: dict[int, int] = {}  # number -> nonce of its begin
         self._staged: dict[int, int] = {}  # transaction -> bytes
-        # (group, producer id) -> when it was first let in; by group
-        self._producers: dict[int, dict[int, float]] = {}
+        self._staged_bytes = 0  # of all of them
+        self._staged_looked_at = float("-inf")
+        self._producers: dict[int, _Producers] = {}  # by group
 
     def limits(self) -> Mapping[str, int]:
         """Those in force now; empty: none."""
@@ -193,17 +205,25 @@ class Usage:
 
     def check_staging(self) -> None:
         """Raises ExceededError if nothing more may be staged."""
-        if not self.limits().get(STAGED_BYTES, 0):
-            return
-        used = sum(self._staged.values())
-        if used >= self._limits[STAGED_BYTES]:
-            self._forget_ended(self._staged)
-            used = sum(self._staged.values())
-        self._check(STAGED_BYTES, used)
+        limit = self.limits().get(STAGED_BYTES, 0)
+        if limit and self._staged_bytes >= limit:
+            self._look_at_staged()
+            self._check(STAGED_BYTES, self._staged_bytes)
 
     def staged(self, transaction: int, size: int) -> None:
         if STAGED_BYTES in self._limits:
             self._staged[transaction] = self._staged.get(transaction, 0) + size
+            self._staged_bytes += size
+            if len(self._staged) > MAX_ENDED:
+                self._look_at_staged()
+
+    def _look_at_staged(self) -> None:
+        """Lets go of what has ended. Not again at once: a refusal must cost little."""
+        now = self._quotas.clock()
+        if now - self._staged_looked_at >= LOOK_S:
+            self._staged_looked_at = now
+            self._forget_ended(self._staged)
+            self._staged_bytes = sum(self._staged.values())
 
     def _forget_ended(self, of: dict[int, int]) -> None:
         for number in [one for one in of if not self._quotas.is_open(one)]:
@@ -217,18 +237,20 @@ class Usage:
         if PRODUCERS not in self.limits():
             self._producers.clear()
             return
-        known, now = self._producers.setdefault(group, {}), self._quotas.clock()
-        if producer_id in known:
+        now = self._quotas.clock()
+        known = self._producers.setdefault(group, _Producers())
+        if producer_id in known.since:
             return
-        if len(known) >= self._limits[PRODUCERS]:
+        if len(known.since) >= self._limits[PRODUCERS] and now - known.looked_at >= LOOK_S:
             # The partition forgets those whose lease is over; none is put out to make room.
-            kept = {
-                pid: since for pid, since in known.items() if now - since < FRESH_S or is_known(pid)
+            known.looked_at = now
+            known.since = {
+                pid: since
+                for pid, since in known.since.items()
+                if now - since < FRESH_S or is_known(pid)
             }
-            known.clear()
-            known.update(kept)
-        self._check(PRODUCERS, len(known))
-        known[producer_id] = now
+        self._check(PRODUCERS, len(known.since))
+        known.since[producer_id] = now
 
 
 class Quotas:

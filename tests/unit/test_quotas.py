@@ -21,6 +21,8 @@ from cluster.security.quotas import (
     CONNECTIONS,
     FRESH_S,
     IN_BYTES,
+    LOOK_S,
+    MAX_ENDED,
     MAX_TRACKED,
     NAMES,
     NEW_PRODUCERS,
@@ -189,7 +191,14 @@ def test_staged_bytes_count_until_their_transaction_ends() -> None:
     with pytest.raises(ExceededError, match="staged_bytes"):
         usage.check_staging()
     rig.open.discard(1)
+    with pytest.raises(ExceededError):  # it was looked at just now
+        usage.check_staging()
+    rig.clock.now += 2 * LOOK_S
     usage.check_staging()
+    for transaction in range(10, 10 + 2 * MAX_ENDED):  # each of them ends at once
+        rig.clock.now += 2 * LOOK_S
+        usage.staged(transaction, 0)
+    assert len(usage._staged) <= MAX_ENDED
 
 
 def test_producer_ids_of_a_partition_are_not_put_out_to_make_room() -> None:
@@ -208,6 +217,7 @@ def test_producer_ids_of_a_partition_are_not_put_out_to_make_room() -> None:
         check(20, 3)
     check(20, 2)
     known.discard(1)  # its lease is over, and the partition forgot it
+    rig.clock.now += 2 * LOOK_S
     check(20, 3)
     rig.quotas.usage("b").check_producer(20, 9, known.__contains__)
 
@@ -332,23 +342,28 @@ async def test_leases_have_a_rate_of_their_own(tmp_path: Path, slept: list[float
 async def test_a_stream_is_not_read_on_and_never_refused(
     tmp_path: Path, slept: list[float]
 ) -> None:
-    """Bytes of a stream: each message is taken, and the next one waits for its time."""
+    """The first message is taken, larger than the rate is; the next one waits for its time, which
+    would be minutes: until the quota is changed."""
     async with guard(tmp_path) as node:
         node.allow("alice", "write", "topic", log_rig.TOPIC)
-        node.limits = (Quota("token:alice", IN_BYTES, 1_000_000),)
+        node.limits = (Quota("token:alice", IN_BYTES, 1000),)
         method = node.channel.stream_stream(
             "/oncelog.v1.LogService/ProduceStream",
             request_serializer=lpb.ProduceRequest.SerializeToString,
             response_deserializer=lpb.ProduceResponse.FromString,
         )
         call = method(metadata=header("alice"))
-        payload = bytes(600_000)
-        for number in range(3):
-            await call.write(lpb.ProduceRequest(batches=[log_rig.batch(payload, record_count=1)]))
-            assert len((await call.read()).results) == 1, number
+        request = lpb.ProduceRequest(batches=[log_rig.batch(bytes(600_000), record_count=1)])
+        await call.write(request)
+        assert len((await call.read()).results) == 1
         await until(lambda: bool(slept))
-        assert slept and all(0 < one <= 1.0 for one in slept)
+        assert all(0 < one <= 1.0 for one in slept)
+        await call.write(request)
+        second = asyncio.ensure_future(call.read())
+        await asyncio.sleep(0.1)
+        assert not second.done(), "it is not read"
         node.limits = ()  # whoever waits looks again
+        assert len((await second).results) == 1
         await call.done_writing()
         assert await call.read() is grpc.aio.EOF
 
