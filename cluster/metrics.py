@@ -95,6 +95,9 @@ class PartitionSample:
     stored_bytes: int = 0
     producers: int = 0
     producers_throttled: int = 0
+    staged_bytes: int = 0
+    staged_groups: int = 0
+    pinned_entries: int = 0
     batches: int = 0
     records: int = 0
     bytes: int = 0
@@ -102,7 +105,25 @@ class PartitionSample:
     follower_lag: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """One consumer group whose offsets this node keeps, at one moment. Seconds.
+
+    rebalances:   of this leader's term. since_commit: -1 if nothing was committed.
+    idle:         of the member that has not come back for records for longest.
+    lag:          topic -> records behind the group's offsets.
+    """
+
+    group: str
+    members: int = 0
+    rebalances: int = 0
+    idle: float = 0.0
+    since_commit: float = -1.0
+    lag: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
 Source = Callable[[], Iterable[PartitionSample]]
+GroupSource = Callable[[], Iterable[GroupSample]]
 
 
 class Clocks(Protocol):
@@ -111,6 +132,16 @@ class Clocks(Protocol):
     @property
     def agreed(self) -> bool: ...
     def offsets(self) -> dict[int, float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSample:
+    """The coordinator at one moment, by this node's copy of the metadata."""
+
+    open: int = 0
+    ending: int = 0  # decided; some partitions do not know it yet
+    oldest_open_s: float = 0.0
+    remembered: int = 0  # numbers from the oldest one that has not ended to the newest
 
 
 class UpgradePlan(Protocol):
@@ -155,9 +186,9 @@ class Quotas(Protocol):
 
 
 class Metrics:
-    """A node's own figures; set `source` for its partitions' and `storage` for its store's.
+    """A node's own figures; set `source`, `groups` and `storage` for those of its parts.
 
-    Both are called in a thread of the page's server; `storage` may raise StorageError.
+    They are called in a thread of the page's server; `storage` may raise StorageError.
     """
 
     def __init__(self) -> None:
@@ -166,10 +197,13 @@ class Metrics:
         self.commit_latency = Histogram()  # a batch: from its proposal to its answer
         self.fsync_latency = Histogram()
         self.loop_delay = Histogram()
+        self.transaction_commit = Histogram()  # from a commit's call to its answer
+        self.transactions: Callable[[], TransactionSample] | None = None
         self.sync_watch: SyncState | None = None
         self.memory: Memory | None = None
         self.quotas: Quotas | None = None
         self.source: Source = tuple
+        self.groups: GroupSource = tuple
         self.storage: StorageSource = lambda: None
         self.clocks: Clocks | None = None
         self.upgrades: Upgrades | None = None
@@ -214,6 +248,7 @@ class _NodeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         metrics = self._metrics
         yield from _partition_families(list(metrics.source()))
+        yield from _group_families(list(metrics.groups()))
         yield CounterMetricFamily(
             "oncelog_elections", "Elections that this node won", metrics.elections
         )
@@ -255,6 +290,11 @@ class _NodeCollector(Collector):
             yield from _quota_families(metrics.quotas)
         if metrics.clocks is not None:
             yield from _clock_families(metrics.clocks)
+        yield metrics.transaction_commit.family(
+            "oncelog_transaction_commit_seconds", "From the call of a commit to its answer"
+        )
+        if metrics.transactions is not None:
+            yield from _transaction_families(metrics.transactions())
         if metrics.upgrades is not None:
             yield from _upgrade_families(metrics.upgrades.plan())
         yield GaugeMetricFamily(
@@ -301,6 +341,17 @@ def _clock_families(clocks: Clocks) -> Iterator[Metric]:
     for node_id, seconds in clocks.offsets().items():
         ahead.add_metric([str(node_id)], seconds)
     yield ahead
+
+
+def _transaction_families(sample: TransactionSample) -> Iterator[Metric]:
+    gauges = (
+        ("open", "Open transactions of the cluster", sample.open),
+        ("ending", "Decided ones that some partitions do not know of yet", sample.ending),
+        ("oldest_open_seconds", "Since the oldest open one began", sample.oldest_open_s),
+        ("remembered", "Since the oldest one that has not ended, open ones too", sample.remembered),
+    )
+    for name, text, value in gauges:
+        yield GaugeMetricFamily(f"oncelog_transactions_{name}", text, value)
 
 
 def _upgrade_families(plan: UpgradePlan) -> Iterator[Metric]:
@@ -368,6 +419,13 @@ def _partition_families(partitions: Sequence[PartitionSample]) -> Iterator[Metri
         ("partition_high_watermark", "First offset not yet committed", "high_watermark"),
         ("partition_stored_bytes", "Payload bytes that are kept", "stored_bytes"),
         ("partition_producers", "Producers in the last-seen map", "producers"),
+        ("transaction_staged_bytes", "Staged by open transactions", "staged_bytes"),
+        ("transaction_staged_offsets", "Groups with offsets of open transactions", "staged_groups"),
+        (
+            "transaction_pinned_entries",
+            "Entries that the Raft log keeps for the oldest open transaction",
+            "pinned_entries",
+        ),
     )
     for name, text, attribute in gauges:
         gauge = GaugeMetricFamily(f"oncelog_{name}", text, labels=labels)
@@ -376,6 +434,38 @@ def _partition_families(partitions: Sequence[PartitionSample]) -> Iterator[Metri
         yield gauge
     yield from _lags(partitions)
     yield from _verdicts(partitions)
+
+
+def _group_families(groups: Sequence[GroupSample]) -> Iterator[Metric]:
+    labels = ("group",)
+    members = GaugeMetricFamily("oncelog_group_members", "Members of a group", labels=labels)
+    rebalances = CounterMetricFamily(
+        "oncelog_group_rebalances",
+        "Times that partitions of a group changed hands, since this node keeps it",
+        labels=labels,
+    )
+    idle = GaugeMetricFamily(
+        "oncelog_group_idle_seconds",
+        "Since the member that works longest came back for records",
+        labels=labels,
+    )
+    commit = GaugeMetricFamily(
+        "oncelog_group_commit_age_seconds", "Since a group last committed", labels=labels
+    )
+    lag = GaugeMetricFamily(
+        "oncelog_group_lag_records",
+        "Records behind a group's offsets, where this node has all of the partitions",
+        labels=("group", "topic"),
+    )
+    for one in groups:
+        members.add_metric([one.group], one.members)
+        rebalances.add_metric([one.group], one.rebalances)
+        idle.add_metric([one.group], one.idle)
+        if one.since_commit >= 0:
+            commit.add_metric([one.group], one.since_commit)
+        for topic, records in one.lag.items():
+            lag.add_metric([one.group, topic], records)
+    yield from (members, rebalances, idle, commit, lag)
 
 
 def _lags(partitions: Sequence[PartitionSample]) -> Iterator[Metric]:

@@ -56,7 +56,7 @@ from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenan
 from cluster.node.memory_watch import memory_budget, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
-from cluster.node.metrics_sample import sample
+from cluster.node.metrics_sample import sample, transactions
 from cluster.node.offered import add_services, guards
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
@@ -70,6 +70,7 @@ from cluster.node.upgrades import Upgrades, keep_version
 from cluster.partition.replica import Partition
 from cluster.security.settings import Security
 from cluster.services.group_members import GroupMembers
+from cluster.services.samples import group_samples
 from cluster.services.turns import Turns
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
@@ -261,6 +262,12 @@ class Node:
         self.metrics.source = lambda: sample(
             self._replicas.by_group.values(), self._peers.linked_since
         )
+        self.metrics.groups = lambda: group_samples(
+            self, self._group_members, self._clocks.now_ms()
+        )
+        self.metrics.transactions = lambda: transactions(
+            self.metadata.coordinator, int(time.time() * 1000)
+        )
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
         stack.push_async_callback(self._peers.close)
@@ -297,6 +304,7 @@ class Node:
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
         tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(identity, server))
+        stack.push_async_callback(self._transactions.markers.stop)
         tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 

@@ -22,6 +22,7 @@ from cluster.partition.leader import Leadership
 from cluster.partition.leases import lease_verdict
 from cluster.partition.machine import PartitionMachine
 from cluster.partition.reader import BackwardRead, OffsetOutOfRangeError, Read, ReadBatch, Reader
+from cluster.partition.staging import UNREGISTERED
 from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
 from cluster.transactions.types import Expected, Marker
 from storage.errors import CorruptionError, StorageError
@@ -140,21 +141,36 @@ class Partition:
             leadership.propose(data, done)
         return unable
 
+    def stage_offsets(self, transaction_id: int, data: bytes, done: Done) -> Answer | None:
+        """As `propose`; UNREGISTERED if the coordinator must hear of the transaction first."""
+        leadership = self._leadership
+        if leadership is not None and not leadership.staging.knows(transaction_id):
+            return Answer(UNREGISTERED)
+        return self.propose(data, done)
+
     def registered(self, transaction_id: int) -> None:
         """The coordinator knows that the transaction may have staged batches here."""
         if self._leadership is not None:
             self._leadership.staging.registered(transaction_id)
 
     def confirm_runs(
-        self, transaction_id: int, asked: dict[int, tuple[int, int]], *, only_winners: bool
+        self,
+        transaction_id: int,
+        asked: dict[int, tuple[int, int]],
+        *,
+        offsets: dict[str, tuple[int, int]] | None = None,
+        only_winners: bool,
     ) -> dict[int, Expected] | str | None:
         """Whether the transaction has exactly these runs here; None: this node does not lead.
 
-        See RunTable.confirm. What is applied here stays, whoever leads next.
+        See RunTable.confirm and, for `offsets`, OffsetsTable.confirm. What is applied here
+        stays, whoever leads next.
         """
         if self._leadership is None or not self.group.is_leader:
             return None
-        return self.machine.runs.confirm(transaction_id, asked, only_winners=only_winners)
+        differs = self.machine.group_offsets.confirm(transaction_id, offsets or {})
+        found = self.machine.runs.confirm(transaction_id, asked, only_winners=only_winners)
+        return differs or found
 
     def mark(self, marker: Marker, done: Done) -> None:
         """Ends a transaction here, also when the disk is full; the result is a Marked.

@@ -47,6 +47,15 @@ def _without_metadata(fields: Fields) -> None:
         offset.pop("metadata", None)
 
 
+def _as(verb: str) -> Callable[[Fields], None]:
+    """Another verb is carried out."""
+
+    def bend(fields: Fields) -> None:
+        fields["verb"] = verb
+
+    return bend
+
+
 _SECURITY = ("tls_ca_file", "tls_cert_file", "tls_key_file", "token_file", "token")
 
 
@@ -95,6 +104,9 @@ COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     },
     "begins-at-the-end": {"open_consumer": _configured(auto_offset_reset="latest")},
     "does-not-check": {"open_consumer": _configured(check_crcs=False)},
+    "aborts-by-committing": {"abort_transaction": _as("commit_transaction")},
+    "commits-by-aborting": {"commit_transaction": _as("abort_transaction")},
+    "begins-nothing": {"begin": _as("hello")},
     "speaks-in-the-clear": {"open_producer": _in_the_clear, "open_admin": _in_the_clear},
     "reads-a-token-once": {"open_producer": _token_once, "open_admin": _token_once},
     "one-partition-topics": {"create_topic": _without("partitions")},
