@@ -180,7 +180,8 @@ async def guard(directory: Path, *, on: bool = True) -> AsyncIterator[Guarded]:
     made = Guarded(directory)
     server = grpc.aio.server(interceptors=[made.guarding, Decoding()] if on else [Decoding()])
     members = GroupMembers(made.node)
-    add_services(made.node, server, lambda: 0, made.permissions, members, NO_TRANSACTIONS)
+    permissions = made.permissions if on else None
+    add_services(made.node, server, lambda: 0, permissions, members, NO_TRANSACTIONS)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
     reflection.enable_server_reflection([reflection.SERVICE_NAME], server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -44,6 +44,7 @@ from cluster.services.turns import Turns
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog import errors
 from oncelog._engine.net.backoff import Backoff
+from oncelog.v1 import group_pb2 as gpb
 from oncelog.v1 import log_pb2 as lpb
 from oncelog.v1 import security_pb2 as spb
 from oncelog.wire.status import from_status, to_status
@@ -386,14 +387,15 @@ async def test_a_subscriber_gets_its_next_message_later(tmp_path: Path, slept: l
 async def test_heartbeats_count_and_do_not_wait(tmp_path: Path, slept: list[float]) -> None:
     async with guard(tmp_path) as node:
         node.limits = (Quota("token:bob", REQUESTS, 1),)
-        method = "/oncelog.v1.TransactionService/KeepTransactionsAlive"
-        for _ in range(20):
-            with pytest.raises(errors.NotAuthorizedError):
-                await node.call(method, "bob")
-        node.allow("bob", "write", "producer", "*")
-        for _ in range(20):
-            with pytest.raises(errors.InternalError):  # the rig has no transactions
-                await node.call(method, "bob")
+        node.allow("bob", "read", "group", "g")
+        beat = gpb.GroupHeartbeatRequest(group="g")
+        for _ in range(30):
+            try:
+                await node.call("/oncelog.v1.GroupService/GroupHeartbeat", "bob", beat)
+            except (errors.ThrottledError, errors.NotAuthorizedError):
+                pytest.fail("it was held up")
+            except errors.OncelogError:
+                pass  # the rig has no groups
         assert not slept
         with pytest.raises(errors.ThrottledError):
             await node.call(TOPICS, "bob")
