@@ -30,6 +30,8 @@ from prometheus_client.registry import Collector
 from cluster.addresses import host_and_port, with_port
 from cluster.errors import ListenError
 from cluster.security.https import start_https_server
+from cluster.security.quota_metrics import quota_families
+from cluster.security.quotas import Quotas
 from oncelog.v1.log_pb2 import Verdict
 from storage.errors import StorageError
 from storage.metrics import EngineStats
@@ -178,13 +180,6 @@ class SyncState(Protocol):
     def under_way(self) -> float: ...
 
 
-class Quotas(Protocol):
-    """What principals were made to wait for. `security.quotas.Quotas` is one."""
-
-    delayed: dict[str, float]
-    refused: dict[str, int]
-
-
 class Metrics:
     """A node's own figures; set `source`, `groups` and `storage` for those of its parts.
 
@@ -287,7 +282,7 @@ class _NodeCollector(Collector):
                 metrics.memory.limit,
             )
         if metrics.quotas is not None:
-            yield from _quota_families(metrics.quotas)
+            yield from quota_families(metrics.quotas)
         if metrics.clocks is not None:
             yield from _clock_families(metrics.clocks)
         yield metrics.transaction_commit.family(
@@ -307,24 +302,6 @@ class _NodeCollector(Collector):
             return
         if stats is not None:
             yield from _storage_families(stats)
-
-
-def _quota_families(quotas: Quotas) -> Iterator[Metric]:
-    delayed = CounterMetricFamily(
-        "oncelog_quota_delay_seconds",
-        "How long calls and streams waited for a rate of their principal",
-        labels=("quota",),
-    )
-    for name, seconds in quotas.delayed.items():
-        delayed.add_metric([name], seconds)
-    yield delayed
-    refused = CounterMetricFamily(
-        "oncelog_quota_refused", "What was THROTTLED for a quota of its principal",
-        labels=("quota",),
-    )  # fmt: skip
-    for name, count in quotas.refused.items():
-        refused.add_metric([name], count)
-    yield refused
 
 
 def _clock_families(clocks: Clocks) -> Iterator[Metric]:
