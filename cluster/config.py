@@ -91,6 +91,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("peer_ca", "path", "CAs of the nodes' certificates, PEM"),
     Setting("tokens_file", "path", "static tokens, hashed: NAME scrypt:... lines; empty: none"),
     Setting("jwt_keys", "path", "JSON Web Key Set of whoever issues JWTs; empty: none are taken"),
+    Setting("jwt_keys_url", "optstr", "where to fetch such a set instead, https://..."),
+    Setting("jwt_keys_ca", "path", "CAs of that URL's server, PEM; empty: the system's"),
     Setting("jwt_issuer", "optstr", "what JWTs must name as iss"),
     Setting("jwt_audience", "optstr", "what JWTs must name as aud"),
     Setting("permissions", "flag", "allow only what `oncelog acl` rules allow; default: all may"),
@@ -157,6 +159,8 @@ class NodeConfig:
     peer_ca: Path | None = None
     tokens_file: Path | None = None
     jwt_keys: Path | None = None
+    jwt_keys_url: str = ""
+    jwt_keys_ca: Path | None = None
     jwt_issuer: str = ""
     jwt_audience: str = ""
     permissions: bool = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from cluster.addresses import is_loopback
 from cluster.errors import ConfigError
@@ -36,6 +37,10 @@ class Settings(Protocol):
     def tokens_file(self) -> Path | None: ...
     @property
     def jwt_keys(self) -> Path | None: ...
+    @property
+    def jwt_keys_url(self) -> str: ...
+    @property
+    def jwt_keys_ca(self) -> Path | None: ...
     @property
     def jwt_issuer(self) -> str: ...
     @property
@@ -77,10 +82,18 @@ def _check_port(name: str, address: str, setting: str, certificate: Path | None)
 
 
 def _check_identities(config: Settings) -> None:
-    jwt = (config.jwt_keys is not None, bool(config.jwt_issuer), bool(config.jwt_audience))
+    keys, url = config.jwt_keys is not None, bool(config.jwt_keys_url)
+    if keys and url:
+        raise ConfigError("jwt_keys, jwt_keys_url: only one of them may be set")
+    if config.jwt_keys_ca is not None and not url:
+        raise ConfigError("jwt_keys_ca: needs jwt_keys_url")
+    _check_url("jwt_keys_url", config.jwt_keys_url)
+    jwt = (keys or url, bool(config.jwt_issuer), bool(config.jwt_audience))
     if any(jwt) != all(jwt):
-        raise ConfigError("jwt_keys, jwt_issuer, jwt_audience: all three or none must be set")
-    tokens = [name for name in ("tokens_file", "jwt_keys") if getattr(config, name) is not None]
+        raise ConfigError(
+            "jwt_keys (or jwt_keys_url), jwt_issuer, jwt_audience: all three or none must be set"
+        )
+    tokens = [name for name in ("tokens_file", "jwt_keys", "jwt_keys_url") if getattr(config, name)]
     if tokens and config.tls_cert is None:
         raise ConfigError(f"{tokens[0]}: needs tls_cert; in the clear tokens are anybody's")
     known = bool(tokens) or config.tls_ca is not None
@@ -89,3 +102,17 @@ def _check_identities(config: Settings) -> None:
             "permissions: needs callers that are known (tls_ca, tokens_file or jwt_keys) and "
             "superusers, who make the first rules"
         )
+
+
+def _check_url(name: str, url: str) -> None:
+    """Keys that somebody changes on the way would make anybody anyone."""
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        wrong = parts.scheme != "https" or not parts.hostname or parts.port == 0
+        wrong |= parts.username is not None or bool(parts.fragment) or any(map(str.isspace, url))
+    except ValueError:
+        wrong = True
+    if wrong:
+        raise ConfigError(f"{name}: {url!r} must be https://HOST[:PORT]/PATH, without a user")

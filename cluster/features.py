@@ -68,11 +68,14 @@ REPLICA_CHANGES = "replica_changes"
 TRANSACTIONS = "transactions"
 # Rules that say who may do what.
 PERMISSIONS = "permissions"
+# How much of a node each principal may use.
+QUOTAS = "quotas"
 # Feature -> the cluster version that it comes with.
 FEATURES: Mapping[str, int] = {
     CLUSTER_SETTINGS: 2,
     GROUPS: 2,
     PERMISSIONS: 2,
+    QUOTAS: 2,
     REPLICA_CHANGES: 2,
     TRANSACTIONS: 2,
 }
@@ -109,6 +112,7 @@ COMMANDS: Mapping[str, Since] = {
     "set_replicas": REPLICA_CHANGES,
     "report_replicas": REPLICA_CHANGES,
     "alter_permissions": PERMISSIONS,
+    "alter_quotas": QUOTAS,
 }
 
 

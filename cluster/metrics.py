@@ -30,6 +30,8 @@ from prometheus_client.registry import Collector
 from cluster.addresses import host_and_port, with_port
 from cluster.errors import ListenError
 from cluster.security.https import start_https_server
+from cluster.security.quota_metrics import quota_families
+from cluster.security.quotas import Quotas
 from oncelog.v1.log_pb2 import Verdict
 from storage.errors import StorageError
 from storage.metrics import EngineStats
@@ -194,6 +196,7 @@ class Metrics:
         self.transactions: Callable[[], TransactionSample] | None = None
         self.sync_watch: SyncState | None = None
         self.memory: Memory | None = None
+        self.quotas: Quotas | None = None
         self.source: Source = tuple
         self.groups: GroupSource = tuple
         self.storage: StorageSource = lambda: None
@@ -278,6 +281,8 @@ class _NodeCollector(Collector):
                 "From here on clients are answered THROTTLED",
                 metrics.memory.limit,
             )
+        if metrics.quotas is not None:
+            yield from quota_families(metrics.quotas)
         if metrics.clocks is not None:
             yield from _clock_families(metrics.clocks)
         yield metrics.transaction_commit.family(

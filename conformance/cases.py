@@ -38,7 +38,10 @@ FEATURES = (
     "admin",
     "transactions",
     "members",
+    "tls",
+    "tokens",
 )
+SECURITY = ("", "tls", "tokens", "another_host")
 VERBS = (
     "defaults",
     "open_producer",
@@ -90,6 +93,7 @@ class Case:
     lifetime_ms: int = 24 * 3600 * 1000
     # Of the clients: longer than any honest answer takes, or short, where one never comes.
     request_timeout_ms: int = 5000
+    security: str = ""  # of the nodes: see broker/secured.py
     lies: tuple[Mapping[str, Any], ...] = ()
     steps: tuple[Mapping[str, Any], ...] = ()
     sees: tuple[Mapping[str, Any], ...] = ()
@@ -136,6 +140,7 @@ def _case(group: str, entry: Mapping[str, Any], sections: set[str]) -> Case:
         *_unknown("section", [case.section], sections),
         *_unknown("needs", case.needs, FEATURES),
         *_unknown("allow", case.allow, RULES),
+        *_unknown("security", [case.security], SECURITY),
         *_unknown("at", [lie["at"] for lie in case.lies], CALLS),
         *_unknown("call", [seen["call"] for seen in case.sees], SEEN),
     ]

@@ -162,6 +162,8 @@ class Play:
     def _config(self, verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
         times = {"request_timeout_ms": self._case.request_timeout_ms}
         config = {**times, **CONFIGS[verb], **given}
+        if self._case.security:
+            config |= self._broker.secured.settings(config.pop("security", "good"))
         addresses = self._broker.cluster.addresses
         nodes = config.pop("bootstrap", list(addresses))
         config["bootstrap_servers"] = [addresses[node] for node in nodes]
@@ -440,7 +442,9 @@ class Runner:
             missing = [feature for feature in case.needs if feature not in features]
             if missing:
                 raise NotOffered(", ".join(missing))
-            async with Broker(case.nodes, case.new_lies(), case.lifetime_ms) as broker:
+            async with Broker(
+                case.nodes, case.new_lies(), case.lifetime_ms, case.security
+            ) as broker:
                 for topic, settings in case.topics.items():
                     broker.create_topic(topic, **settings)
                 faults = await Play(case, broker, driver, self._longest_s).run()

@@ -10,6 +10,7 @@ different.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import threading
@@ -210,6 +211,7 @@ def main() -> int:
         "show what the same kills do to a plain producer",
         action="store_true",
     )
+    option("--secured", "TLS on all ports", action="store_true")
     options = parser.parse_args()
     console = Console(soft_wrap=True)
     try:
@@ -223,7 +225,8 @@ def main() -> int:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     fresh(DIRECTORY)
-    cluster = LocalCluster(DIRECTORY, settings={}, detached=options.keep)
+    cluster = LocalCluster(DIRECTORY, settings={}, detached=options.keep, secured=options.secured)
+    os.environ.update(cluster.environment)  # what clients take where no setting is given
     keep = False
     try:
         cluster.start()

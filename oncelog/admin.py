@@ -134,6 +134,19 @@ class Admin:
         """Tell whether a principal (default: this client's) may do something."""
         return self._run(self._core.check_permission(operation, kind, name, principal))
 
+    def alter_quotas(
+        self, quotas: Iterable[types.Quota] = (), remove: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """Remove quotas by principal and name ("": all of the principal's), set others.
+
+        All or none; nodes follow a moment later. Raises NotAuthorizedError, InvalidRequestError.
+        """
+        self._run(self._core.alter_quotas(quotas, remove))
+
+    def list_quotas(self, principal: str = "") -> list[types.Quota]:
+        """Return all quotas, or those of one principal."""
+        return self._run(self._core.list_quotas(principal))
+
     def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         """Have another replica lead (0: the most caught-up one); return the leader's id."""
         return self._run(self._core.transfer_leadership(topic, partition, target_node_id))

@@ -9,7 +9,7 @@ verdicts of a produce response.
     │   ├── NotLeaderError            leader_id, leader_address: where to go instead
     │   ├── NotReadyError             a new leader that has not caught up yet
     │   ├── BrokerUnavailableError    no connection, or no quorum
-    │   ├── ThrottledError
+    │   ├── ThrottledError            retry_after_ms
     │   ├── StorageFullError
     │   ├── RequestTimeoutError       the outcome of the call is not known (a TimeoutError)
     │   ├── BufferFullError           buffer_memory stayed full for max_block_ms
@@ -121,9 +121,11 @@ class BrokerUnavailableError(RetriableError):
 
 
 class ThrottledError(RetriableError):
-    """The node has too much to do, or a limit of it is reached."""
+    """The node has too much to do, or a limit of it, or a quota of this client, is reached."""
 
     reason = "THROTTLED"
+    detail_types = (("retry_after_ms", int),)
+    retry_after_ms: int = 0  # 0: not known; sooner it is of no use
 
 
 class StorageFullError(RetriableError):

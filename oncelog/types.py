@@ -268,6 +268,18 @@ class Permissions:
 
 
 @dataclass(frozen=True, slots=True)
+class Quota:
+    """How much of something a principal may use at each node.
+
+    principal "*": each one that has no value of its own. value 0: no limit.
+    """
+
+    principal: str
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerName:
     """A producer name and the id and epoch it stands for."""
 
@@ -442,6 +454,7 @@ __all__ = [
     "ProducerName",
     "ProducerState",
     "PublishedRun",
+    "Quota",
     "RecentBatch",
     "Record",
     "RecordMetadata",

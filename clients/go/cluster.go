@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
@@ -38,6 +37,15 @@ func (b backoff) delay(failures int) time.Duration {
 		pause = b.first << doublings
 	}
 	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
+}
+
+// after is the same, and no less than a node asks for.
+func (b backoff) after(err error, failures int) time.Duration {
+	pause := b.delay(failures)
+	if e := asError(err); e.Kind == ErrThrottled {
+		return max(pause, e.RetryAfter)
+	}
+	return pause
 }
 
 // sleep waits, or returns why it was cut short.
@@ -91,8 +99,7 @@ func (c *cluster) conn(address string) (*grpc.ClientConn, error) {
 	}
 	// A restarted node must be found again soon, not after two minutes. The name is looked up
 	// at each attempt, for the address behind it may change.
-	conn, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///"+address, append(c.config.Security.dialOptions(),
 		grpc.WithUserAgent(c.config.ClientID),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: grpcbackoff.Config{
@@ -106,7 +113,7 @@ func (c *cluster) conn(address string) (*grpc.ClientConn, error) {
 			grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithInitialWindowSize(4<<20), grpc.WithInitialConnWindowSize(8<<20),
 		grpc.WithWriteBufferSize(256<<10), grpc.WithReadBufferSize(256<<10),
-	)
+	)...)
 	if err != nil {
 		return nil, fail(ErrInvalidRequest, "%s: %v", address, err)
 	}
@@ -235,7 +242,7 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 				return last
 			}
 		}
-		pause := c.backoff.delay(failures)
+		pause := c.backoff.after(last, failures)
 		if !time.Now().Add(pause).Before(deadline) {
 			return last
 		}
@@ -271,7 +278,7 @@ func (c *cluster) callLeader(ctx context.Context, tp TopicPartition, m method) e
 			c.leaders.suspect(tp)
 		}
 		c.leaderFailed(address, failures)
-		pause := c.backoff.delay(failures)
+		pause := c.backoff.after(err, failures)
 		if hinted && failures == 1 {
 			pause = 0
 		}

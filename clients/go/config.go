@@ -24,6 +24,8 @@ type ClientConfig struct {
 	RetryBackoffMax time.Duration
 	// MetadataMaxAge is after how long leaders are asked for anew, without a reason.
 	MetadataMaxAge time.Duration
+	// Security is TLS, and who the client is; without it everything goes in the clear.
+	Security SecurityConfig
 }
 
 // ProducerConfig holds the settings of a [Producer]; [NewProducer] fills in the defaults.
@@ -199,6 +201,9 @@ func (c *ClientConfig) check(l *limits) {
 	l.span("RetryBackoff", c.RetryBackoff, ms, maxSpan)
 	l.span("RetryBackoffMax", c.RetryBackoffMax, ms, maxSpan)
 	l.span("MetadataMaxAge", c.MetadataMaxAge, 100*ms, maxSpan)
+	if err := c.Security.check(); err != nil && l.err == nil {
+		l.err = err
+	}
 	if c.RetryBackoffMax < c.RetryBackoff {
 		l.fail("RetryBackoffMax=%s is below RetryBackoff=%s", c.RetryBackoffMax, c.RetryBackoff)
 	}

@@ -3,6 +3,7 @@ package oncelog
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind is a place in the tree of errors. Every *[Error] has one, and errors.Is finds an
@@ -60,6 +61,11 @@ var (
 	ErrTopicAlreadyExists = kind("TOPIC_ALREADY_EXISTS", ErrFatal)
 	// ErrProducerNameNotFound: no producer holds, or held, ProducerName.
 	ErrProducerNameNotFound = kind("PRODUCER_NAME_NOT_FOUND", ErrFatal)
+	// ErrUnauthenticated: the node does not know who calls: no certificate or token, or one that
+	// is of no use.
+	ErrUnauthenticated = kind("UNAUTHENTICATED", ErrFatal)
+	// ErrNotAuthorized: the caller may not do this; the message names the grant that is missing.
+	ErrNotAuthorized = kind("NOT_AUTHORIZED", ErrFatal)
 	// ErrNotSupported: the server, or this client, cannot do it.
 	ErrNotSupported = kind("NOT_SUPPORTED", ErrFatal)
 	// ErrInternal: a bug or a broken invariant at the node; its log says more.
@@ -116,7 +122,8 @@ var travelling = func() map[string]*Kind {
 		ErrRequestTimeout, ErrUnknownTopicOrPartition, ErrInvalidRequest, ErrInvalidBatch,
 		ErrBatchTooLarge, ErrTopicAlreadyExists, ErrProducerNameNotFound, ErrUnknownProducer,
 		ErrProducerExpired, ErrFenced, ErrOutOfOrder, ErrSequenceConflict, ErrOffsetMismatch,
-		ErrOffsetOutOfRange, ErrCorruptLog, ErrNotSupported, ErrInternal,
+		ErrOffsetOutOfRange, ErrCorruptLog, ErrNotSupported, ErrInternal, ErrUnauthenticated,
+		ErrNotAuthorized,
 	} {
 		kinds[k.Reason] = k
 	}
@@ -156,7 +163,9 @@ type Error struct {
 	ProducerName   string
 	Field          string
 	Limit          string
-	Count          int64
+	// RetryAfter of [ErrThrottled]: sooner it is of no use; 0: not known.
+	RetryAfter time.Duration
+	Count      int64
 
 	cause error
 }

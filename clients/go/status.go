@@ -3,6 +3,7 @@ package oncelog
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -73,6 +74,7 @@ func fromInfo(info *errdetails.ErrorInfo, message string) *Error {
 	e.CurrentEpoch = int32(number("current_epoch", 32, -1))
 	e.LeaderID = int32(number("leader_id", 32, 0))
 	e.LeaderAddress = metadata["leader_address"]
+	e.RetryAfter = time.Duration(number("retry_after_ms", 32, 0)) * time.Millisecond
 	e.Field, e.Limit = metadata["field"], metadata["limit"]
 	return e
 }

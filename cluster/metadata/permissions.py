@@ -1,13 +1,27 @@
-"""The rules of permissions as part of the metadata: read from the wire, altered, written. Pure."""
+"""The rules of permissions as part of the metadata: read from the wire, altered, written. Pure.
+
+Also what changes them, and the quotas.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from cluster.metadata.quotas import altered_quotas
+from cluster.metadata.tables import Tables
 from cluster.metadata.topics import INVALID_REQUEST, Rejected, invalid
 from cluster.security.permissions import MAX_RULES, Rule, fault, tidy
 from cluster.v1 import metadata_pb2 as pb
 from oncelog.v1.security_pb2 import PermissionRule
+
+
+def change(tables: Tables, command: pb.MetadataCommand) -> pb.MetadataResult:
+    """Runs alter_permissions, alter_quotas. Raises Rejected."""
+    if command.HasField("alter_quotas"):
+        tables.quotas = altered_quotas(tables.quotas, command.alter_quotas)
+    else:
+        tables.rules = altered(tables.rules, command.alter_permissions)
+    return pb.MetadataResult()
 
 
 def altered(rules: tuple[Rule, ...], change: pb.AlterPermissions) -> tuple[Rule, ...]:

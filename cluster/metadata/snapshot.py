@@ -13,6 +13,7 @@ from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
 from cluster.metadata.permissions import read_rules, write_rule
 from cluster.metadata.producer_names import NameState
+from cluster.metadata.quotas import read_quotas, write_quota
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
@@ -47,6 +48,7 @@ def dump_tables(tables: Tables) -> bytes:
             for name, value in sorted(tables.settings.items())
         ],
         rules=map(write_rule, tables.rules),
+        quotas=map(write_quota, tables.quotas),
     )
     if not tables.coordinator.is_new:
         snapshot.coordinator.ParseFromString(tables.coordinator.dump())
@@ -73,6 +75,7 @@ def load_tables(data: bytes) -> Tables:
         finalized=Finalized(snapshot.cluster_version or 1, frozenset(snapshot.features)),
         settings={setting.name: setting.value for setting in snapshot.settings},
         rules=read_rules(snapshot.rules),
+        quotas=read_quotas(snapshot.quotas),
     )
     for record in snapshot.topics:
         tables.put_topic(_topic_of(record))

@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 
 from cluster.errors import OlderReleaseError
 from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
-from cluster.metadata import replicas, transactions
+from cluster.metadata import permissions, replicas, transactions
 from cluster.metadata import settings as cluster_settings
 from cluster.metadata import topics as rules
 from cluster.metadata import upgrade as upgrades
@@ -40,7 +40,6 @@ from cluster.metadata.events import (
     difference,
 )
 from cluster.metadata.lease_tokens import SECRET_BYTES
-from cluster.metadata.permissions import altered
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.snapshot import dump_tables, load_tables
 from cluster.metadata.tables import FIRST_PARTITION_GROUP_ID, Tables
@@ -53,6 +52,7 @@ from cluster.metadata.topics import (
     invalid,
 )
 from cluster.security.permissions import Rule
+from cluster.security.quotas import Quota
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Holder
 from cluster.v1 import metadata_pb2 as pb
@@ -145,6 +145,11 @@ class MetadataState:
     def rules(self) -> tuple[Rule, ...]:
         """Who may do what: another object after each change."""
         return self._tables.rules
+
+    @property
+    def quotas(self) -> tuple[Quota, ...]:
+        """How much each may use at a node: another object after each change."""
+        return self._tables.quotas
 
     def directory_of(self, node_id: int) -> int:
         """The id of the data directory that the node registered; 0 if it did not."""
@@ -288,9 +293,8 @@ class MetadataState:
                 return self._found_settings(command.found_cluster_settings)
             case "set_cluster_setting":
                 return self._set_setting(command.set_cluster_setting.setting)
-            case "alter_permissions":
-                self._tables.rules = altered(self._tables.rules, command.alter_permissions)
-                return pb.MetadataResult()
+            case "alter_permissions" | "alter_quotas":
+                return permissions.change(self._tables, command)
         raise AssertionError(f"a command without a handler: {which}")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:

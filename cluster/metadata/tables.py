@@ -9,6 +9,7 @@ from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.topics import TopicState
 from cluster.security.permissions import Rule
+from cluster.security.quotas import Quota
 from cluster.transactions.coordinator import Coordinator
 
 # Ids below are the node's own groups, such as the metadata group itself.
@@ -27,7 +28,7 @@ class Tables:
     finalized: the cluster version and the features that are on.
     coordinator: all transactions.
     settings: the cluster's, see settings.py; none: not founded yet.
-    rules: who may do what, rising; another tuple after each change.
+    rules, quotas: who may do what, and how much; rising, another tuple after each change.
     """
 
     clock_ms: int = 0
@@ -46,6 +47,7 @@ class Tables:
     coordinator: Coordinator = field(default_factory=Coordinator)
     settings: dict[str, int] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+    quotas: tuple[Quota, ...] = ()
 
     def topics_by_name(self) -> list[TopicState]:
         return [self.topics[name] for name in sorted(self.topics)]

@@ -237,7 +237,7 @@ class Node:
         if config.metrics_listen:
             stack.callback(metrics.start_http(config.metrics_listen, security.page))
         memory = memory_budget(config, metrics)
-        permissions, guarding = guards(security, lambda: node.metadata.rules)
+        permissions, guarding = guards(security, lambda: node.metadata, metrics)
         if security.audit is not None:
             stack.callback(security.audit.close)
         server = Server(config, memory, security.clients, guarding)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 
 import grpc
 
+from cluster.metadata.state import MetadataState
+from cluster.metrics import Metrics
 from cluster.node.transactions import Transactions
-from cluster.security.permissions import Permissions, Rule
+from cluster.security.permissions import Permissions
+from cluster.security.quotas import Quotas
 from cluster.security.settings import Security
 from cluster.services.cluster_service import ClusterService
 from cluster.services.context import NodeContext
@@ -32,15 +36,24 @@ from oncelog.v1 import (
 
 
 def guards(
-    security: Security, rules: Callable[[], Sequence[Rule]]
+    security: Security, metadata: Callable[[], MetadataState], metrics: Metrics
 ) -> tuple[Permissions | None, Guarding | None]:
     """The one evaluation of permissions, and what asks it before each call; None: no need."""
     permissions = None
+    superusers = security.superusers or ()
     if security.superusers is not None:
-        permissions = Permissions(rules, security.superusers)
-    if security.identities is None and security.audit is None:
-        return permissions, None
-    return permissions, Guarding(security.identities, permissions, security.audit)
+        permissions = Permissions(lambda: metadata().rules, superusers)
+    if security.identities is None:
+        if security.audit is None:
+            return permissions, None
+        return permissions, Guarding(None, permissions, security.audit)
+    quotas = metrics.quotas = Quotas(
+        lambda: metadata().quotas,
+        time.monotonic,
+        lambda number: metadata().coordinator.is_open(number),  # noqa: PLW0108 - made later
+        superusers,
+    )
+    return permissions, Guarding(security.identities, permissions, security.audit, quotas)
 
 
 def add_services(

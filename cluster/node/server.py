@@ -39,6 +39,7 @@ _OPTIONS = [
     ("grpc.server.max_pending_requests", 1_000_000),
     ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
 ]
+HANDSHAKE_MS = 10_000  # that a connection may take to say who it is; gRPC's own limit is 2 min
 AGE_GRACE_MS = 30_000  # that calls under way get when their connection is old
 
 
@@ -59,6 +60,7 @@ class Server:
         self.grpc = grpc.aio.server(
             options=[
                 *_OPTIONS,
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
                 *([] if certificates is None else _age_options(config.connection_age_ms)),
                 ("grpc.max_send_message_length", largest),
                 ("grpc.max_receive_message_length", largest),

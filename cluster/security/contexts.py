@@ -12,6 +12,7 @@ import ssl
 import tempfile
 import threading
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from cluster.security.certificates import Certificates, Pem
 
@@ -24,6 +25,9 @@ class Contexts:
         self._lock = threading.Lock()
         self._pem = certificates.current()
         self._client, self._server = _contexts(self._pem)
+        # What connections that are still there were let in by.
+        self._ca = WeakKeyDictionary[ssl.SSLContext, bytes]()
+        self._note_ca()
 
     def client(self) -> ssl.SSLContext:
         """For a connection that this node opens; the caller looks at whose certificate it got."""
@@ -35,12 +39,21 @@ class Contexts:
         self._renew()
         return self._server
 
+    def trusts_as(self, context: ssl.SSLContext) -> bool:
+        """Whether the CAs are those that the context was made with."""
+        self._renew()
+        return self._ca.get(context) == self._pem.ca
+
+    def _note_ca(self) -> None:
+        self._ca[self._client] = self._ca[self._server] = self._pem.ca
+
     def _renew(self) -> None:
         pem = self._certificates.current()
         with self._lock:
             if pem is not self._pem:
                 self._client, self._server = _contexts(pem)
                 self._pem = pem
+                self._note_ca()
 
 
 def _contexts(pem: Pem) -> tuple[ssl.SSLContext, ssl.SSLContext]:

@@ -11,7 +11,7 @@ import ssl
 
 from cluster.security.caller import Caller
 from cluster.security.jwts import Jwts
-from cluster.security.names import NamelessError, principal_of
+from cluster.security.names import NamelessError, expiry_of, principal_of
 from cluster.security.tokens import PREFIX, StaticTokens, TokenError
 
 MAX_TOKEN_CHARS = 8192
@@ -51,7 +51,7 @@ class Identities:
             if token.startswith(PREFIX) and self._static is not None:
                 return Caller(await self._static.principal(token))
             if self._jwts is not None:
-                return self._jwts.caller(token)
+                return await self._jwts.caller(token)
         except TokenError as error:
             raise UnknownCallerError(f"authorization: {error}") from None
         raise UnknownCallerError("authorization: this node takes no such tokens")
@@ -61,7 +61,7 @@ class Identities:
         if known is None:
             try:
                 der = ssl.PEM_cert_to_DER_cert(pem.decode("ascii"))
-                known = Caller(principal_of(der))
+                known = Caller(principal_of(der), expiry_of(der))
             except (NamelessError, ValueError) as error:
                 raise UnknownCallerError(f"the certificate {error}") from None
             if len(self._callers) >= _MAX_REMEMBERED:

@@ -56,6 +56,14 @@ def principal_of(der: bytes) -> str:
     return name if uris else f"dns:{name}"
 
 
+def expiry_of(der: bytes) -> float:
+    """Until when the certificate is valid: seconds since the Unix epoch. Raises NamelessError."""
+    try:
+        return x509.load_der_x509_certificate(der).not_valid_after_utc.timestamp()
+    except (ValueError, x509.InvalidVersion) as error:
+        raise NamelessError(f"cannot be read: {error}") from error
+
+
 def _names(der: bytes) -> tuple[list[str], list[str]]:
     """(URIs, DNS names) of a certificate, in their order."""
     try:

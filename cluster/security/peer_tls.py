@@ -4,28 +4,48 @@
               '------------------- node_of(the other's certificate) --'
 
 Names of hosts play no part: a node is who its certificate says, wherever it runs, and its
-Hello must say the same. What was connected before the files changed goes on.
+Hello must say the same. What was connected before goes on for as long as the other's
+certificate is valid and the CAs are the same; then it is made anew, if it can be.
 """
 
 from __future__ import annotations
 
 import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.errors import ConfigError
 from cluster.security.certificates import Certificates
 from cluster.security.contexts import Contexts
-from cluster.security.names import NamelessError, node_of
+from cluster.security.names import NamelessError, expiry_of, node_of
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end, until when (seconds since the Unix epoch), and by which CAs."""
+
+    node_id: int
+    expires: float
+    context: ssl.SSLContext
 
 
 class PeerTls:
     """Of one node, for all of its links and its listener."""
 
-    def __init__(self, certificates: Certificates, cluster_id: str, node_id: int) -> None:
+    def __init__(
+        self,
+        certificates: Certificates,
+        cluster_id: str,
+        node_id: int,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         """Raises ConfigError if the node's own certificate is not its own."""
         self._certificates, self._cluster_id = certificates, cluster_id
+        self._wall_clock = wall_clock
         pem = certificates.current()
         try:
-            named = self.node_of(ssl.PEM_cert_to_DER_cert(_first(pem.certificate)))
+            named = node_of(ssl.PEM_cert_to_DER_cert(_first(pem.certificate)), cluster_id)
         except NamelessError as error:
             raise ConfigError(f"peer_cert: {error}") from error
         if named != node_id:
@@ -40,9 +60,19 @@ class PeerTls:
         """For a connection that another node opened."""
         return self._contexts.server()
 
-    def node_of(self, der: bytes) -> int:
-        """The node that a certificate which was verified is of. Raises NamelessError."""
-        return node_of(der, self._cluster_id)
+    def peer(self, found: ssl.SSLObject) -> Peer:
+        """Who a handshake was made with. Raises NamelessError."""
+        der = found.getpeercert(binary_form=True)
+        assert der is not None, "the context demands one"
+        return Peer(node_of(der, self._cluster_id), expiry_of(der), found.context)
+
+    def distrust(self, peer: Peer) -> str:
+        """Why the connection must be made anew; empty: it may go on."""
+        if self._wall_clock() >= peer.expires:
+            return "its certificate is over"
+        if not self._contexts.trusts_as(peer.context):
+            return "the CAs of nodes have changed"
+        return ""
 
 
 def _first(pem: bytes) -> str:

@@ -13,6 +13,7 @@ from cluster.security.audit import Audit
 from cluster.security.certificates import CertificateFiles, Certificates
 from cluster.security.contexts import Contexts
 from cluster.security.identities import Identities
+from cluster.security.jwks import FileKeys, KeySource, UrlKeys, fetcher
 from cluster.security.jwts import Jwts
 from cluster.security.peer_tls import PeerTls
 from cluster.security.tokens import StaticTokens
@@ -65,9 +66,12 @@ def _certificates(
 
 def _identities(config: NodeConfig) -> Identities | None:
     static = None if config.tokens_file is None else StaticTokens(config.tokens_file)
-    jwts = None
+    keys: KeySource | None = None
     if config.jwt_keys is not None:
-        jwts = Jwts(config.jwt_keys, config.jwt_issuer, config.jwt_audience)
+        keys = FileKeys(config.jwt_keys)
+    elif config.jwt_keys_url:
+        keys = UrlKeys(fetcher(config.jwt_keys_url, config.jwt_keys_ca))
+    jwts = None if keys is None else Jwts(keys, config.jwt_issuer, config.jwt_audience)
     if static is None and jwts is None and config.tls_ca is None:
         return None
     return Identities(static, jwts)

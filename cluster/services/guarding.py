@@ -1,11 +1,12 @@
 """Each call on its way to its service: who makes it, whether it may, and the note of it.
 
     gRPC --> Guarding --Identities--> Caller --NEEDS, Permissions--> the service, or a status
-                 '--> Audit
+                 '--> Audit           '--Limited--> Quotas
 
 One place for all services, so that none can leave it out: what is not in the table of needs is
 refused. A stream is looked at message by message, so that a right that was taken away, or a
-token that is over, ends it. A node that knows nobody has none of this.
+token that is over, ends it: then it may be opened anew, with a token that is not. A node that
+knows nobody has none of this.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from cluster.security.audit import Audit
 from cluster.security.caller import PRINCIPAL, Caller
 from cluster.security.identities import Identities, UnknownCallerError
 from cluster.security.permissions import Need, Permissions
+from cluster.security.quotas import OUT_BYTES, USAGE, ExceededError, Quotas, Usage
 from cluster.security.tokens import TokensBusyError
 from cluster.services.decoding import Undecodable
 from cluster.services.errors import abort
+from cluster.services.limiting import Limited, size_of, throttled
 from cluster.services.needs import ALLOWED, NEEDS, OPEN
 from oncelog.errors import (
     NotAuthorizedError,
+    NotReadyError,
     OncelogError,
     ThrottledError,
     UnauthenticatedError,
@@ -34,23 +38,25 @@ from oncelog.errors import (
 
 Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
 _ANYBODY = Caller("")
+_OVER = "the token, or the certificate, is over"
 # A call that needs one of these changes something that others rely on.
 _NOTED = frozenset({"create", "alter", "delete", "fence", "abort"})
 
 
 class Guarding(grpc.aio.ServerInterceptor):
-    """identities: None where callers are not known; permissions: None where all may do all."""
+    """identities, quotas: None where callers are not known; permissions: where all may do all."""
 
     def __init__(
         self,
         identities: Identities | None,
         permissions: Permissions | None,
         audit: Audit | None,
+        quotas: Quotas | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         assert permissions is None or identities is not None, "nobody would be let in"
         self._identities, self._permissions = identities, permissions
-        self._audit, self._wall_clock = audit, wall_clock
+        self._audit, self._quotas, self._wall_clock = audit, quotas, wall_clock
         self._guarded: dict[tuple[str, Handler], Handler] = {}
 
     async def intercept_service(
@@ -93,14 +99,23 @@ class Guarding(grpc.aio.ServerInterceptor):
 
     def refusal(self, method: str, caller: Caller, request: Any) -> OncelogError | None:
         """Why the caller may not do what this message asks for."""
-        if self._wall_clock() >= caller.expires:
-            return UnauthenticatedError("authorization: the token is over")
+        return self._refusal(method, caller, self._needs(method, request))
+
+    def _needs(self, method: str, request: Any) -> Sequence[Need]:
+        """What a message asks for, worked out once, and where somebody looks at it."""
         needs = NEEDS.get(method)
-        if needs is None:
+        if needs is None or (self._permissions is None and self._audit is None):
+            return ()
+        return tuple(needs(request))
+
+    def _refusal(self, method: str, caller: Caller, needs: Sequence[Need]) -> OncelogError | None:
+        if self._is_over(caller):
+            return UnauthenticatedError(_OVER)
+        if method not in NEEDS:
             return NotAuthorizedError(f"{method} is for nobody")
         if self._permissions is None:
             return None
-        missing = self._permissions.missing(caller.principal, needs(request))
+        missing = self._permissions.missing(caller.principal, needs)
         if missing is None:
             return None
         text = f"{caller.principal} lacks: {missing}"
@@ -109,21 +124,41 @@ class Guarding(grpc.aio.ServerInterceptor):
             kind=missing.kind, name=missing.name,
         )  # fmt: skip
 
+    def _stops(self, method: str, caller: Caller, needs: Sequence[Need]) -> OncelogError | None:
+        """Why a stream that was let in goes no further."""
+        if self._is_over(caller):
+            return NotReadyError(f"{_OVER}: open the stream anew, with a new one")
+        return self._refusal(method, caller, needs)
+
+    def _is_over(self, caller: Caller) -> bool:
+        return self._wall_clock() >= caller.expires
+
     def _note(
         self, method: str, principal: str, context: Any, needs: Sequence[Need], result: str
     ) -> None:
         if self._audit is not None:
             self._audit.note(method, principal, context.peer(), needs, result)
 
-    async def _let_in(self, method: str, caller: Caller, request: Any, context: Any) -> None:
-        """Ends the call if the caller may not do this. What cannot be decoded asks for nothing."""
+    async def _let_in(
+        self, method: str, caller: Caller, request: Any, context: Any
+    ) -> Sequence[Need]:
+        """What the call needs. Ends it if the caller may not do this.
+
+        What cannot be decoded asks for nothing.
+        """
         if isinstance(request, Undecodable):
-            return
-        refused = self.refusal(method, caller, request)
+            return ()
+        needs = self._needs(method, request)
+        refused = self._refusal(method, caller, needs)
         if refused is not None:
-            needs = tuple(NEEDS[method](request)) if method in NEEDS else ()
             self._note(method, caller.principal, context, needs, refused.reason)
             await abort(context, refused)
+        return needs
+
+    def _usage(self, caller: Caller) -> Usage | None:
+        if self._quotas is None or not caller.principal:
+            return None
+        return self._quotas.usage(caller.principal)
 
     # -- handlers -----------------------------------------------------------------------
 
@@ -140,17 +175,26 @@ class Guarding(grpc.aio.ServerInterceptor):
         return grpc.unary_unary_rpc_method_handler(unary, decode, encode)
 
     def _unary(self, method: str, call: Any) -> Any:
+        limited = Limited(method)
+
         @functools.wraps(call)
         async def guarded(request: Any, context: Any) -> Any:
             caller = await self.caller(method, context)
-            await self._let_in(method, caller, request, context)
-            PRINCIPAL.set(caller.principal)
-            needs = self._noted(method, request)
+            needs = await self._let_in(method, caller, request, context)
+            usage = _enter(caller, self._usage(caller))
             try:
-                answer = await call(request, context)
+                if usage is None:
+                    answer = await call(request, context)
+                else:
+                    with usage.call(context.peer(), stream=False):
+                        answer = await limited.answer(
+                            usage, request, functools.partial(call, request, context)
+                        )
+            except ExceededError as error:
+                await abort(context, throttled(error))
             finally:
-                # An error has been told by now: gRPC has its code.
-                if needs:
+                if any(need.operation in _NOTED for need in needs):
+                    # An error has been told by now: gRPC has its code.
                     code = context.code()
                     result = "ok" if not code else str(getattr(code, "name", code))
                     self._note(method, caller.principal, context, needs, result)
@@ -162,36 +206,48 @@ class Guarding(grpc.aio.ServerInterceptor):
 
         return guarded
 
-    def _noted(self, method: str, request: Any) -> Sequence[Need]:
-        """The needs of a call that the audit log has, whatever comes of it."""
-        if self._audit is None or isinstance(request, Undecodable) or method not in NEEDS:
-            return ()
-        needs = tuple(NEEDS[method](request))
-        return needs if any(need.operation in _NOTED for need in needs) else ()
-
     def _answers(self, method: str, call: Any) -> Any:
+        limited = Limited(method)
+
         @functools.wraps(call)
         async def guarded(request: Any, context: Any) -> Any:
             caller = await self.caller(method, context)
-            await self._let_in(method, caller, request, context)
-            PRINCIPAL.set(caller.principal)
+            needs = await self._let_in(method, caller, request, context)
+            usage = _enter(caller, self._usage(caller))
 
             def check() -> None:
-                refused = self.refusal(method, caller, request)
+                refused = self._stops(method, caller, needs)
                 if refused is not None:
                     self._note(method, caller.principal, context, (), refused.reason)
                     raise refused
 
-            return await call(request, _Watched(context, check))
+            watched = _Watched(context, check, limited, usage)
+            if usage is None:
+                return await call(request, watched)
+            try:
+                with usage.call(context.peer(), stream=True):
+                    limited.received(usage, request)
+                    return await call(request, watched)
+            except ExceededError as error:
+                await abort(context, throttled(error))
 
         return guarded
 
     def _stream(self, method: str, call: Any) -> Any:
+        limited = Limited(method)
+
         @functools.wraps(call)
         async def guarded(requests: AsyncIterator[Any], context: Any) -> Any:
             caller = await self.caller(method, context)
-            PRINCIPAL.set(caller.principal)
-            return await call(self._allowed(method, caller, requests, context), context)
+            usage = _enter(caller, self._usage(caller))
+            allowed = self._allowed(method, caller, requests, context)
+            if usage is None:
+                return await call(allowed, context)
+            try:
+                with usage.call(context.peer(), stream=True):
+                    return await call(limited.messages(usage, allowed), context)
+            except ExceededError as error:
+                await abort(context, throttled(error))
 
         if method.startswith("/oncelog."):
             return guarded
@@ -213,28 +269,45 @@ class Guarding(grpc.aio.ServerInterceptor):
 
         One that names nothing goes on with what the one before it asked for.
         """
-        asked = None
+        asked: Sequence[Need] = ()
+        first = True
         async for request in requests:
             if not isinstance(request, Undecodable):
-                needs = tuple(NEEDS[method](request)) if method in NEEDS else ()
-                asked = request if needs or asked is None else asked
-                refused = self.refusal(method, caller, asked)
+                needs = self._needs(method, request)
+                asked = needs or asked
+                check = self._refusal if first else self._stops
+                first, refused = False, check(method, caller, asked)
                 if refused is not None:
                     self._note(method, caller.principal, context, needs, refused.reason)
                     raise refused
             yield request
 
 
-class _Watched:
-    """A call's context that checks before each message is written."""
+def _enter(caller: Caller, usage: Usage | None) -> Usage | None:
+    """Whose call the current task answers from now on."""
+    PRINCIPAL.set(caller.principal)
+    USAGE.set(usage)
+    return usage
 
-    def __init__(self, context: Any, check: Callable[[], None]) -> None:
-        self._context, self._check = context, check
+
+class _Watched:
+    """A call's context that checks before each message is written, and writes no faster than
+    its principal may read. usage: None where there are no quotas."""
+
+    def __init__(
+        self, context: Any, check: Callable[[], None], limited: Limited, usage: Usage | None
+    ) -> None:
+        self._context, self._check, self._limited, self._usage = context, check, limited, usage
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
     async def write(self, message: Any) -> None:
         """Raises NotAuthorizedError, UnauthenticatedError."""
+        usage = self._usage
+        if usage is not None:
+            await self._limited.pause(usage)
+            if OUT_BYTES in usage.limits():
+                usage.take(OUT_BYTES, size_of(message))
         self._check()
         await self._context.write(message)

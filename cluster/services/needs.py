@@ -164,6 +164,8 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.GroupService/GroupHeartbeat": _heartbeat,
     "/oncelog.v1.SecurityService/AlterPermissions": _cluster("alter"),
     "/oncelog.v1.SecurityService/ListPermissions": _cluster("describe"),
+    "/oncelog.v1.SecurityService/AlterQuotas": _cluster("alter"),
+    "/oncelog.v1.SecurityService/ListQuotas": _cluster("describe"),
     "/oncelog.v1.SecurityService/CheckPermission": lambda request: (
         _cluster("describe")(request) if request.principal else ()
     ),

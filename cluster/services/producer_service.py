@@ -23,6 +23,7 @@ from cluster.security.caller import PRINCIPAL
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.leases import Leases
+from cluster.services.limiting import new_producer
 from cluster.services.outcomes import called_back
 from cluster.services.replicas import leading, locate, replica_here
 from cluster.services.requests import (
@@ -219,6 +220,10 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             return opened
         if located.replica is None:
             return self._not_leader(opened, located.leader_id)
+        exceeded = new_producer(located.replica, producer_id)
+        if exceeded is not None:
+            opened.error, opened.message = exceeded.kind.name, exceeded.message
+            return opened
         open_producer = partial(located.replica.open_producer, producer_id, epoch)
         try:
             async with asyncio.timeout(timeout_s(0, self.node)):

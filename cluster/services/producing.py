@@ -20,10 +20,13 @@ from contextlib import closing
 
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.partition.replica import Answer, AnswerTo, AppendRequest, Partition
+from cluster.security.caller import PRINCIPAL
+from cluster.security.quotas import USAGE
 from cluster.services.admission import begins_chain, refusal
 from cluster.services.context import NodeContext
 from cluster.services.decoding import decoded
 from cluster.services.leases import Leases
+from cluster.services.limiting import new_producer, staging
 from cluster.services.listening import Listening
 from cluster.services.outcomes import one_answer
 from cluster.services.refused_heads import RefusedHeads
@@ -139,6 +142,8 @@ class Appender:
         )
         if verdict is None and begins_chain(meta):
             verdict = await self._leases.check(batch.lease_token, meta.producer_id, meta.epoch)
+            if verdict is None and replica is not None:
+                verdict = new_producer(replica, meta.producer_id)
         elif verdict is None and meta.producer_id:
             verdict = self._leases.owned(batch.lease_token, meta.producer_id, meta.epoch)
         if verdict is not None:
@@ -165,11 +170,18 @@ class Appender:
     async def _stage(self, replica: Partition, request: AppendRequest, answer_to: AnswerTo) -> None:
         """A batch of a transaction: the coordinator hears of its partition before the first."""
         unregistered: list[Answer] = []
+        usage = USAGE.get()
+        exceeded = staging(usage)
+        if exceeded is not None:
+            answer_to(Answer(exceeded))
+            return
 
         def answer(found: Answer) -> None:
             if found.verdict.kind is Kind.UNREGISTERED:
                 unregistered.append(found)
             else:
+                if usage is not None and found.verdict.kind is Kind.STAGED:
+                    usage.staged(request.transaction_id, len(request.payload))
                 answer_to(found)
 
         replica.append(request, answer)
@@ -247,6 +259,7 @@ class Appender:
         """The results of all batches of a unary request, in their order."""
         deadline = asyncio.get_running_loop().time() + self.commit_timeout(request)
         node, tasks = self.node, list[asyncio.Task[Answer]]()
+        client = PRINCIPAL.get() or client  # however many connections a principal has
         await node.turns.take(client)
         under_way = UnderWay(node)
         with Listening(()) as listening, closing(under_way):
@@ -308,7 +321,8 @@ class ProduceStream:
     """
 
     def __init__(self, appender: Appender, client: str = "") -> None:
-        self._appender, self._client = appender, client
+        self._appender = appender
+        self._client = PRINCIPAL.get() or client  # however many connections a principal has
         node = appender.node
         self._turns, self._memory = node.turns, node.memory.of_call(client)
         self._under_way = UnderWay(node)

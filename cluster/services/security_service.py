@@ -1,6 +1,6 @@
-"""SecurityService: the rules of permissions, and what they say.
+"""SecurityService: the rules of permissions, what they say, and quotas.
 
-Any node answers. Rules are metadata: a change is answered once it is applied here; other
+Any node answers. Both are metadata: a change is answered once it is applied here; other
 nodes follow a moment later.
 """
 
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from cluster.features import PERMISSIONS, QUOTAS
 from cluster.metadata.permissions import read_rule, write_rule
+from cluster.metadata.quotas import read_quota, write_quota
 from cluster.security.caller import PRINCIPAL
 from cluster.security.permissions import KINDS, MAX_RULES, OPERATIONS, Need, Permissions, fault
+from cluster.security.quotas import MAX_QUOTAS
+from cluster.security.quotas import fault as quota_fault
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.requests import count_in_range, invalid, timeout_s
@@ -37,7 +41,7 @@ class SecurityService(rpc.SecurityServiceServicer):
                 name, _, text = fault(read_rule(raw)).partition(": ")
                 if text:
                     raise invalid(f"{field}.{name}", text)
-        self.node.metadata.features.require("permissions")
+        self.node.metadata.features.require(PERMISSIONS)
         before = set(self.node.metadata.rules)
         command = meta.MetadataCommand(
             alter_permissions=meta.AlterPermissions(add=request.add, remove=request.remove)
@@ -71,3 +75,28 @@ class SecurityService(rpc.SecurityServiceServicer):
         principal = request.principal or PRINCIPAL.get()
         need = Need(request.operation, request.kind, request.name)
         return pb.CheckPermissionResponse(allowed=self._permissions.allows(principal, need))
+
+    @public_errors
+    async def AlterQuotas(
+        self, request: pb.AlterQuotasRequest, context: Any
+    ) -> pb.AlterQuotasResponse:
+        count_in_range("set", len(request.set), 0, MAX_QUOTAS)
+        count_in_range("remove", len(request.remove), 0, MAX_QUOTAS)
+        for raw in request.set:
+            name, _, text = quota_fault(read_quota(raw)).partition(": ")
+            if text:
+                raise invalid(f"set.{name}", text)
+        self.node.metadata.features.require(QUOTAS)
+        command = meta.MetadataCommand(
+            alter_quotas=meta.AlterQuotas(set=request.set, remove=request.remove)
+        )
+        accepted(await self.node.propose_metadata(command, timeout_s(0, self.node)))
+        return pb.AlterQuotasResponse()
+
+    @public_errors
+    async def ListQuotas(
+        self, request: pb.ListQuotasRequest, context: Any
+    ) -> pb.ListQuotasResponse:
+        quotas = self.node.metadata.quotas
+        wanted = [one for one in quotas if request.principal in ("", one.principal)]
+        return pb.ListQuotasResponse(quotas=map(write_quota, wanted))

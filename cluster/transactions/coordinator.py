@@ -106,6 +106,10 @@ class Coordinator:
         """Whether it was begun once, has ended, and nobody needs to know how."""
         return 0 < transaction_id < self._next and transaction_id not in self._rows
 
+    def is_open(self, transaction_id: int) -> bool:
+        """Whether it has not ended in all its partitions."""
+        return transaction_id in self._unfinished
+
     def unfinished(self) -> Iterator[Transaction]:
         """Open and decided ones, the oldest first."""
         return iter(self._unfinished.values())

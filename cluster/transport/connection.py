@@ -18,6 +18,9 @@ from cluster.transport.stream import LENGTH, UNSENT_BYTES, FrameWriter, Piece
 
 MAX_UNREAD_BYTES = 2 * 1024 * 1024  # that came and were not taken: then nothing more is read
 
+RECORD_BYTES = 16 * 1024  # the most that TLS seals at once
+MAX_JOINED_BYTES = 256 * 1024
+
 
 class Writer(Protocol):
     """See FrameWriter."""
@@ -93,12 +96,10 @@ class TlsConnection(asyncio.Protocol):
         return connection
 
     @property
-    def certificate(self) -> bytes:
-        """The peer's, which was verified."""
+    def handshake(self) -> ssl.SSLObject:
+        """What it found out; the peer's certificate was verified."""
         assert self._transport is not None
-        found = self._transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        assert found is not None, "the context demands one"
-        return bytes(found)
+        return cast(ssl.SSLObject, self._transport.get_extra_info("ssl_object"))
 
     # -- Connection -------------------------------------------------------------------------
 
@@ -143,7 +144,7 @@ class TlsConnection(asyncio.Protocol):
         assert self.free and self._transport is not None, "one frame at a time"
         size = sum(map(len, frame))
         self._given += LENGTH.size + size
-        self._transport.writelines([LENGTH.pack(size), *frame])
+        self._transport.writelines(joined([LENGTH.pack(size), *frame]))
         if self.free:
             self._on_free()
 
@@ -176,6 +177,27 @@ class TlsConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._blocked = False
         self._on_free()
+
+
+def joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """The same bytes with small pieces put together: each one becomes a TLS record of its own,
+    which is sealed by itself. Large ones are not copied for that."""
+    found: list[Piece] = []
+    small: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        if len(piece) >= RECORD_BYTES or size + len(piece) > MAX_JOINED_BYTES:
+            if small:
+                found.append(b"".join(small))
+            small, size = [], 0
+        if len(piece) >= RECORD_BYTES:
+            found.append(piece)
+        else:
+            small.append(piece)
+            size += len(piece)
+    if small:
+        found.append(b"".join(small))
+    return found
 
 
 def _nothing() -> None:

@@ -27,7 +27,7 @@ from typing import Any
 from cluster.addresses import host_and_port
 from cluster.consensus.message import Message
 from cluster.security.names import NamelessError
-from cluster.security.peer_tls import PeerTls
+from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport.calls import Calls, PeerCallError
 from cluster.transport.connection import Connection, PlainConnection, TlsConnection, Writer
 from cluster.transport.frames import decode_frame, encode_frame, encode_head, encode_hello
@@ -116,6 +116,7 @@ class PeerLink:
         self.version = 0
         self._identity, self._on_link, self._on_refusal = identity, on_link, on_refusal
         self._tls = tls
+        self._certified: Peer | None = None
         self._queue = SendQueue()
         self._loop = asyncio.get_running_loop()
         self._writer: Writer | None = None
@@ -216,7 +217,10 @@ class PeerLink:
             # The cluster may have been upgraded since the link came up.
             assert self.hello is not None
             refused = self._identity.versions.refusal(self.hello)
+            if self._tls is not None and self._certified is not None:
+                refused = refused or self._tls.distrust(self._certified)
             if refused:
+                log.info("link ends peer=%d: %s", self.peer, refused)
                 lose(StreamError(refused))
             return self._tick()
 
@@ -273,9 +277,10 @@ class PeerLink:
         context = self._tls.client_context()
         connection = await TlsConnection.open(sock, context, host, HELLO_TIMEOUT)
         try:
-            found = self._tls.node_of(connection.certificate)
-            if found != self.peer:
-                raise NamelessError(f"the certificate is of node {found}, not {self.peer}")
+            found = self._tls.peer(connection.handshake)
+            if found.node_id != self.peer:
+                raise NamelessError(f"the certificate is of node {found.node_id}, not {self.peer}")
+            self._certified = found
         except NamelessError:
             connection.close()
             raise

@@ -24,7 +24,7 @@ from cluster.addresses import host_and_port
 from cluster.consensus.message import Message
 from cluster.errors import ListenError
 from cluster.security.names import NamelessError
-from cluster.security.peer_tls import PeerTls
+from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport.calls import MAX_REQUESTS
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
 from cluster.transport.handshakes import Handshakes
@@ -181,7 +181,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._listener, self._loop = listener, loop
         self._reader = FrameReader(self._received_hello, MAX_HELLO_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._certified = 0  # the node that the certificate names; 0: there is no TLS
+        self._certified: Peer | None = None  # None: there is no TLS
         self._hello: pb.Hello | None = None  # of a peer that was let in
         self._late: asyncio.TimerHandle | None = None
         self._keepalive: Keepalive | None = None
@@ -201,7 +201,8 @@ class PeerStream(asyncio.BufferedProtocol):
             return
         if self._listener.tls is not None:
             try:
-                self._certified = self._listener.tls.node_of(_certificate(self._transport))
+                found = self._transport.get_extra_info("ssl_object")
+                self._certified = self._listener.tls.peer(found)
             except NamelessError as error:
                 log.warning("closed a peer's stream: its certificate %s", error)
                 self._transport.abort()
@@ -243,8 +244,9 @@ class PeerStream(asyncio.BufferedProtocol):
         assert self._transport is not None and self._late is not None
         if self._listener.is_stranger(head.hello):
             raise FrameError("hello: of a stranger")
-        if self._listener.tls is not None and head.hello.node_id != self._certified:
-            text = f"of node {head.hello.node_id} with the certificate of node {self._certified}"
+        if self._certified is not None and head.hello.node_id != self._certified.node_id:
+            named = self._certified.node_id
+            text = f"of node {head.hello.node_id} with the certificate of node {named}"
             raise FrameError(f"hello: {text}")
         refused = self._listener.refusal(head.hello)
         self._transport.write(framed(encode_hello(self._listener.identity.hello(refused))))
@@ -289,6 +291,8 @@ class PeerStream(asyncio.BufferedProtocol):
         assert self._hello is not None
         # The cluster may have been upgraded since the stream was let in.
         refused = self._listener.identity.versions.refusal(self._hello)
+        if self._listener.tls is not None and self._certified is not None:
+            refused = refused or self._listener.tls.distrust(self._certified)
         if refused:
             log.warning("closed the stream of node %d: %s", self._hello.node_id, refused)
             self.close()
@@ -302,9 +306,3 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def _ignored(self, frame: memoryview) -> None:
         """What follows a refusal."""
-
-
-def _certificate(transport: asyncio.Transport) -> bytes:
-    found = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    assert found is not None, "the context demands one"
-    return bytes(found)

@@ -15,6 +15,7 @@ from conformance.broker.groups import GroupService
 from conformance.broker.journal import Journal
 from conformance.broker.lies import Lie, Script
 from conformance.broker.producing import Batches, Held
+from conformance.broker.secured import Secured
 from conformance.broker.services import ClusterService, LogService, ProducerService
 from conformance.broker.stage import Stage
 from conformance.broker.transactions import TransactionService
@@ -52,13 +53,19 @@ CLUSTER_ACTIONS = (
 )
 NODE_ACTIONS = ("stop_node", "start_node", "freeze_node", "thaw_node", "cut_after")
 HELD_ACTIONS = ("release", "arrive")
-ACTIONS = ("stop_lying", *CLUSTER_ACTIONS, *NODE_ACTIONS, *HELD_ACTIONS)
+TOKEN_ACTIONS = ("accept_token", "write_token")
+ACTIONS = ("stop_lying", *TOKEN_ACTIONS, *CLUSTER_ACTIONS, *NODE_ACTIONS, *HELD_ACTIONS)
 
 
 class Broker:
     """`async with Broker(...) as broker:` serves until the block ends."""
 
-    def __init__(self, nodes: int, lies: Iterable[Lie], lifetime_ms: int) -> None:
+    def __init__(
+        self, nodes: int, lies: Iterable[Lie], lifetime_ms: int, security: str = ""
+    ) -> None:
+        # Of a machine that has another node's address.
+        self._host = "elsewhere.test" if security == "another_host" else ""
+        self.secured = Secured("tls" if self._host else security)
         self.cluster = Cluster(nodes, _wall_clock_ms, lifetime_ms)
         self.journal = Journal()
         self.script = Script(lies)
@@ -79,6 +86,7 @@ class Broker:
         for gate in self._gates.values():
             await gate.close()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
+        self.secured.close()
 
     def create_topic(self, name: str, partitions: int = 1, **settings: Any) -> None:
         """`settings`: fields of TopicConfig, enums by name."""
@@ -86,7 +94,7 @@ class Broker:
 
     async def _start(self, node_id: int) -> None:
         stage = Stage(node_id, self.cluster, self.script, self.journal, self.act)
-        server = grpc.aio.server(options=OPTIONS)
+        server = grpc.aio.server(options=OPTIONS, interceptors=[self.secured.doorkeeper])
         log = LogService(stage, Batches(stage, self._held))
         log_pb2_grpc.add_LogServiceServicer_to_server(log, server)
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(ProducerService(stage), server)
@@ -94,7 +102,7 @@ class Broker:
         group_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage), server)
         transactions = TransactionService(stage)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(transactions, server)
-        gate = self._gates[node_id] = Gate(server.add_insecure_port("127.0.0.1:0"))
+        gate = self._gates[node_id] = Gate(self.secured.port(server, self._host))
         await server.start()
         self._servers.append(server)
         await gate.open()
@@ -106,6 +114,8 @@ class Broker:
         what = step["cluster"]
         if what == "stop_lying":
             self.script.stop()
+        elif what in TOKEN_ACTIONS:
+            getattr(self.secured, what)(**arguments)
         elif what in CLUSTER_ACTIONS:
             getattr(self.cluster, what)(**arguments)
         elif what in HELD_ACTIONS:

@@ -45,6 +45,8 @@ FEATURES = [
     "admin",
     "transactions",
     "members",
+    "tls",
+    "tokens",
 ]
 NOT_SHARED = (
     "bootstrap_servers",

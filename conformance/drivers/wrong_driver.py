@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from conformance.drivers.python_driver import Driver
@@ -55,6 +56,21 @@ def _as(verb: str) -> Callable[[Fields], None]:
     return bend
 
 
+_SECURITY = ("tls_ca_file", "tls_cert_file", "tls_key_file", "token_file", "token")
+
+
+def _in_the_clear(fields: Fields) -> None:
+    for name in _SECURITY:
+        fields["config"].pop(name, None)
+
+
+def _token_once(fields: Fields) -> None:
+    """As if it were read when the client is made, and never again."""
+    path = fields["config"].pop("token_file", None)
+    if path is not None:
+        fields["config"]["token"] = Path(path).read_text().strip()
+
+
 def _certain(ok: Fields) -> None:
     for result in ok["results"].values():
         if "error" in result:
@@ -91,6 +107,8 @@ COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     "aborts-by-committing": {"abort_transaction": _as("commit_transaction")},
     "commits-by-aborting": {"commit_transaction": _as("abort_transaction")},
     "begins-nothing": {"begin": _as("hello")},
+    "speaks-in-the-clear": {"open_producer": _in_the_clear, "open_admin": _in_the_clear},
+    "reads-a-token-once": {"open_producer": _token_once, "open_admin": _token_once},
     "one-partition-topics": {"create_topic": _without("partitions")},
 }
 # Fault -> verb -> what is done to its answer.

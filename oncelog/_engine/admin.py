@@ -175,6 +175,23 @@ class AdminCore:
         answer = await self._call(lambda channel: security_stub(channel).CheckPermission, request)
         return bool(answer.allowed)
 
+    async def alter_quotas(
+        self, quotas: Iterable[types.Quota], remove: Iterable[tuple[str, str]]
+    ) -> None:
+        request = security_pb2.AlterQuotasRequest(
+            set=[
+                security_pb2.Quota(principal=one.principal, name=one.name, value=one.value)
+                for one in quotas
+            ],
+            remove=[security_pb2.QuotaKey(principal=who, name=name) for who, name in remove],
+        )
+        await self._call(lambda channel: security_stub(channel).AlterQuotas, request)
+
+    async def list_quotas(self, principal: str) -> list[types.Quota]:
+        request = security_pb2.ListQuotasRequest(principal=principal)
+        answer = await self._call(lambda channel: security_stub(channel).ListQuotas, request)
+        return [types.Quota(one.principal, one.name, one.value) for one in answer.quotas]
+
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int) -> int:
         request = cluster_pb2.TransferLeadershipRequest(
             topic=topic, partition=partition, target_node_id=target_node_id

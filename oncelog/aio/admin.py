@@ -97,6 +97,14 @@ class Admin:
     ) -> bool:
         return await self._run(self._core.check_permission(operation, kind, name, principal))
 
+    async def alter_quotas(
+        self, quotas: Iterable[types.Quota] = (), remove: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        await self._run(self._core.alter_quotas(quotas, remove))
+
+    async def list_quotas(self, principal: str = "") -> list[types.Quota]:
+        return await self._run(self._core.list_quotas(principal))
+
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
         return await self._run(self._core.transfer_leadership(topic, partition, target_node_id))
 

@@ -15,6 +15,7 @@ from oncelog.cli.cluster import cluster
 from oncelog.cli.groups import group
 from oncelog.cli.mirror import mirror
 from oncelog.cli.producers import producer
+from oncelog.cli.quota import quota
 from oncelog.cli.records import consume, produce
 from oncelog.cli.sinks import sink
 from oncelog.cli.topics import topic
@@ -38,6 +39,7 @@ cli.add_command(sink)
 cli.add_command(bench)
 cli.add_command(certs)
 cli.add_command(acl)
+cli.add_command(quota)
 topic.add_command(produce)
 topic.add_command(consume)
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19oncelog/v1/security.proto\x12\noncelog.v1\"q\n\x0ePermissionRule\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06prefix\x18\x04 \x01(\x08\x12\x12\n\noperations\x18\x05 \x03(\t\x12\x0c\n\x04\x64\x65ny\x18\x06 \x01(\x08\"n\n\x17\x41lterPermissionsRequest\x12\'\n\x03\x61\x64\x64\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\x12*\n\x06remove\x18\x02 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\":\n\x18\x41lterPermissionsResponse\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x01(\x05\x12\x0f\n\x07removed\x18\x02 \x01(\x05\"+\n\x16ListPermissionsRequest\x12\x11\n\tprincipal\x18\x01 \x01(\t\"f\n\x17ListPermissionsResponse\x12)\n\x05rules\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\x12\x10\n\x08\x65nforced\x18\x02 \x01(\x08\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\"Z\n\x16\x43heckPermissionRequest\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\"*\n\x17\x43heckPermissionResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x32\xa8\x02\n\x0fSecurityService\x12]\n\x10\x41lterPermissions\x12#.oncelog.v1.AlterPermissionsRequest\x1a$.oncelog.v1.AlterPermissionsResponse\x12Z\n\x0fListPermissions\x12\".oncelog.v1.ListPermissionsRequest\x1a#.oncelog.v1.ListPermissionsResponse\x12Z\n\x0f\x43heckPermission\x12\".oncelog.v1.CheckPermissionRequest\x1a#.oncelog.v1.CheckPermissionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19oncelog/v1/security.proto\x12\noncelog.v1\"q\n\x0ePermissionRule\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06prefix\x18\x04 \x01(\x08\x12\x12\n\noperations\x18\x05 \x03(\t\x12\x0c\n\x04\x64\x65ny\x18\x06 \x01(\x08\"n\n\x17\x41lterPermissionsRequest\x12\'\n\x03\x61\x64\x64\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\x12*\n\x06remove\x18\x02 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\":\n\x18\x41lterPermissionsResponse\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x01(\x05\x12\x0f\n\x07removed\x18\x02 \x01(\x05\"+\n\x16ListPermissionsRequest\x12\x11\n\tprincipal\x18\x01 \x01(\t\"f\n\x17ListPermissionsResponse\x12)\n\x05rules\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PermissionRule\x12\x10\n\x08\x65nforced\x18\x02 \x01(\x08\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\"Z\n\x16\x43heckPermissionRequest\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x11\n\toperation\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\"*\n\x17\x43heckPermissionResponse\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\"7\n\x05Quota\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\x03\"+\n\x08QuotaKey\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"Z\n\x12\x41lterQuotasRequest\x12\x1e\n\x03set\x18\x01 \x03(\x0b\x32\x11.oncelog.v1.Quota\x12$\n\x06remove\x18\x02 \x03(\x0b\x32\x14.oncelog.v1.QuotaKey\"\x15\n\x13\x41lterQuotasResponse\"&\n\x11ListQuotasRequest\x12\x11\n\tprincipal\x18\x01 \x01(\t\"7\n\x12ListQuotasResponse\x12!\n\x06quotas\x18\x01 \x03(\x0b\x32\x11.oncelog.v1.Quota2\xc5\x03\n\x0fSecurityService\x12]\n\x10\x41lterPermissions\x12#.oncelog.v1.AlterPermissionsRequest\x1a$.oncelog.v1.AlterPermissionsResponse\x12Z\n\x0fListPermissions\x12\".oncelog.v1.ListPermissionsRequest\x1a#.oncelog.v1.ListPermissionsResponse\x12Z\n\x0f\x43heckPermission\x12\".oncelog.v1.CheckPermissionRequest\x1a#.oncelog.v1.CheckPermissionResponse\x12N\n\x0b\x41lterQuotas\x12\x1e.oncelog.v1.AlterQuotasRequest\x1a\x1f.oncelog.v1.AlterQuotasResponse\x12K\n\nListQuotas\x12\x1d.oncelog.v1.ListQuotasRequest\x1a\x1e.oncelog.v1.ListQuotasResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,6 +45,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHECKPERMISSIONREQUEST']._serialized_end=567
   _globals['_CHECKPERMISSIONRESPONSE']._serialized_start=569
   _globals['_CHECKPERMISSIONRESPONSE']._serialized_end=611
-  _globals['_SECURITYSERVICE']._serialized_start=614
-  _globals['_SECURITYSERVICE']._serialized_end=910
+  _globals['_QUOTA']._serialized_start=613
+  _globals['_QUOTA']._serialized_end=668
+  _globals['_QUOTAKEY']._serialized_start=670
+  _globals['_QUOTAKEY']._serialized_end=713
+  _globals['_ALTERQUOTASREQUEST']._serialized_start=715
+  _globals['_ALTERQUOTASREQUEST']._serialized_end=805
+  _globals['_ALTERQUOTASRESPONSE']._serialized_start=807
+  _globals['_ALTERQUOTASRESPONSE']._serialized_end=828
+  _globals['_LISTQUOTASREQUEST']._serialized_start=830
+  _globals['_LISTQUOTASREQUEST']._serialized_end=868
+  _globals['_LISTQUOTASRESPONSE']._serialized_start=870
+  _globals['_LISTQUOTASRESPONSE']._serialized_end=925
+  _globals['_SECURITYSERVICE']._serialized_start=928
+  _globals['_SECURITYSERVICE']._serialized_end=1381
 # @@protoc_insertion_point(module_scope)

@@ -71,3 +71,45 @@ class CheckPermissionResponse(_message.Message):
     ALLOWED_FIELD_NUMBER: _ClassVar[int]
     allowed: bool
     def __init__(self, allowed: _Optional[bool] = ...) -> None: ...
+
+class Quota(_message.Message):
+    __slots__ = ("principal", "name", "value")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    name: str
+    value: int
+    def __init__(self, principal: _Optional[str] = ..., name: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+
+class QuotaKey(_message.Message):
+    __slots__ = ("principal", "name")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    name: str
+    def __init__(self, principal: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class AlterQuotasRequest(_message.Message):
+    __slots__ = ("set", "remove")
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    set: _containers.RepeatedCompositeFieldContainer[Quota]
+    remove: _containers.RepeatedCompositeFieldContainer[QuotaKey]
+    def __init__(self, set: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., remove: _Optional[_Iterable[_Union[QuotaKey, _Mapping]]] = ...) -> None: ...
+
+class AlterQuotasResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListQuotasRequest(_message.Message):
+    __slots__ = ("principal",)
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    def __init__(self, principal: _Optional[str] = ...) -> None: ...
+
+class ListQuotasResponse(_message.Message):
+    __slots__ = ("quotas",)
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    quotas: _containers.RepeatedCompositeFieldContainer[Quota]
+    def __init__(self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ...) -> None: ...

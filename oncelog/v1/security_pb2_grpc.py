@@ -49,6 +49,16 @@ class SecurityServiceStub:
                 request_serializer=oncelog_dot_v1_dot_security__pb2.CheckPermissionRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_security__pb2.CheckPermissionResponse.FromString,
                 _registered_method=True)
+        self.AlterQuotas = channel.unary_unary(
+                '/oncelog.v1.SecurityService/AlterQuotas',
+                request_serializer=oncelog_dot_v1_dot_security__pb2.AlterQuotasRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_security__pb2.AlterQuotasResponse.FromString,
+                _registered_method=True)
+        self.ListQuotas = channel.unary_unary(
+                '/oncelog.v1.SecurityService/ListQuotas',
+                request_serializer=oncelog_dot_v1_dot_security__pb2.ListQuotasRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_security__pb2.ListQuotasResponse.FromString,
+                _registered_method=True)
 
 
 class SecurityServiceServicer:
@@ -75,6 +85,20 @@ class SecurityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterQuotas(self, request, context):
+        """Sets and removes quotas, all or none. Needs alter on the cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListQuotas(self, request, context):
+        """Needs describe on the cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SecurityServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +116,16 @@ def add_SecurityServiceServicer_to_server(servicer, server):
                     servicer.CheckPermission,
                     request_deserializer=oncelog_dot_v1_dot_security__pb2.CheckPermissionRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_security__pb2.CheckPermissionResponse.SerializeToString,
+            ),
+            'AlterQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterQuotas,
+                    request_deserializer=oncelog_dot_v1_dot_security__pb2.AlterQuotasRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_security__pb2.AlterQuotasResponse.SerializeToString,
+            ),
+            'ListQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQuotas,
+                    request_deserializer=oncelog_dot_v1_dot_security__pb2.ListQuotasRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_security__pb2.ListQuotasResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +209,60 @@ class SecurityService:
             '/oncelog.v1.SecurityService/CheckPermission',
             oncelog_dot_v1_dot_security__pb2.CheckPermissionRequest.SerializeToString,
             oncelog_dot_v1_dot_security__pb2.CheckPermissionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.SecurityService/AlterQuotas',
+            oncelog_dot_v1_dot_security__pb2.AlterQuotasRequest.SerializeToString,
+            oncelog_dot_v1_dot_security__pb2.AlterQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.SecurityService/ListQuotas',
+            oncelog_dot_v1_dot_security__pb2.ListQuotasRequest.SerializeToString,
+            oncelog_dot_v1_dot_security__pb2.ListQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,

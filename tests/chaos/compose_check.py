@@ -12,12 +12,14 @@ gone again.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -38,15 +40,29 @@ END_TIMEOUT = 150.0  # seconds; the producer gives a record up after 120
 FAULT_TIMEOUT = 180.0  # of one call of scripts/chaos
 
 
+_CLIENT_FILES = {
+    "ONCELOG_CLIENT_TLS_CA_FILE": "ca.crt",
+    "ONCELOG_CLIENT_TLS_CERT_FILE": "client.crt",
+    "ONCELOG_CLIENT_TLS_KEY_FILE": "client.key",
+}
+# Options of `docker run` for a client of the secured nodes.
+_SECURED = (
+    "--volume", "{project}_certs:/certs:ro",
+    *(word for name, file in _CLIENT_FILES.items()
+      for word in ("--env", f"{name}=/certs/client-tester/{file}")),
+)  # fmt: skip
+
+
 class Workload:
     """A producer in a fourth container, and what it was told."""
 
-    def __init__(self, image: str, network: str, name: str) -> None:
+    def __init__(self, image: str, network: str, name: str, more: Sequence[str]) -> None:
+        """more: options of `docker run`."""
         code = (Path(__file__).parent / "compose_client.py").read_text()
         self._name = name
         self._process = subprocess.Popen(
             ["docker", "run", "--rm", "--interactive", "--network", network, "--name", name,
-             "--no-healthcheck", "--entrypoint", "python", image,
+             *more, "--no-healthcheck", "--entrypoint", "python", image,
              "-c", code, TOPIC, str(PARTITIONS), str(RATE), BOOTSTRAP],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -130,7 +146,8 @@ class Workload:
 class Run:
     """One run. `project` names the containers, the volumes and the network."""
 
-    def __init__(self, project: str, image: str, network: str, kills: int) -> None:
+    def __init__(self, project: str, image: str, network: str, kills: int, secured: bool) -> None:
+        self.secured = secured
         self.project, self.image, self.network, self.kills = project, image, network, kills
         self.compose = Compose(project)
 
@@ -138,11 +155,15 @@ class Run:
         with self._section("three nodes, healthy"):
             self.compose.up()
             self.compose.wait_healthy()
+            if self.secured:
+                self._take_certificates()
             self._health_check_can_fail()
         with self._section("a topic, from a fourth container"):
             self._oncelog("topic", "create", TOPIC, "--partitions", str(PARTITIONS),
                           "--replicas", str(len(NODES)))  # fmt: skip
-        workload = Workload(self.image, self.network, f"{self.project}-workload")
+        more = _SECURED if self.secured else ()
+        words = [word.format(project=self.project) for word in more]
+        workload = Workload(self.image, self.network, f"{self.project}-workload", words)
         try:
             ledger = self._under_load(workload)
         finally:
@@ -200,6 +221,17 @@ class Run:
             workload.wait_progress()
 
     # -- checks -------------------------------------------------------------------------------
+
+    def _take_certificates(self) -> None:
+        """The clients' of this machine, for this process and those that it starts; and without
+        them nobody is answered."""
+        with Api(ADDRESSES[1], files={}) as stranger:
+            _demand(not stranger.serving(1.0), "node1 answers whoever asks in the clear")
+        files = Path(tempfile.mkdtemp()) / "client"
+        container = self.compose.container(1)
+        run_command(["docker", "cp", f"{container}:/certs/client-tester", str(files)])
+        for name, file in _CLIENT_FILES.items():
+            os.environ[name] = str(files / file)
 
     def _health_check_can_fail(self) -> None:
         """The image's check says yes of the node and no of a port where nobody listens."""
@@ -279,9 +311,12 @@ def main() -> int:
     parser.add_argument("--image", required=True)
     parser.add_argument("--network", required=True)
     parser.add_argument("--kills", type=int, default=PARTITIONS, help="leaders to kill")
+    parser.add_argument("--secured", action="store_true", help="TLS: docker-compose.secured.yml")
     options = parser.parse_args()
     try:
-        Run(options.project, options.image, options.network, options.kills)()
+        Run(
+            options.project, options.image, options.network, options.kills, options.secured
+        )()  # fmt: skip
     except HarnessError as error:
         print(f"docker-test: {error}", file=sys.stderr)
         return 1

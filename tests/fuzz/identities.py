@@ -12,6 +12,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from cluster.security.identities import Identities, UnknownCallerError
+from cluster.security.jwks import FileKeys
 from cluster.security.jwts import Jwts
 from cluster.security.names import NamelessError, node_of, principal_of
 from cluster.security.tokens import StaticTokens
@@ -51,7 +52,7 @@ def _known() -> tuple[Identities, str]:
         keys, tokens = Path(directory) / "keys", Path(directory) / "tokens"
         keys.write_text(json.dumps({"keys": [{**public, "kid": "k"}]}))
         tokens.write_text("")
-        known = Identities(StaticTokens(tokens), Jwts(keys, "i", "a"))
+        known = Identities(StaticTokens(tokens), Jwts(FileKeys(keys), "i", "a"))
     claims = {"iss": "i", "aud": "a", "sub": "s", "exp": 10**10}
     return known, jwt.encode(claims, key, "ES256", headers={"kid": "k"})
 

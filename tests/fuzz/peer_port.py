@@ -6,11 +6,13 @@ and one of its nodes has got no byte back.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from cluster.consensus.message import Message
 from cluster.features import THIS_RELEASE, Finalized
+from cluster.security.peer_tls import Peer
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
 from cluster.transport.link import Identity
 from cluster.transport.listener import PeerListener, PeerStream
@@ -28,6 +30,7 @@ OURS = Identity(
     versions=PeerVersions(THIS_RELEASE, Finalized),
 )
 LIMIT = 1 << 20
+NODE_2 = Peer(2, float("inf"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
 class _Later:
@@ -51,15 +54,15 @@ class _Socket:
 
     def setsockopt(self, *option: int) -> None: ...
 
-    def getpeercert(self, binary_form: bool) -> bytes:
-        return b"node 2"
-
 
 class _Tls:
     """The handshake is done, and the certificate is node 2's."""
 
-    def node_of(self, der: bytes) -> int:
-        return 2
+    def peer(self, found: object) -> Peer:
+        return NODE_2
+
+    def distrust(self, peer: Peer) -> str:
+        return ""
 
 
 class _Transport:

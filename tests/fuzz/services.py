@@ -23,7 +23,14 @@ from google.protobuf.message_factory import GetMessageClass
 
 from harness.api import as_call, batch, reason, verdict
 from harness.local_cluster import QUICK, LocalCluster
-from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2, transaction_pb2
+from oncelog.v1 import (
+    cluster_pb2,
+    group_pb2,
+    log_pb2,
+    producer_pb2,
+    security_pb2,
+    transaction_pb2,
+)
 
 TOPIC = "fuzzed"
 CALL_TIMEOUT = 5.0
@@ -110,7 +117,7 @@ class Findings:
 
 
 def methods() -> list[MethodDescriptor]:
-    files = (log_pb2, producer_pb2, cluster_pb2, group_pb2, transaction_pb2)
+    files = (log_pb2, producer_pb2, cluster_pb2, group_pb2, security_pb2, transaction_pb2)
     return [
         method
         for file in files
@@ -217,11 +224,19 @@ def still_serves(cluster: LocalCluster, found: Findings) -> None:
         found.note(f"the node does not serve any more: {error}")
 
 
+def secured_node(folder: Path) -> LocalCluster:
+    """Of one node, with everything that stands before a service: TLS, rules, the audit log."""
+    settings = {
+        **QUICK, "request_timeout_ms": 1000, "permissions": "true", "superusers": "dns:tester",
+        "audit_file": str(folder / "audit"),
+    }  # fmt: skip
+    return LocalCluster(folder / "cluster", 1, settings=settings, secured=True)
+
+
 def fuzz_node(seconds: float, seed: int) -> int:
     """For scripts/fuzz: executions, or -1 after printing what is wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = {**QUICK, "request_timeout_ms": 1000}
-        with LocalCluster(Path(folder) / "cluster", 1, settings=settings) as cluster:
+        with secured_node(Path(folder)) as cluster:
             found = attack(cluster, seconds, seed)
     for text, count in found.statuses.most_common(30):
         print(f"  {count:8} {text}")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.local_cluster import QUICK, LocalCluster
 from tests.fuzz.mutate import attempt, mutations, run
-from tests.fuzz.services import attack
+from tests.fuzz.services import attack, secured_node
 from tests.fuzz.targets import TARGETS, Target
 
 SECONDS = 0.3
@@ -67,8 +66,7 @@ def test_mutations_are_the_same_for_the_same_seed() -> None:
 
 
 def test_a_live_node_answers_random_requests(tmp_path: Path) -> None:
-    settings = {**QUICK, "request_timeout_ms": 1000}
-    with LocalCluster(tmp_path / "cluster", 1, settings=settings) as cluster:
+    with secured_node(tmp_path) as cluster:
         found = attack(cluster, SERVICE_SECONDS, SEED)
     assert found.wrong == []
     assert found.statuses["OK"] > 20

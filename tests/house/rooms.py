@@ -39,6 +39,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.errors",
             "cluster.features",
             "cluster.security.permissions",
+            "cluster.security.quotas",
             "cluster.transactions",
             "cluster.v1",
             "oncelog.v1",

@@ -57,6 +57,8 @@ WRONG_FAULTS = {
     "aborts-by-committing": ["abort-shows-nothing"],
     "commits-by-aborting": ["commit-shows-all", "staged-answer-lost"],
     "begins-nothing": ["abort-shows-nothing", "one-transaction-at-a-time"],
+    "speaks-in-the-clear": ["certificate", "token", "token-in-the-clear"],
+    "reads-a-token-once": ["token-is-read-again", "token-over-in-a-stream"],
     "one-partition-topics": ["topic-from-birth-to-end"],
     "everything-is-committed": ["unknown-outcome", "resolve-never", "resolve-forgotten"],
     "sequences-begin-anew": ["last-sequence-of-the-predecessor", "name-with-own-sequences"],

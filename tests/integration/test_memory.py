@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 import grpc
 import pytest
 
-from harness.api import CHANNEL_OPTIONS, batch
+from harness.api import CHANNEL_OPTIONS, batch, credentials
 from harness.local_cluster import QUICK, LocalCluster
 from oncelog import Admin, Producer
 from oncelog.v1 import log_pb2, log_pb2_grpc
@@ -26,7 +26,11 @@ SMALL = encode_payload([b"value"], [1])
 
 
 def _log(stack: ExitStack, cluster: LocalCluster) -> log_pb2_grpc.LogServiceStub:
-    channel = grpc.insecure_channel(cluster.bootstrap, options=CHANNEL_OPTIONS)
+    address, files = cluster.bootstrap, cluster.client_files
+    if files:
+        channel = grpc.secure_channel(address, credentials(files), options=CHANNEL_OPTIONS)
+    else:
+        channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
     stack.callback(channel.close)
     return log_pb2_grpc.LogServiceStub(channel)
 
@@ -70,6 +74,7 @@ def half_messages(cluster: LocalCluster, stack: ExitStack) -> None:
 Hostile = Callable[[LocalCluster, ExitStack], None]
 # The first two are bounded for each stream, too: tests/unit/test_budget.py has both bounds.
 HOSTILE = [refused_batches, good_batches, unread_subscriptions, half_messages]
+SECURED = (unread_subscriptions,)  # over TLS, whose buffers are beside what is counted
 
 
 @contextmanager
@@ -78,8 +83,8 @@ def attacked(
 ) -> Iterator[tuple[LocalCluster, int]]:
     """A node under attack, and the resident memory that it may have with LIMIT."""
     settings = {**QUICK, "client_memory_bytes": limit}
-    cluster = make_cluster(1, settings=settings)
-    with Admin(cluster.bootstrap) as admin:
+    cluster = make_cluster(1, settings=settings, secured=hostile in SECURED)
+    with Admin(cluster.bootstrap, **cluster.client_files) as admin:
         admin.create_topic(TOPIC, partitions=1, replicas=1)
     with ExitStack() as stack:
         empty = resident(cluster.nodes[1].pid)
@@ -91,7 +96,7 @@ def attacked(
 def test_memory_stays_below_its_limit(make_cluster: MakeCluster, hostile: Hostile) -> None:
     with attacked(make_cluster, hostile, LIMIT) as (cluster, most):
         pid, peak = cluster.nodes[1].pid, 0
-        with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        with Producer(cluster.bootstrap, linger_ms=0, **cluster.client_files) as producer:
             until = time.monotonic() + WATCHED_S
             while time.monotonic() < until:
                 producer.send(TOPIC, b"others go on", partition=0).result(timeout=30)

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from harness.api import Api, batch, verdict
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, Consumer, PermissionRule, Producer
+from oncelog import Admin, Consumer, PermissionRule, Producer, Quota
 from oncelog.certificates import make_client
 from oncelog.errors import (
     DeliveryError,
@@ -23,6 +24,7 @@ from oncelog.errors import (
     ProducerFatalError,
     UnauthenticatedError,
 )
+from oncelog.v1.producer_pb2 import LeaseProducerRequest
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 
@@ -150,14 +152,22 @@ def test_the_command_line_manages_rules_and_tokens(cluster: LocalCluster) -> Non
         f"ONCELOG_CLIENT_{name.upper()}": path for name, path in cluster.client_files.items()
     }
 
-    def run(*words: str, more: dict[str, str] | None = None) -> tuple[int, str]:
+    def run(*words: str, command: str = "acl") -> tuple[int, str]:
         done = subprocess.run(
-            [sys.executable, "-m", "oncelog.cli", "acl", *words], text=True, check=False,
-            capture_output=True, env=environment | (more or {}),
+            [sys.executable, "-m", "oncelog.cli", command, *words], text=True, check=False,
+            capture_output=True, env=environment,
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
 
     at = ("-b", cluster.bootstrap)
+    given = ("token:billing", "streams=5", "in_bytes_per_s=0")
+    assert run("set", *given, *at, command="quota") == (0, "set\n")
+    code, shown = run("list", *at, command="quota")
+    assert code == 0 and re.search(r"token:billing +in_bytes_per_s +no limit\n", shown)
+    assert run("set", "x", "streams=five", *at, command="quota")[0] == 2
+    assert "name: 'bytes' must be one of" in run("set", "x", "bytes=5", *at, command="quota")[1]
+    assert run("remove", "token:billing", "streams", *at, command="quota") == (0, "removed\n")
+    assert "streams" not in run("list", *at, command="quota")[1]
     assert run("add", "token:billing", "read", "topic", "ord", "--prefix", *at) == (0, "added\n")
     assert (
         run("add", "token:billing", "read", "topic", "ord", "--prefix", *at)[1] == "it was there\n"
@@ -183,6 +193,36 @@ def test_the_command_line_manages_rules_and_tokens(cluster: LocalCluster) -> Non
         with pytest.raises(UnauthenticatedError, match="the token is not known"):
             admin.list_topics()
     assert run("remove", "token:billing", "read", "topic", "ord", "--prefix", *at)[1] == "removed\n"
+
+
+def test_quotas_hold_at_the_nodes(cluster: LocalCluster, root: Admin) -> None:
+    """Producer ids in a partition, bytes that are staged: shown without the quota first."""
+    files = files_of(cluster, "busy")
+    root.create_topic("busy", partitions=1, replicas=1)
+    root.alter_permissions(
+        add=[
+            allow("dns:busy", "write", "topic", "busy"), allow("dns:busy", "*", "producer", "*")
+        ]
+    )  # fmt: skip
+    wait_for(cluster, files, "write", "topic", "busy")
+    wait_for(cluster, files, "write", "producer", "*")
+    leader = cluster.addresses[cluster.leader("busy", 0)]
+    with Api(leader, files=files) as api:
+
+        def first_batch() -> str:
+            lease = api.producers.LeaseProducer(LeaseProducerRequest(), timeout=10)
+            first = batch("busy", 0, lease.producer_id, 0, b"x")
+            first.lease_token = lease.lease_token
+            return verdict(api.produce(first)[0])
+
+        assert [first_batch() for _ in range(3)] == ["APPENDED"] * 3
+        root.alter_quotas([Quota("dns:busy", "producer_ids", 4)])
+        with Admin(leader, **cluster.client_files) as at_leader:
+            eventually(lambda: bool(at_leader.list_quotas("dns:busy")), "the leader knows it")
+        found = [first_batch() for _ in range(6)]
+        assert found == ["APPENDED"] * 4 + ["THROTTLED"] * 2, "counted since there is a quota"
+        root.alter_quotas(remove=[("dns:busy", "")])
+        eventually(lambda: first_batch() == "APPENDED", "the quota is gone")
 
 
 def noted(cluster: LocalCluster) -> set[tuple[str, tuple[str, ...], str]]:

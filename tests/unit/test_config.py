@@ -288,7 +288,23 @@ SEVERAL = ["--nodes", THREE, "--node-id", "1"]
         (["--tls-cert", "c.crt"], "tls_cert, tls_key: both or neither"),
         (["--tls-ca", "ca.crt"], "tls_ca needs them"),
         (["--peer-ca", "ca.crt"], "peer_cert, peer_key, peer_ca: all three or none"),
-        (["--jwt-issuer", "x"], "jwt_keys, jwt_issuer, jwt_audience: all three or none"),
+        (["--jwt-issuer", "x"], "jwt_issuer, jwt_audience: all three or none"),
+        (["--jwt-keys", "k", "--jwt-keys-url", "https://a/b"], "only one of them may be set"),
+        (["--jwt-keys-ca", "c"], "jwt_keys_ca: needs jwt_keys_url"),
+        *(
+            (["--jwt-keys-url", url], "must be https://HOST[:PORT]/PATH, without a user")
+            for url in (
+                "http://a/b",
+                "file:///etc/passwd",
+                "https://",
+                "https://u:p@a/b",
+                "a",
+                "https://a:99999/",
+                "https://a/b c",
+                "https://a/#b",
+                "https://[::1/",
+            )
+        ),
         (["--tokens-file", "t"], "tokens_file: needs tls_cert; in the clear tokens are anybody's"),
         (["--permissions"], "permissions: needs callers that are known"),
         ([*CLIENTS, "--permissions", "--superusers", "a"], "permissions: needs callers"),

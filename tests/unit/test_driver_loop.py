@@ -31,7 +31,7 @@ class Store:
 class Driver:
     """Has one timeout; notes what had come when it was looked at."""
 
-    storage_full = False
+    storage_full = is_cut = False
 
     def __init__(self) -> None:
         self.timeout_due = time.monotonic() + STOOD_STILL / 3

@@ -18,6 +18,7 @@ from cluster.features import (
     FEATURES,
     GROUPS,
     PERMISSIONS,
+    QUOTAS,
     REPLICA_CHANGES,
     THIS_RELEASE,
     TRANSACTIONS,
@@ -105,6 +106,12 @@ LATER_FIELDS: dict[str | int, str] = {
         MetadataCommand: alter_permissions
         AlterPermissions: add remove
         PermissionRule: principal kind name prefix operations deny
+    """,
+    QUOTAS: """
+        MetadataCommand: alter_quotas
+        AlterQuotas: remove set
+        Quota: name principal value
+        QuotaKey: name principal
     """,
 }
 

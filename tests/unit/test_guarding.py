@@ -10,8 +10,10 @@ import asyncio
 import hashlib
 import importlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,10 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 import oncelog.v1
 from cluster.node.offered import add_services
 from cluster.security.audit import MAX_REFUSED, Audit
+from cluster.security.caller import Caller
 from cluster.security.identities import Identities
 from cluster.security.permissions import Need, Permissions, Rule, tidy
+from cluster.security.quotas import Quota, Quotas
 from cluster.security.tokens import StaticTokens
 from cluster.services import guarding as guarded
 from cluster.services.decoding import Decoding
@@ -117,7 +121,14 @@ class Guarded:
         self.audit = Audit(self.audit_file, 1)
         self.identities = Identities(StaticTokens(path), None)
         self.permissions = Permissions(lambda: self.rules, ["token:root"])
-        self.guarding = Guarding(self.identities, self.permissions, self.audit, lambda: self.now)
+        self.limits: tuple[Quota, ...] = ()
+        self.open_transactions: set[int] = set()
+        self.quotas = Quotas(
+            lambda: self.limits, time.monotonic, self.open_transactions.__contains__, ["token:root"]
+        )
+        self.guarding = Guarding(
+            self.identities, self.permissions, self.audit, self.quotas, lambda: self.now
+        )
         self.channel: Any = None
 
     def allow(self, who: str, operations: str, kind: str, name: str = "", **more: bool) -> None:
@@ -169,7 +180,8 @@ async def guard(directory: Path, *, on: bool = True) -> AsyncIterator[Guarded]:
     made = Guarded(directory)
     server = grpc.aio.server(interceptors=[made.guarding, Decoding()] if on else [Decoding()])
     members = GroupMembers(made.node)
-    add_services(made.node, server, lambda: 0, made.permissions, members, NO_TRANSACTIONS)
+    permissions = made.permissions if on else None
+    add_services(made.node, server, lambda: 0, permissions, members, NO_TRANSACTIONS)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
     reflection.enable_server_reflection([reflection.SERVICE_NAME], server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -211,6 +223,33 @@ async def test_each_rpc_is_refused_by_default(tmp_path: Path, method: str) -> No
             pytest.fail("refused")
         except errors.OncelogError:
             pass  # by the service itself: the request is empty
+
+
+KINDS_OF_PRINCIPAL = ("spiffe://example.org/a", "dns:a", "jwt:a", "token:a")
+
+
+@pytest.mark.parametrize("principal", KINDS_OF_PRINCIPAL)
+async def test_no_kind_of_principal_has_a_right_by_default(tmp_path: Path, principal: str) -> None:
+    """Nor by the rules of somebody who is called alike, of another kind or with more letters."""
+    async with guard(tmp_path) as node:
+        alike = [one for one in KINDS_OF_PRINCIPAL if one != principal]
+        for other in (*alike, f"{principal}b", principal.upper(), "a", principal[:-1]):
+            for kind in ("topic", "group", "producer", "sink", "cluster"):
+                rule = Rule(other, kind, "" if kind == "cluster" else "*", ("*",))
+                node.rules = (*node.rules, tidy(rule))
+        refused = 0
+        for method, description in methods().items():
+            if method in OPEN:
+                continue
+            asked = [GetMessageClass(description.input_type)()]
+            asked += [request for request, _ in named(description.input_type)]
+            for request in asked:
+                if list(NEEDS[method](request)):
+                    error = node.guarding.refusal(method, Caller(principal), request)
+                    assert isinstance(error, errors.NotAuthorizedError), (method, str(request))
+                    assert error.principal == principal
+                    refused += 1
+        assert refused > 50
 
 
 async def test_without_the_guard_anybody_is_answered(tmp_path: Path) -> None:
@@ -400,6 +439,40 @@ async def test_a_stream_ends_when_its_token_is_over(tmp_path: Path) -> None:
         assert isinstance(
             node.guarding.refusal(method, short, request), errors.UnauthenticatedError
         )
+
+
+async def test_a_stream_ends_with_the_next_message_after_its_certificate_is_over(
+    tmp_path: Path,
+) -> None:
+    """Of a call whose certificate was good when it began: a stream that is written, and one that
+    is read."""
+    async with guard(tmp_path) as node:
+        node.allow("alice", "write,read", "topic", log_rig.TOPIC)
+        known = node.identities.caller
+
+        async def caller(authorization: str, certificate: bytes) -> Caller:
+            return replace(await known(authorization, certificate), expires=10.0)
+
+        node.identities.caller = caller  # type: ignore[method-assign]
+        call = node.channel.stream_stream(
+            "/oncelog.v1.LogService/ProduceStream",
+            request_serializer=lpb.ProduceRequest.SerializeToString,
+            response_deserializer=lpb.ProduceResponse.FromString,
+        )(metadata=header("alice"))
+        request = lpb.ProduceRequest(batches=[log_rig.batch()])
+        for _ in range(3):
+            await call.write(request)
+            assert (await call.read()).results, "before it is over"
+        node.now = 10.0
+        await call.write(request)
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await call.read()
+        # It may be opened anew; whoever has no new one is refused then.
+        assert isinstance(from_rpc_error(raised.value), errors.NotReadyError)
+        for method in ("ClusterService/DescribeTopics", "LogService/ProduceStream"):
+            asked = produce(log_rig.TOPIC) if "Produce" in method else None
+            with pytest.raises(errors.UnauthenticatedError, match="is over"):
+                await node.call(f"/oncelog.v1.{method}", "alice", asked)
 
 
 async def test_leases_belong_to_who_took_them(tmp_path: Path) -> None:

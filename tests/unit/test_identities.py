@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cluster.errors import ConfigError
 from cluster.security.identities import Identities, UnknownCallerError
+from cluster.security.jwks import FileKeys
 from cluster.security.jwts import Jwts
 from cluster.security.names import NamelessError, principal_of
 from cluster.security.tokens import StaticTokens, TokenError
@@ -158,17 +159,17 @@ ISSUED = Issuer()
 def jwts(tmp_path: Path) -> Jwts:
     path = tmp_path / "jwks"
     path.write_text(json.dumps(ISSUED.jwks()))
-    return Jwts(path, ISSUER, AUDIENCE)
+    return Jwts(FileKeys(path), ISSUER, AUDIENCE)
 
 
 @pytest.mark.parametrize("kid", ["ec", "rsa", "ed"])
 async def test_a_sound_token_is_its_subject(jwts: Jwts, kid: str) -> None:
     token = ISSUED.token(kid)
     caller = await Identities(None, jwts).caller(f"Bearer {token}", b"")
-    assert jwts.caller(token) is caller, "it is remembered"
+    assert await jwts.caller(token) is caller, "it is remembered"
     assert caller.principal == "jwt:billing"
     assert 600 < caller.expires - time.time() < 620
-    assert jwts.caller(ISSUED.token(aud=["other", AUDIENCE])).principal == "jwt:billing"
+    assert (await jwts.caller(ISSUED.token(aud=["other", AUDIENCE]))).principal == "jwt:billing"
 
 
 def handmade(header: dict[str, Any], claims: dict[str, Any], key: bytes) -> str:
@@ -246,16 +247,16 @@ def test_the_check_is_what_refuses_them() -> None:
     assert taken >= len(FORGED) - 3
 
 
-def test_keys_are_replaced_while_the_node_runs(jwts: Jwts, tmp_path: Path) -> None:
+async def test_keys_are_replaced_while_the_node_runs(jwts: Jwts, tmp_path: Path) -> None:
     old, new = ISSUED.token("rsa"), Issuer()
-    assert jwts.caller(old).principal == "jwt:billing"
+    assert (await jwts.caller(old)).principal == "jwt:billing"
     (tmp_path / "new").write_text(json.dumps({"keys": new.jwks()["keys"][:1]}))
     (tmp_path / "new").replace(tmp_path / "jwks")
     with pytest.raises(TokenError, match="not one of the issuer's"):
-        jwts.caller(old)
-    assert jwts.caller(new.token("ec")).principal == "jwt:billing"
+        await jwts.caller(old)
+    assert (await jwts.caller(new.token("ec"))).principal == "jwt:billing"
     unnamed = jwt.encode(new.claims(), new.keys["ec"][0], "ES256")
-    assert jwts.caller(unnamed).principal == "jwt:billing", "one key needs no name"
+    assert (await jwts.caller(unnamed)).principal == "jwt:billing", "one key needs no name"
 
 
 @pytest.mark.parametrize(
@@ -270,4 +271,4 @@ def test_a_set_of_keys_that_is_of_no_use_is_refused(tmp_path: Path, keys: str) -
     path = tmp_path / "jwks"
     path.write_text(keys)
     with pytest.raises(ConfigError, match="jwt_keys: "):
-        Jwts(path, ISSUER, AUDIENCE)
+        FileKeys(path)

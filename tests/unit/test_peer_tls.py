@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
+import itertools
 import logging
+import random
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,8 +23,9 @@ from cluster.consensus.message import Append, Message, Vote
 from cluster.errors import ConfigError
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.security.certificates import CertificateFiles, Certificates
-from cluster.security.peer_tls import PeerTls
-from cluster.transport import handshakes
+from cluster.security.peer_tls import Peer, PeerTls
+from cluster.transport import handshakes, stream
+from cluster.transport.connection import MAX_JOINED_BYTES, RECORD_BYTES, joined
 from cluster.transport.frames import encode_frame, encode_hello
 from cluster.transport.link import Identity, PeerLink
 from cluster.transport.listener import PeerListener
@@ -29,6 +34,8 @@ from cluster.transport.stream import framed
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import peer_pb2 as pb
 from harness.certificates import Authority, Pair, dns, uri
+from tests.fuzz import peer_port
+from tests.fuzz.mutate import mutations
 
 CLUSTER = "c"
 MAX_FRAME = 24 * 1024 * 1024
@@ -165,6 +172,19 @@ async def test_messages_and_requests_go_over_tls(tmp_path: Path) -> None:
         await node.until(lambda: node.links[-1] == (1, False))
 
 
+def test_small_pieces_are_sealed_together_and_large_ones_are_not_copied() -> None:
+    large, largest = b"l" * RECORD_BYTES, b"L" * 1_000_000
+    pieces = [b"a", b"b" * 96, large, b"c", b"d", largest, b"", b"e"]
+    found = joined(pieces)
+    assert b"".join(found) == b"".join(pieces)
+    assert [len(piece) for piece in found] == [97, RECORD_BYTES, 2, 1_000_000, 1]
+    assert found[1] is large and found[3] is largest
+    many = [bytes([number % 256]) * 1000 for number in range(1000)]
+    assert b"".join(joined(many)) == b"".join(many)
+    assert all(len(piece) <= MAX_JOINED_BYTES for piece in joined(many))
+    assert joined([]) == [] and len(joined(many)) == 4
+
+
 async def test_a_listener_without_tls_lets_the_same_stranger_in(tmp_path: Path) -> None:
     """The attack works with the protection off: a Hello is all that it takes."""
     async with world(tmp_path) as node:
@@ -223,6 +243,51 @@ async def test_who_has_no_certificate_of_that_node_is_told_nothing(
         assert node.received == []
 
 
+@pytest.mark.parametrize("who", STRANGERS)
+async def test_with_the_check_off_the_same_strangers_get_in(
+    tmp_path: Path, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path) as node:
+        server = node.tls.server_context
+
+        def trusting() -> ssl.SSLContext:
+            context = server()
+            context.verify_mode = ssl.CERT_NONE
+            return context
+
+        monkeypatch.setattr(node.tls, "server_context", trusting)
+        anybody = Peer(2, float("inf"), server())
+        monkeypatch.setattr(node.tls, "peer", lambda found: anybody)
+        stranger = STRANGERS[who](node.authority)
+        said = framed(encode_hello(identity(2).hello()))
+        assert await node.says(node.context(stranger), said) != b""
+
+
+async def test_random_frames_behind_tls_harm_nobody_else(tmp_path: Path) -> None:
+    """Of a member with a sound certificate: each ends in a closed connection or in nothing."""
+    async with world(tmp_path) as node:
+        theirs = node.context(node.authority.issue([uri(name_of(3))]))
+        hello = framed(encode_hello(identity(3).hello()))
+        frames = [hello + framed(b"".join(encode_frame([Vote(3, 1, 2, 3), entries(2, 50)])))]
+        link = node.link()
+        await node.until(lambda: link.up)
+        wires = mutations([*frames, peer_port.seeds()[0][1:]], random.Random(2026))
+        for wire in itertools.islice(wires, 80):
+            _, writer = await asyncio.open_connection("127.0.0.1", node.port, ssl=theirs)
+            writer.write(wire)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        async with asyncio.timeout(30):
+            while set(node.listener._connected) != {2}:  # noqa: ASYNC110 - an end gives no event
+                await asyncio.sleep(0.01)
+        before = len(node.received)
+        link.send([Vote(9, 1, 2, 3)])
+        await node.until(lambda: (2, Vote(9, 1, 2, 3)) in node.received[before:])
+        assert link.up and len(node.links) == 1
+        await link.close()
+
+
 async def test_no_certificate_and_older_versions_of_tls_are_refused(tmp_path: Path) -> None:
     async with world(tmp_path) as node:
         said = framed(encode_hello(identity(2).hello()))
@@ -265,9 +330,77 @@ async def test_certificates_and_authorities_are_exchanged_while_links_run(tmp_pa
         await node.until(lambda: second.up)
         first.send([Vote(3, 1, 2, 3)])
         await node.until(lambda: node.received)
-        assert first.up, "what was connected goes on"
+        assert first.up, "until its next tick; see below"
         await first.close()
         await second.close()
+
+
+class Off:
+    """Stands for the check, and lets everything go on."""
+
+    def distrust(self, peer: object) -> str:
+        return ""
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("end", ["of the link", "of the listener"])
+async def test_what_is_connected_ends_when_its_authority_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, checked: bool
+) -> None:
+    """Each end looks for itself: here one trusts another authority now, and the other does not
+    look. Without the check the link goes on, although nobody could make it again."""
+    monkeypatch.setattr(stream, "PING_EVERY", 0.02)
+    async with world(tmp_path) as node:
+        theirs = node.tls_of(2)
+        link = node.link(2, theirs)
+        await node.until(lambda: link.up)
+        looks, other = (theirs, node.tls) if end == "of the link" else (node.tls, theirs)
+        monkeypatch.setattr(other, "distrust", Off().distrust)
+        if not checked:
+            monkeypatch.setattr(looks, "distrust", Off().distrust)
+        name = "node2" if looks is theirs else "node1"
+        (tmp_path / f"{name}.ca").write_bytes(Authority("new").certificate)
+        if checked:
+            await node.until(lambda: not link.up)
+            await node.until(lambda: link._untrusted or not node.listener._connected)
+            assert [up for _, up in node.links] == [True, False], "it does not come back"
+        else:
+            await asyncio.sleep(0.2)  # ten ticks
+            assert [up for _, up in node.links] == [True]
+        await link.close()
+
+
+async def test_a_link_is_made_anew_when_an_authority_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "PING_EVERY", 0.02)
+    async with world(tmp_path) as node:
+        link = node.link()
+        await node.until(lambda: link.up)
+        both = node.authority.certificate + Authority("new").certificate
+        (tmp_path / "node1.ca").write_bytes(both)
+        await node.until(lambda: [up for _, up in node.links] == [True, False, True])
+        # Its own certificate is renewed: nobody has to connect for that.
+        node.authority.issue([uri(name_of(1))]).write(tmp_path, "node1")
+        await asyncio.sleep(0.2)
+        assert link.up and len(node.links) == 3
+        await link.close()
+
+
+@pytest.mark.parametrize("end", ["of the link", "of the listener"])
+async def test_what_is_connected_ends_with_the_other_sides_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(stream, "PING_EVERY", 0.02)
+    async with world(tmp_path) as node:
+        theirs = node.tls_of(2)
+        link = node.link(2, theirs)
+        await node.until(lambda: link.up)
+        looks = theirs if end == "of the link" else node.tls
+        later = time.time() + dt.timedelta(days=1, seconds=1).total_seconds()
+        monkeypatch.setattr(looks, "_wall_clock", lambda: later)
+        await node.until(lambda: not link.up)
+        await link.close()
 
 
 async def test_a_key_that_does_not_fit_is_not_taken_over(

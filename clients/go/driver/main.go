@@ -181,7 +181,7 @@ func (d *driver) carryOut(c *command) (object, error) {
 			"client": "oncelog-go", "version": oncelog.Version, "protocol": 1,
 			"features": []string{
 				"zstd", "lz4", "no_idempotence", "send_batch", "names", "initial", "own_sequences",
-				"expected_offset", "resolve", "read", "any_replica", "offsets", "admin",
+				"expected_offset", "resolve", "read", "any_replica", "offsets", "admin", "tls", "tokens",
 			},
 		}, nil
 	case "defaults":

@@ -50,6 +50,12 @@ func takeClient(all settings, c *oncelog.ClientConfig, failed *error) {
 	takeMs(all, "retry_backoff_ms", &c.RetryBackoff, failed)
 	takeMs(all, "retry_backoff_max_ms", &c.RetryBackoffMax, failed)
 	takeMs(all, "metadata_max_age_ms", &c.MetadataMaxAge, failed)
+	take(all, "tls", &c.Security.TLS, failed)
+	take(all, "tls_ca_file", &c.Security.TLSCAFile, failed)
+	take(all, "tls_cert_file", &c.Security.TLSCertFile, failed)
+	take(all, "tls_key_file", &c.Security.TLSKeyFile, failed)
+	take(all, "token_file", &c.Security.TokenFile, failed)
+	take(all, "token", &c.Security.Token, failed)
 }
 
 func leftOver(all settings) error {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from oncelog.errors import OncelogError, ThrottledError
+
 
 class Backoff:
     """Delays in seconds. The random source is passed in, so that tests can repeat them."""
@@ -22,6 +24,11 @@ class Backoff:
             return 0.0
         pause = min(self._max_s, self._first_s * float(1 << min(failures - 1, 30)))
         return pause * self._rng.uniform(0.8, 1.2)
+
+    def after(self, error: OncelogError, failures: int) -> float:
+        """The same, and no less than a node asks for."""
+        asked = error.retry_after_ms / 1000 if isinstance(error, ThrottledError) else 0.0
+        return max(self.delay(failures), asked)
 
 
 __all__ = ["Backoff"]

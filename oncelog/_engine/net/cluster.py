@@ -170,7 +170,7 @@ class Cluster:
                 if time.monotonic() >= deadline:
                     raise last
             failures += 1
-            pause = self.backoff.delay(failures)
+            pause = self.backoff.after(last, failures)
             if time.monotonic() + pause >= deadline:
                 raise last
             await asyncio.sleep(pause)
@@ -202,7 +202,7 @@ class Cluster:
                 else:
                     self.leaders.suspect(tp)
                 self.leader_failed(address, failures)
-                pause = 0.0 if hinted and failures == 1 else self.backoff.delay(failures)
+                pause = 0.0 if hinted and failures == 1 else self.backoff.after(error, failures)
                 if time.monotonic() + pause >= deadline:
                     raise
             await asyncio.sleep(pause)

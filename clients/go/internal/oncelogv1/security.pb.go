@@ -427,6 +427,295 @@ func (x *CheckPermissionResponse) GetAllowed() bool {
 	return false
 }
 
+// How much of something a principal may use at each node.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // "*": each one that has no value of its own
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`           // in_bytes_per_s, requests_per_s, streams, ...
+	Value         int64                  `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`        // 0: no limit, whatever "*" has
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_oncelog_v1_security_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_security_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_security_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Quota) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Quota) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Quota) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+type QuotaKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // empty: all of the principal's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaKey) Reset() {
+	*x = QuotaKey{}
+	mi := &file_oncelog_v1_security_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaKey) ProtoMessage() {}
+
+func (x *QuotaKey) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_security_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaKey.ProtoReflect.Descriptor instead.
+func (*QuotaKey) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_security_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *QuotaKey) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *QuotaKey) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type AlterQuotasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Set           []*Quota               `protobuf:"bytes,1,rep,name=set,proto3" json:"set,omitempty"`
+	Remove        []*QuotaKey            `protobuf:"bytes,2,rep,name=remove,proto3" json:"remove,omitempty"` // before `set`; one that is not there is no error
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlterQuotasRequest) Reset() {
+	*x = AlterQuotasRequest{}
+	mi := &file_oncelog_v1_security_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlterQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlterQuotasRequest) ProtoMessage() {}
+
+func (x *AlterQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_security_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlterQuotasRequest.ProtoReflect.Descriptor instead.
+func (*AlterQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_security_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AlterQuotasRequest) GetSet() []*Quota {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *AlterQuotasRequest) GetRemove() []*QuotaKey {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+type AlterQuotasResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlterQuotasResponse) Reset() {
+	*x = AlterQuotasResponse{}
+	mi := &file_oncelog_v1_security_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlterQuotasResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlterQuotasResponse) ProtoMessage() {}
+
+func (x *AlterQuotasResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_security_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlterQuotasResponse.ProtoReflect.Descriptor instead.
+func (*AlterQuotasResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_security_proto_rawDescGZIP(), []int{10}
+}
+
+type ListQuotasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasRequest) Reset() {
+	*x = ListQuotasRequest{}
+	mi := &file_oncelog_v1_security_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasRequest) ProtoMessage() {}
+
+func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_security_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
+func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_security_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListQuotasRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+type ListQuotasResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quotas        []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasResponse) Reset() {
+	*x = ListQuotasResponse{}
+	mi := &file_oncelog_v1_security_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasResponse) ProtoMessage() {}
+
+func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_security_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
+func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_security_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListQuotasResponse) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
 var File_oncelog_v1_security_proto protoreflect.FileDescriptor
 
 const file_oncelog_v1_security_proto_rawDesc = "" +
@@ -460,11 +749,29 @@ const file_oncelog_v1_security_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\"3\n" +
 	"\x17CheckPermissionResponse\x12\x18\n" +
-	"\aallowed\x18\x01 \x01(\bR\aallowed2\xa8\x02\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\"O\n" +
+	"\x05Quota\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x03R\x05value\"<\n" +
+	"\bQuotaKey\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"g\n" +
+	"\x12AlterQuotasRequest\x12#\n" +
+	"\x03set\x18\x01 \x03(\v2\x11.oncelog.v1.QuotaR\x03set\x12,\n" +
+	"\x06remove\x18\x02 \x03(\v2\x14.oncelog.v1.QuotaKeyR\x06remove\"\x15\n" +
+	"\x13AlterQuotasResponse\"1\n" +
+	"\x11ListQuotasRequest\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\"?\n" +
+	"\x12ListQuotasResponse\x12)\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.oncelog.v1.QuotaR\x06quotas2\xc5\x03\n" +
 	"\x0fSecurityService\x12]\n" +
 	"\x10AlterPermissions\x12#.oncelog.v1.AlterPermissionsRequest\x1a$.oncelog.v1.AlterPermissionsResponse\x12Z\n" +
 	"\x0fListPermissions\x12\".oncelog.v1.ListPermissionsRequest\x1a#.oncelog.v1.ListPermissionsResponse\x12Z\n" +
-	"\x0fCheckPermission\x12\".oncelog.v1.CheckPermissionRequest\x1a#.oncelog.v1.CheckPermissionResponseb\x06proto3"
+	"\x0fCheckPermission\x12\".oncelog.v1.CheckPermissionRequest\x1a#.oncelog.v1.CheckPermissionResponse\x12N\n" +
+	"\vAlterQuotas\x12\x1e.oncelog.v1.AlterQuotasRequest\x1a\x1f.oncelog.v1.AlterQuotasResponse\x12K\n" +
+	"\n" +
+	"ListQuotas\x12\x1d.oncelog.v1.ListQuotasRequest\x1a\x1e.oncelog.v1.ListQuotasResponseb\x06proto3"
 
 var (
 	file_oncelog_v1_security_proto_rawDescOnce sync.Once
@@ -478,7 +785,7 @@ func file_oncelog_v1_security_proto_rawDescGZIP() []byte {
 	return file_oncelog_v1_security_proto_rawDescData
 }
 
-var file_oncelog_v1_security_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_oncelog_v1_security_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_oncelog_v1_security_proto_goTypes = []any{
 	(*PermissionRule)(nil),           // 0: oncelog.v1.PermissionRule
 	(*AlterPermissionsRequest)(nil),  // 1: oncelog.v1.AlterPermissionsRequest
@@ -487,22 +794,35 @@ var file_oncelog_v1_security_proto_goTypes = []any{
 	(*ListPermissionsResponse)(nil),  // 4: oncelog.v1.ListPermissionsResponse
 	(*CheckPermissionRequest)(nil),   // 5: oncelog.v1.CheckPermissionRequest
 	(*CheckPermissionResponse)(nil),  // 6: oncelog.v1.CheckPermissionResponse
+	(*Quota)(nil),                    // 7: oncelog.v1.Quota
+	(*QuotaKey)(nil),                 // 8: oncelog.v1.QuotaKey
+	(*AlterQuotasRequest)(nil),       // 9: oncelog.v1.AlterQuotasRequest
+	(*AlterQuotasResponse)(nil),      // 10: oncelog.v1.AlterQuotasResponse
+	(*ListQuotasRequest)(nil),        // 11: oncelog.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),       // 12: oncelog.v1.ListQuotasResponse
 }
 var file_oncelog_v1_security_proto_depIdxs = []int32{
-	0, // 0: oncelog.v1.AlterPermissionsRequest.add:type_name -> oncelog.v1.PermissionRule
-	0, // 1: oncelog.v1.AlterPermissionsRequest.remove:type_name -> oncelog.v1.PermissionRule
-	0, // 2: oncelog.v1.ListPermissionsResponse.rules:type_name -> oncelog.v1.PermissionRule
-	1, // 3: oncelog.v1.SecurityService.AlterPermissions:input_type -> oncelog.v1.AlterPermissionsRequest
-	3, // 4: oncelog.v1.SecurityService.ListPermissions:input_type -> oncelog.v1.ListPermissionsRequest
-	5, // 5: oncelog.v1.SecurityService.CheckPermission:input_type -> oncelog.v1.CheckPermissionRequest
-	2, // 6: oncelog.v1.SecurityService.AlterPermissions:output_type -> oncelog.v1.AlterPermissionsResponse
-	4, // 7: oncelog.v1.SecurityService.ListPermissions:output_type -> oncelog.v1.ListPermissionsResponse
-	6, // 8: oncelog.v1.SecurityService.CheckPermission:output_type -> oncelog.v1.CheckPermissionResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	0,  // 0: oncelog.v1.AlterPermissionsRequest.add:type_name -> oncelog.v1.PermissionRule
+	0,  // 1: oncelog.v1.AlterPermissionsRequest.remove:type_name -> oncelog.v1.PermissionRule
+	0,  // 2: oncelog.v1.ListPermissionsResponse.rules:type_name -> oncelog.v1.PermissionRule
+	7,  // 3: oncelog.v1.AlterQuotasRequest.set:type_name -> oncelog.v1.Quota
+	8,  // 4: oncelog.v1.AlterQuotasRequest.remove:type_name -> oncelog.v1.QuotaKey
+	7,  // 5: oncelog.v1.ListQuotasResponse.quotas:type_name -> oncelog.v1.Quota
+	1,  // 6: oncelog.v1.SecurityService.AlterPermissions:input_type -> oncelog.v1.AlterPermissionsRequest
+	3,  // 7: oncelog.v1.SecurityService.ListPermissions:input_type -> oncelog.v1.ListPermissionsRequest
+	5,  // 8: oncelog.v1.SecurityService.CheckPermission:input_type -> oncelog.v1.CheckPermissionRequest
+	9,  // 9: oncelog.v1.SecurityService.AlterQuotas:input_type -> oncelog.v1.AlterQuotasRequest
+	11, // 10: oncelog.v1.SecurityService.ListQuotas:input_type -> oncelog.v1.ListQuotasRequest
+	2,  // 11: oncelog.v1.SecurityService.AlterPermissions:output_type -> oncelog.v1.AlterPermissionsResponse
+	4,  // 12: oncelog.v1.SecurityService.ListPermissions:output_type -> oncelog.v1.ListPermissionsResponse
+	6,  // 13: oncelog.v1.SecurityService.CheckPermission:output_type -> oncelog.v1.CheckPermissionResponse
+	10, // 14: oncelog.v1.SecurityService.AlterQuotas:output_type -> oncelog.v1.AlterQuotasResponse
+	12, // 15: oncelog.v1.SecurityService.ListQuotas:output_type -> oncelog.v1.ListQuotasResponse
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_security_proto_init() }
@@ -516,7 +836,7 @@ func file_oncelog_v1_security_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_security_proto_rawDesc), len(file_oncelog_v1_security_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

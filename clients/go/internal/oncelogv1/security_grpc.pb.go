@@ -24,6 +24,8 @@ const (
 	SecurityService_AlterPermissions_FullMethodName = "/oncelog.v1.SecurityService/AlterPermissions"
 	SecurityService_ListPermissions_FullMethodName  = "/oncelog.v1.SecurityService/ListPermissions"
 	SecurityService_CheckPermission_FullMethodName  = "/oncelog.v1.SecurityService/CheckPermission"
+	SecurityService_AlterQuotas_FullMethodName      = "/oncelog.v1.SecurityService/AlterQuotas"
+	SecurityService_ListQuotas_FullMethodName       = "/oncelog.v1.SecurityService/ListQuotas"
 )
 
 // SecurityServiceClient is the client API for SecurityService service.
@@ -36,6 +38,10 @@ type SecurityServiceClient interface {
 	ListPermissions(ctx context.Context, in *ListPermissionsRequest, opts ...grpc.CallOption) (*ListPermissionsResponse, error)
 	// Whether something would be allowed. Needs the same as ListPermissions.
 	CheckPermission(ctx context.Context, in *CheckPermissionRequest, opts ...grpc.CallOption) (*CheckPermissionResponse, error)
+	// Sets and removes quotas, all or none. Needs alter on the cluster.
+	AlterQuotas(ctx context.Context, in *AlterQuotasRequest, opts ...grpc.CallOption) (*AlterQuotasResponse, error)
+	// Needs describe on the cluster.
+	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error)
 }
 
 type securityServiceClient struct {
@@ -76,6 +82,26 @@ func (c *securityServiceClient) CheckPermission(ctx context.Context, in *CheckPe
 	return out, nil
 }
 
+func (c *securityServiceClient) AlterQuotas(ctx context.Context, in *AlterQuotasRequest, opts ...grpc.CallOption) (*AlterQuotasResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AlterQuotasResponse)
+	err := c.cc.Invoke(ctx, SecurityService_AlterQuotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *securityServiceClient) ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListQuotasResponse)
+	err := c.cc.Invoke(ctx, SecurityService_ListQuotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SecurityServiceServer is the server API for SecurityService service.
 // All implementations must embed UnimplementedSecurityServiceServer
 // for forward compatibility.
@@ -86,6 +112,10 @@ type SecurityServiceServer interface {
 	ListPermissions(context.Context, *ListPermissionsRequest) (*ListPermissionsResponse, error)
 	// Whether something would be allowed. Needs the same as ListPermissions.
 	CheckPermission(context.Context, *CheckPermissionRequest) (*CheckPermissionResponse, error)
+	// Sets and removes quotas, all or none. Needs alter on the cluster.
+	AlterQuotas(context.Context, *AlterQuotasRequest) (*AlterQuotasResponse, error)
+	// Needs describe on the cluster.
+	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error)
 	mustEmbedUnimplementedSecurityServiceServer()
 }
 
@@ -104,6 +134,12 @@ func (UnimplementedSecurityServiceServer) ListPermissions(context.Context, *List
 }
 func (UnimplementedSecurityServiceServer) CheckPermission(context.Context, *CheckPermissionRequest) (*CheckPermissionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckPermission not implemented")
+}
+func (UnimplementedSecurityServiceServer) AlterQuotas(context.Context, *AlterQuotasRequest) (*AlterQuotasResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AlterQuotas not implemented")
+}
+func (UnimplementedSecurityServiceServer) ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListQuotas not implemented")
 }
 func (UnimplementedSecurityServiceServer) mustEmbedUnimplementedSecurityServiceServer() {}
 func (UnimplementedSecurityServiceServer) testEmbeddedByValue()                         {}
@@ -180,6 +216,42 @@ func _SecurityService_CheckPermission_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SecurityService_AlterQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AlterQuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SecurityServiceServer).AlterQuotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SecurityService_AlterQuotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SecurityServiceServer).AlterQuotas(ctx, req.(*AlterQuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SecurityService_ListQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListQuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SecurityServiceServer).ListQuotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SecurityService_ListQuotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SecurityServiceServer).ListQuotas(ctx, req.(*ListQuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SecurityService_ServiceDesc is the grpc.ServiceDesc for SecurityService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -198,6 +270,14 @@ var SecurityService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CheckPermission",
 			Handler:    _SecurityService_CheckPermission_Handler,
+		},
+		{
+			MethodName: "AlterQuotas",
+			Handler:    _SecurityService_AlterQuotas_Handler,
+		},
+		{
+			MethodName: "ListQuotas",
+			Handler:    _SecurityService_ListQuotas_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

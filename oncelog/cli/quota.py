@@ -1,0 +1,73 @@
+"""`oncelog quota set|remove|list`: how much each principal may use at a node."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from oncelog import Admin, Quota
+from oncelog.cli.options import with_admin
+from oncelog.cli.output import print_json, print_table
+
+
+@click.group()
+def quota() -> None:
+    """Quotas: rates delay whoever goes beyond, counts refuse. They hold at each node by itself."""
+
+
+@quota.command("set")
+@click.argument("principal")
+@click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE...")
+@with_admin
+def set_quotas(admin: Admin, principal: str, values: tuple[str, ...], as_json: bool) -> None:
+    """Set limits, such as: set dns:billing in_bytes_per_s=10000000 streams=20
+
+    \b
+    PRINCIPAL  as for `oncelog acl`; * for each one that has no value of its own
+    NAME       in_bytes_per_s, out_bytes_per_s, requests_per_s, producer_ids_per_s,
+               producer_ids (in a partition), open_transactions, staged_bytes,
+               streams, connections
+    VALUE      0 for no limit, whatever * has
+    """
+    found = [_quota(principal, text) for text in values]
+    admin.alter_quotas(found)
+    if as_json:
+        print_json([asdict(one) for one in found])
+    else:
+        click.echo("set")
+
+
+def _quota(principal: str, text: str) -> Quota:
+    name, _, value = text.partition("=")
+    if not value.isascii() or not value.isdigit():
+        raise click.UsageError(f"{text!r} must be NAME=VALUE, and VALUE a whole number")
+    return Quota(principal, name, int(value))
+
+
+@quota.command()
+@click.argument("principal")
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@with_admin
+def remove(admin: Admin, principal: str, names: tuple[str, ...], as_json: bool) -> None:
+    """Remove a principal's limits, or the named ones: what * has is then in force."""
+    admin.alter_quotas(remove=[(principal, name) for name in names or ("",)])
+    if as_json:
+        print_json({"principal": principal, "removed": list(names)})
+    else:
+        click.echo("removed")
+
+
+@quota.command("list")
+@click.option("--principal", default="", help="Only this one's.")
+@with_admin
+def list_quotas(admin: Admin, principal: str, as_json: bool) -> None:
+    """List all limits."""
+    found = admin.list_quotas(principal)
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    print_table(
+        ("principal", "name", "value"),
+        [(one.principal, one.name, str(one.value) if one.value else "no limit") for one in found],
+    )
