@@ -71,7 +71,7 @@ class Maintenance:
 
     def look(self) -> None:
         """Compares clocks, begins the transfers that are due, restores preferred leaders."""
-        self._clocks.look()
+        self._compare_clocks()
         if self._replicas.incomplete:
             self._replicas.reconcile()
         for gid, group in self._driver.groups.items():
@@ -85,6 +85,12 @@ class Maintenance:
                 self._hand_over(gid, group)
         for gid in self._preferred.keys() - self._driver.groups.keys():
             del self._preferred[gid]
+
+    def _compare_clocks(self) -> None:
+        group = self._driver.groups.get(METADATA_GROUP)
+        if group is not None:
+            self._clocks.compare_with(group.members.voters)
+        self._clocks.look()
 
     def _hand_over(self, gid: int, group: Group) -> None:
         """A node with a wrong clock stamps nothing: another must lead."""
