@@ -80,6 +80,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("advertise", "optaddr", "address that clients are told (default: own in nodes)"),
     Setting("nodes", "nodes",
             "all nodes, as 1=host:port,2=host:port; their ids stay (default: only this)"),
+    Setting("join", "optstr",
+            "nodes of a cluster that a new data directory joins, host:port, separated by commas"),
     _int("peer_port_offset", 1, 60_000,
          "nodes send each other the log at their ports in nodes plus this"),
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
@@ -147,6 +149,7 @@ class NodeConfig:
     listen: str = "127.0.0.1:7001"
     advertise: str = ""
     nodes: Mapping[int, str] = field(default_factory=dict)
+    join: str = ""
     peer_port_offset: int = 10_000
     metrics_listen: str = ""
     tls_cert: Path | None = None
@@ -198,8 +201,14 @@ class NodeConfig:
 
     @property
     def peer_listen(self) -> str:
-        """Where this node takes its peers' streams; empty if it has no peers."""
-        return shifted(self.listen, self.peer_port_offset) if len(self.nodes) > 1 else ""
+        """Where this node takes its peers' streams; empty if it has no peers from the start."""
+        has_peers = len(self.nodes) > 1 or bool(self.join)
+        return shifted(self.listen, self.peer_port_offset) if has_peers else ""
+
+    def check_peers(self) -> None:
+        """Raise ConfigError unless this node can have peers."""
+        _check_peer_ports(self, self.nodes)
+        check_exposure(self, alone=False)
 
     def peer_stream_of(self, node: int) -> str:
         """Where `node` takes its peers' streams."""
@@ -443,10 +452,12 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
         raise ConfigError(
             f"advertise: clients cannot connect to {advertise}; name an address they can reach"
         )
-    if len(nodes) > 1:
+    for address in filter(None, (part.strip() for part in config.join.split(","))):
+        check_address("join", given["join"], address, low_port=1)
+    if len(nodes) > 1 or config.join:
         _check_peer_ports(config, nodes)
-    check_exposure(config, alone=len(nodes) == 1)
-    if config.default_replicas > len(nodes):
+    check_exposure(config, alone=len(nodes) == 1 and not config.join)
+    if config.default_replicas > len(nodes) and not config.join:
         if "default_replicas" in given:
             raise _bad("default_replicas", given["default_replicas"],
                        f"must be at most the number of nodes, {len(nodes)}")  # fmt: skip

@@ -85,6 +85,6 @@ def moves(
 
 
 def _all_know(group: Group) -> bool:
-    """Whether the configuration in force is in force at all its voters: none needs a proof of it."""
+    """Whether the configuration in force is so at all its voters: none needs a proof of it."""
     members = group.members
     return all(group.progress[node].version >= members.version for node in members.voters)

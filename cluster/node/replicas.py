@@ -76,6 +76,19 @@ class ReplicaSettings:
         )
 
 
+def prepare_metadata(store: KeyValue, instance: int) -> None:
+    """Before the metadata group is opened in a directory that has joined as this instance.
+
+    What is there of another was written before it joined, and nobody heard of it.
+    """
+    log_store, batch = RaftLogStore(store, METADATA_GROUP), store.batch()
+    if log_store.instance() != instance:
+        log_store.destroy(batch)
+        log_store.put_instance(batch, instance)
+        store.write(batch)
+        store.sync()
+
+
 class Metadata(Names, Protocol):
     """What replicas and maintenance need of the metadata. `MetadataState` is one."""
 

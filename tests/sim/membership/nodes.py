@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 from cluster.features import REPLICA_CHANGES, THIS_RELEASE
 from cluster.metadata.state import MetadataState
@@ -69,14 +70,14 @@ class Operator:
             self._command(rng.choice(self.cluster.node_ids), action)
 
     def _replace(self, state: MetadataState, node: int) -> None:
-        if node in state.membership.expected or self.cluster.nodes[node].joining.is_done:
+        directory, joining = state.directory_of(node), self.cluster.nodes[node].joining
+        if node in state.membership.expected or joining.is_done or directory == joining.directory:
             self._lost.discard(node)
             self.cluster.nodes[node].restart()
             return
-        directory = state.directory_of(node)
         self._command(node, mpb.NODE_ACTION_REPLACE, max(0, directory))
 
-    def _command(self, node: int, action: mpb.NodeAction.ValueType, directory: int = 0) -> None:
+    def _command(self, node: int, action: Any, directory: int = 0) -> None:
         change = mpb.ChangeNode(node_id=node, action=action, directory_id=directory)
         name = mpb.NodeAction.Name(action)
 
@@ -204,7 +205,7 @@ def _is_done(cluster: Cluster, operator: Operator) -> bool:
                  one.members.version) for one in groups}  # fmt: skip
         if None in marks or len(marks) != 1:
             return False
-        voters = {one.node for one in groups[0].members.configuration.voters}  # type: ignore[union-attr]
+        voters = {one.node for one in groups[0].members.configuration.voters}
         if voters != set(nodes):
             return False
     records = [one for topic in leader.running.state.topics() for one in topic.partitions]
@@ -212,7 +213,7 @@ def _is_done(cluster: Cluster, operator: Operator) -> bool:
     return idle and not any(one.target or one.lost for one in records)
 
 
-def _group(node: Node, gid: int):  # type: ignore[no-untyped-def]
+def _group(node: Node, gid: int):
     machine = node.machines.get(gid)
     return None if machine is None else machine.group
 
