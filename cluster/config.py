@@ -202,13 +202,8 @@ class NodeConfig:
     @property
     def peer_listen(self) -> str:
         """Where this node takes its peers' streams; empty if it has no peers from the start."""
-        has_peers = len(self.nodes) > 1 or bool(self.join)
-        return shifted(self.listen, self.peer_port_offset) if has_peers else ""
-
-    def check_peers(self) -> None:
-        """Raise ConfigError unless this node can have peers."""
-        _check_peer_ports(self, self.nodes)
-        check_exposure(self, alone=False)
+        alone = len(self.nodes) == 1 and not self.join
+        return "" if alone else shifted(self.listen, self.peer_port_offset)
 
     def peer_stream_of(self, node: int) -> str:
         """Where `node` takes its peers' streams."""
@@ -452,11 +447,12 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
         raise ConfigError(
             f"advertise: clients cannot connect to {advertise}; name an address they can reach"
         )
-    for address in filter(None, (part.strip() for part in config.join.split(","))):
-        check_address("join", given["join"], address, low_port=1)
-    if len(nodes) > 1 or config.join:
-        _check_peer_ports(config, nodes)
-    check_exposure(config, alone=len(nodes) == 1 and not config.join)
+    for address in config.join.split(",") if config.join else ():
+        check_address("join", given["join"], address.strip(), low_port=1)
+    alone = len(nodes) == 1 and not config.join
+    if not alone:
+        check_peer_ports(config, nodes)
+    check_exposure(config, alone=alone)
     if config.default_replicas > len(nodes) and not config.join:
         if "default_replicas" in given:
             raise _bad("default_replicas", given["default_replicas"],
@@ -475,7 +471,7 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
     return dataclasses.replace(config, nodes=dict(sorted(nodes.items())), advertise=advertise)
 
 
-def _check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
+def check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
     """Raise ConfigError unless each port has one above it for the peers' streams."""
     addresses = {"listen": config.listen}
     addresses |= {f"nodes.{node}": address for node, address in nodes.items()}

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from cluster.consensus.configuration import MAX_VOTERS
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, invalid
 from cluster.v1 import metadata_pb2 as pb
 
-MAX_NODES = 64
+MAX_NODES = 64  # that a cluster may begin with
+MAX_GROWN = 9  # nodes to which one may grow: the metadata group takes no more voters
 MAX_NODE_ID = 1_000_000
 MAX_ADDRESS_CHARS = 255
 UNKNOWN_DIRECTORY = -1  # as no directory's id: none that exists is let in
@@ -158,8 +158,8 @@ def _add(tables: Tables, node: int) -> bool:
     everybody = {*tables.nodes, *tables.own.replicas, *tables.expected}
     if node in everybody:
         raise invalid("node_id", f"{node} is a node of the cluster")
-    if len(everybody) >= MAX_VOTERS:
-        text = f"the cluster has {len(everybody)} nodes; it can grow to {MAX_VOTERS}"
+    if len(everybody) >= MAX_GROWN:
+        text = f"the cluster has {len(everybody)} nodes; it can grow to {MAX_GROWN}"
         raise invalid("node_id", text)
     tables.expected.add(node)
     return True

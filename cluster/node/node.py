@@ -17,7 +17,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 
 from cluster.budget import Budget
@@ -45,7 +45,7 @@ from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics import Metrics
 from cluster.node.admission import find_cluster
-from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.clocks import clocks_of
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.founding import Founding
 from cluster.node.health import NodeHealth
@@ -59,7 +59,7 @@ from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample
 from cluster.node.offered import add_services, guards
-from cluster.node.other_nodes import OtherNodes
+from cluster.node.other_nodes import OtherNodes, Places
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.places import named
@@ -97,15 +97,6 @@ MAX_BATCHES_UNDER_WAY = 2048  # then a client with more than its share waits
 METADATA_ENTRIES = 1000  # kept for followers that are a little behind
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def steady_clock() -> float:
-    """Seconds; nobody sets it, and it goes on while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
 class Node:
     """A node. Also `services.context.NodeContext`.
 
@@ -120,10 +111,7 @@ class Node:
         memory: Budget,
         stack: contextlib.AsyncExitStack,
         lock: DirectoryLock,
-        identity: Identity,
-        listener: PeerListener,
-        addresses: dict[int, str],
-        said: Mapping[int, str],
+        places: Places,
     ) -> None:
         """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
         clock = time.monotonic
@@ -136,7 +124,7 @@ class Node:
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
         watch = metrics.sync_watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
-        self._clocks = _clocks(config, self._peers, self._health)
+        self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
@@ -160,25 +148,9 @@ class Node:
         self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
-        self._proposer = MetadataProposer(
-            self._replicas.open_metadata(lock.members, machine, lock.instance),
-            self._peers.links,
-            lambda: self._driver.touch(METADATA_GROUP),
-            self._clocks,
-            self._founding,
-            self.metadata.features,
-        )
-        self._clocks.compare_with(self._proposer.group.members.voters)
+        self._proposer = self._open_metadata(machine, lock)
         self.others = OtherNodes(
-            config,
-            identity,
-            addresses,
-            said,
-            listener,
-            self._peers,
-            self.metadata,
-            self._proposer,
-            self._fail,
+            config, places, self._peers, self.metadata, self._proposer, self._fail
         )
         transactions = self._transactions = Transactions(
             config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
@@ -200,6 +172,14 @@ class Node:
             self._on_layout,
         )
         self._follower.follow()
+
+    def _open_metadata(self, machine: MetadataMachine, lock: DirectoryLock) -> MetadataProposer:
+        group = self._replicas.open_metadata(lock.members, machine, lock.instance)
+        self._clocks.compare_with(group.members.voters)
+        touch, features = partial(self._driver.touch, METADATA_GROUP), self.metadata.features
+        return MetadataProposer(
+            group, self._peers.links, touch, self._clocks, self._founding, features
+        )
 
     # -- life ---------------------------------------------------------------------------
 
@@ -276,9 +256,8 @@ class Node:
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
         prepare_metadata(engine, lock.instance)
-        node = cls(
-            config, engine, metrics, memory, stack, lock, identity, listener, addresses, said
-        )
+        places = Places(identity, listener, addresses, said)
+        node = cls(config, engine, metrics, memory, stack, lock, places)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
         members, transactions = node._group_members, node._transactions
@@ -491,14 +470,3 @@ class Node:
     async def transfer_leadership(self, group_id: int, target: int) -> int:
         """Returns the leader afterwards. Raises NotLeaderError."""
         return await self._leaderships.transfer(group_id, target, self.request_timeout)
-
-
-def _clocks(config: NodeConfig, peers: Peers, health: NodeHealth) -> ClockAgreement:
-    return ClockAgreement(
-        set(config.nodes) - {config.node_id},
-        config.clock_bound_ms,
-        steady_clock,
-        wall_clock_ms,
-        peers.send,
-        lambda: health.sick,
-    )

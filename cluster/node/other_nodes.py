@@ -13,9 +13,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from cluster.config import NodeConfig
+from cluster.config import NodeConfig, check_peer_ports
 from cluster.errors import ClusterError
+from cluster.exposure import check_exposure
 from cluster.metadata.state import MetadataState
 from cluster.node.joining import welcome
 from cluster.node.maintenance_loop import Tasks
@@ -33,32 +35,37 @@ LOOK_PERIOD = 0.5  # seconds
 COMMAND_TIMEOUT = 5.0
 
 
-class OtherNodes:
-    """Of one node.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What a node has before it opens anything.
 
-    addresses: what its listener lets in; changes in place.
+    addresses: nodes that its listener lets in; changes in place.
     said: where peers are, as the node was told when it joined.
-    group: that of the metadata.
-    on_failure(error): the node must end.
     """
+
+    identity: Identity
+    listener: PeerListener
+    addresses: dict[int, str]
+    said: Mapping[int, str]
+
+
+class OtherNodes:
+    """Of one node. on_failure(error): the node must end."""
 
     def __init__(
         self,
         config: NodeConfig,
-        identity: Identity,
-        addresses: dict[int, str],
-        said: Mapping[int, str],
-        listener: PeerListener,
+        places: Places,
         peers: Peers,
         metadata: MetadataState,
         proposer: MetadataProposer,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._config, self._identity, self._listener = config, identity, listener
-        self._addresses, self._peers, self._on_failure = addresses, peers, on_failure
+        self._config, self._identity, self._listener = config, places.identity, places.listener
+        self._addresses, self._peers, self._on_failure = places.addresses, peers, on_failure
         self._metadata, self._proposer, self._group = metadata, proposer, proposer.group
         self._named = named(config)
-        self._said = {node: at for node, at in said.items() if node != config.node_id}
+        self._said = {node: at for node, at in places.said.items() if node != config.node_id}
         self._gone_since: float | None = None
         self._proposing: set[int] = set()
         self._tasks = Tasks()
@@ -146,7 +153,8 @@ class OtherNodes:
     async def listen(self) -> None:
         """A node that was alone may have peers. Raises ConfigError, ListenError."""
         if not self._listener.is_bound:
-            self._config.check_peers()
+            check_peer_ports(self._config, self._config.nodes)
+            check_exposure(self._config, alone=False)
             self._listener.bind(own_listen(self._config))
             await self._listener.start()
 

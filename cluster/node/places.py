@@ -26,7 +26,7 @@ def named(config: NodeConfig) -> Mapping[int, str]:
 
 def asked(config: NodeConfig) -> tuple[str, ...]:
     """Where a new data directory asks what it is here: at any of these."""
-    parts = [part.strip() for part in config.join.split(",") if part.strip()]
-    if not parts:
+    if not config.join:
         return tuple(named(config).values())
-    return tuple(shifted(address, config.peer_port_offset) for address in parts)
+    addresses = (part.strip() for part in config.join.split(","))
+    return tuple(shifted(address, config.peer_port_offset) for address in addresses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -156,7 +156,7 @@ def _change(
             for reason in reasons:
                 click.echo(f"waits: {reason}", err=True)
         said = reasons
-        time.sleep(LOOK_PERIOD)
+        threading.Event().wait(LOOK_PERIOD)
 
 
 def state_of(status: NodeStatus) -> str:

@@ -45,6 +45,7 @@ class Joining:
         self.directory += NEXT_DIRECTORY
         self.instance, self.is_done = 0, False
         checker = cluster.checker
+        checker.lost_disks.append(checker.disks[node.id])
         checker.disks[node.id] = node.disk
         for key in [key for key in checker.promised if key[0] == node.id]:
             del checker.promised[key]

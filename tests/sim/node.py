@@ -161,16 +161,16 @@ class Process:
         directory_of = self.state.directory_of if settings.founding else int
         self.changes = ReplicaChanges(self.driver, facts, directory_of, node.propose_metadata)
         self.node_changes = NodeChanges(self.driver, facts, node.propose_metadata)
-        self.metadata: WatchedMetadata | None = None
-        if settings.metadata:
-            self.metadata = WatchedMetadata(node, self.state)
-            instance = node.joining.instance
-            cluster.checker.begins(node.id, METADATA_GROUP, instance)
-            self.metadata.group = self.replicas.open_metadata(
-                cluster.founding, self.metadata, instance
-            )
-        else:
+        self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
+        self._open_metadata(node)
+
+    def _open_metadata(self, node: Node) -> None:
+        cluster, instance = node.cluster, node.joining.instance
+        if self.metadata is None:
             self.state.load(cluster.topics)
+            return
+        cluster.checker.begins(node.id, METADATA_GROUP, instance)
+        self.metadata.group = self.replicas.open_metadata(cluster.founding, self.metadata, instance)
 
     def _leader_changed(self) -> None:
         self.leaders_notified = True

@@ -46,6 +46,8 @@ class Operator:
             if len(state.nodes) == FOUNDING:
                 self._wishes._finalize(leader, state)
             return
+        if state.partition(GID) is None:
+            return
         self._clean_up(state)
         for node in sorted(self._lost):
             self._replace(state, node)
