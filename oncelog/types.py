@@ -139,7 +139,7 @@ class NodeStatus:
     drained: bool  # it leads nothing
     replicas: int
     leaderships: int
-    coming: int  # partitions of which it is to get a replica
+    coming: int  # partitions, and the metadata, of which its replica may not count yet
     going: int  # partitions of which its replica is to go
     waits_for: tuple[str, ...] = ()  # why what is to be done with it is not done yet
 

@@ -25,7 +25,10 @@ def change(tables: Tables, command: pb.MetadataCommand) -> bool:
     is_wish = command.HasField("set_replicas")
     group_id = wish.group_id if is_wish else report.group_id
     if group_id == METADATA_GROUP and not is_wish:
-        return own_reported(tables, reported(tables.own, report))
+        own = reported(tables.own, report)
+        if own is not tables.own:  # it has a target as long as a replica of it is filled
+            own = replace(own, target=own.replicas if report.learners else ())
+        return own_reported(tables, own)
     if group_id not in tables.groups:
         raise Rejected(rules.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group {group_id}")
     name, number = tables.groups[group_id]

@@ -31,7 +31,8 @@ class Tables:
     rules: who may do what, rising; another tuple after each change.
     peers: node id -> where the node takes its peers' streams, of those that said it.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
-    own: the metadata group's replicas, as reported; none before its first change.
+    own: the metadata group's replicas, as reported; none before its first change. It has a
+        target as long as one of them is a learner.
     """
 
     clock_ms: int = 0

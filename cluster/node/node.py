@@ -312,7 +312,7 @@ class Node:
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
         tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(server))
-        tasks.spawn(self.others.watch())
+        tasks.spawn(self.others.watch(partial(server.stop, STOP_TIMEOUT)))
         tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from cluster.config import NodeConfig, check_peer_ports
@@ -67,6 +67,7 @@ class OtherNodes:
         self._named = named(config)
         self._said = {node: at for node, at in places.said.items() if node != config.node_id}
         self._gone_since: float | None = None
+        self._is_removed = False
         self._proposing: set[int] = set()
         self._tasks = Tasks()
 
@@ -125,8 +126,11 @@ class OtherNodes:
         finally:
             self._proposing.discard(command.node_id)
 
-    async def watch(self) -> None:
-        """Now and then: says where this node is, listens, ends a node that was removed."""
+    async def watch(self, stop_serving: Callable[[], Awaitable[None]]) -> None:
+        """Now and then: says where this node is, listens, ends a node that was removed.
+
+        What such a node knows is out of date: its clients have to ask others.
+        """
         node_id = self._config.node_id
         while True:
             view = self._metadata.membership
@@ -147,6 +151,10 @@ class OtherNodes:
                         peer_address=own,
                     )
                 )
+            if self._group.removed is not None and not self._is_removed:
+                log.warning("this node was removed from its cluster: it serves no clients any more")
+                self._is_removed = True
+                await stop_serving()
             self._end_if_removed()
             await asyncio.sleep(LOOK_PERIOD)
 

@@ -95,8 +95,9 @@ def statuses(node: NodeContext) -> list[pb.NodeStatus]:
         replicas.update(record.replicas)
         target = record.target or record.replicas
         lost = {held for held, _ in record.lost}
-        coming.update({*target} - ({*record.replicas} - lost))
+        coming.update(_coming(record))
         going.update(({*record.replicas} - {*target}) | lost)
+    coming.update(_coming(view.own))
     known = {*node.config.nodes, *state.nodes, *view.expected, *view.own.replicas}
     if view.own.replicas:
         known -= {*node.config.nodes} - {*state.nodes, *view.expected, *view.own.replicas}
@@ -117,6 +118,17 @@ def statuses(node: NodeContext) -> list[pb.NodeStatus]:
         )
         for number in sorted(known)
     ]
+
+
+def _coming(record: PartitionState) -> set[int]:
+    """Nodes whose replica may not count yet: before it is reported that all are voters.
+
+    One that came earlier is among them as long as another one comes.
+    """
+    if not record.target:
+        return set()
+    held = {*record.replicas} - {node for node, _ in record.lost}
+    return {node for node in record.target if node not in held or record.instance_of(node)}
 
 
 def _waits(node: NodeContext, number: int) -> list[str]:

@@ -81,6 +81,7 @@ def test_a_lost_disk_is_replaced_while_clients_write(make_cluster: MakeCluster) 
         cluster.kill([2])
         before = len(sent)
         eventually(lambda: len(sent) > before + 50, "the rest takes records")
+        cluster.start_nodes([2])
     check_all_are_there(cluster, sent)
 
 
@@ -120,6 +121,9 @@ def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster
                 admin.change_node(3, "add")
             admin.change_node(1, "remove")
             eventually(lambda: status(admin, 1) is None, "node 1 is forgotten")
+            process = cluster.nodes[1]
+            words = "serves no clients any more"
+            eventually(lambda: words in process.log_text(), "what it knows is out of date")
             held = [set(part.replicas) for part in admin.describe_topic(TOPIC).partitions]
             assert held == [{2, 3}, {2, 3}]
             cluster.kill([1])

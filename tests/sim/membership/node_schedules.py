@@ -114,7 +114,7 @@ class Nodes:
                 if at != gid:
                     look(at, *rest)
 
-            changes._look = held  # type: ignore[method-assign]
+            changes._look = held  # type: ignore[assignment, method-assign]
 
     def let_changes(self) -> None:
         for changes, look in self._held:

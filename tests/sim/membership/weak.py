@@ -251,6 +251,6 @@ def removal_taken_back() -> Any:
     def reported(tables: Any, own: Any) -> bool:
         tables.joining -= {*own.replicas}
         changed, tables.own = own != tables.own, own
-        return changed
+        return bool(changed)
 
     return [(replica_rules, "own_reported", reported)]
