@@ -1868,19 +1868,20 @@ func (x *ListNodesResponse) GetNodes() []*NodeStatus {
 
 // A node, as the answering one sees it.
 type NodeStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        int32                  `protobuf:"varint,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // where clients reach it; empty: it has not joined
-	Alive         bool                   `protobuf:"varint,3,opt,name=alive,proto3" json:"alive,omitempty"`
-	Expected      bool                   `protobuf:"varint,4,opt,name=expected,proto3" json:"expected,omitempty"` // it may join with a new data directory
-	Joining       bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`   // it has a directory, and not the metadata yet
-	Leaving       bool                   `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	Drained       bool                   `protobuf:"varint,7,opt,name=drained,proto3" json:"drained,omitempty"`
-	Replicas      int32                  `protobuf:"varint,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	Leaderships   int32                  `protobuf:"varint,9,opt,name=leaderships,proto3" json:"leaderships,omitempty"`
-	Coming        int32                  `protobuf:"varint,10,opt,name=coming,proto3" json:"coming,omitempty"`                    // partitions of which it is to get a replica
-	Going         int32                  `protobuf:"varint,11,opt,name=going,proto3" json:"going,omitempty"`                      // partitions of which its replica is to go
-	WaitsFor      []string               `protobuf:"bytes,12,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: why what is to be done with it is not done yet
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	NodeId      int32                  `protobuf:"varint,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Address     string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // where clients reach it; empty: it has not joined
+	Alive       bool                   `protobuf:"varint,3,opt,name=alive,proto3" json:"alive,omitempty"`
+	Expected    bool                   `protobuf:"varint,4,opt,name=expected,proto3" json:"expected,omitempty"` // it may join with a new data directory
+	Joining     bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`   // it has a directory, and not the metadata yet
+	Leaving     bool                   `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Drained     bool                   `protobuf:"varint,7,opt,name=drained,proto3" json:"drained,omitempty"`
+	Replicas    int32                  `protobuf:"varint,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Leaderships int32                  `protobuf:"varint,9,opt,name=leaderships,proto3" json:"leaderships,omitempty"`
+	// Partitions, and the metadata, of which its replica comes and may not count yet.
+	Coming        int32    `protobuf:"varint,10,opt,name=coming,proto3" json:"coming,omitempty"`
+	Going         int32    `protobuf:"varint,11,opt,name=going,proto3" json:"going,omitempty"`                      // partitions of which its replica is to go
+	WaitsFor      []string `protobuf:"bytes,12,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: why what is to be done with it is not done yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
