@@ -10,6 +10,7 @@
     0x20   a metadata command (protobuf)
     0x21   the metadata command that raises the cluster version (protobuf)
     0x30   a command on the committed offsets of a group (protobuf)
+    0x31   offsets that a transaction's commit is to store (protobuf)
     0x32   the same, about members: who owns a partition, and their commits (protobuf)
 
 Everything that apply may depend on is in the entry: the leader's clock, the
@@ -34,7 +35,8 @@ METADATA = 0x20
 # without an unknown command.
 UPGRADE = 0x21
 OFFSETS = 0x30
-# A kind of its own: older releases stop there, where they would store what they cannot check.
+# Kinds of their own: older releases stop there, where they would store what they cannot check.
+STAGED_OFFSETS = 0x31
 GROUP_MEMBERS = 0x32
 VERSION = 1
 

@@ -30,6 +30,7 @@ from cluster.entries import (
     OFFSETS,
     OPEN_PRODUCER,
     RELEASE_PRODUCERS,
+    STAGED_OFFSETS,
     UPGRADE,
 )
 from cluster.errors import FeatureOffError
@@ -85,6 +86,7 @@ ENTRIES: Mapping[int, Since] = {
     OPEN_PRODUCER: 1,
     RELEASE_PRODUCERS: 1,
     MARKER: TRANSACTIONS,
+    STAGED_OFFSETS: TRANSACTIONS,
     METADATA: 1,
     OFFSETS: 1,
     CONFIGURATION: REPLICA_CHANGES,

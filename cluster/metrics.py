@@ -95,6 +95,9 @@ class PartitionSample:
     stored_bytes: int = 0
     producers: int = 0
     producers_throttled: int = 0
+    staged_bytes: int = 0
+    staged_groups: int = 0
+    pinned_entries: int = 0
     batches: int = 0
     records: int = 0
     bytes: int = 0
@@ -111,6 +114,16 @@ class Clocks(Protocol):
     @property
     def agreed(self) -> bool: ...
     def offsets(self) -> dict[int, float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSample:
+    """The coordinator at one moment, by this node's copy of the metadata."""
+
+    open: int = 0
+    ending: int = 0  # decided; some partitions do not know it yet
+    oldest_open_s: float = 0.0
+    remembered: int = 0  # numbers from the oldest one that has not ended to the newest
 
 
 class UpgradePlan(Protocol):
@@ -159,6 +172,8 @@ class Metrics:
         self.commit_latency = Histogram()  # a batch: from its proposal to its answer
         self.fsync_latency = Histogram()
         self.loop_delay = Histogram()
+        self.transaction_commit = Histogram()  # from a commit's call to its answer
+        self.transactions: Callable[[], TransactionSample] | None = None
         self.sync_watch: SyncState | None = None
         self.memory: Memory | None = None
         self.source: Source = tuple
@@ -245,6 +260,11 @@ class _NodeCollector(Collector):
             )
         if metrics.clocks is not None:
             yield from _clock_families(metrics.clocks)
+        yield metrics.transaction_commit.family(
+            "oncelog_transaction_commit_seconds", "From the call of a commit to its answer"
+        )
+        if metrics.transactions is not None:
+            yield from _transaction_families(metrics.transactions())
         if metrics.upgrades is not None:
             yield from _upgrade_families(metrics.upgrades.plan())
         yield GaugeMetricFamily(
@@ -273,6 +293,17 @@ def _clock_families(clocks: Clocks) -> Iterator[Metric]:
     for node_id, seconds in clocks.offsets().items():
         ahead.add_metric([str(node_id)], seconds)
     yield ahead
+
+
+def _transaction_families(sample: TransactionSample) -> Iterator[Metric]:
+    gauges = (
+        ("open", "Open transactions of the cluster", sample.open),
+        ("ending", "Decided ones that some partitions do not know of yet", sample.ending),
+        ("oldest_open_seconds", "Since the oldest open one began", sample.oldest_open_s),
+        ("remembered", "Since the oldest one that has not ended, open ones too", sample.remembered),
+    )
+    for name, text, value in gauges:
+        yield GaugeMetricFamily(f"oncelog_transactions_{name}", text, value)
 
 
 def _upgrade_families(plan: UpgradePlan) -> Iterator[Metric]:
@@ -340,6 +371,13 @@ def _partition_families(partitions: Sequence[PartitionSample]) -> Iterator[Metri
         ("partition_high_watermark", "First offset not yet committed", "high_watermark"),
         ("partition_stored_bytes", "Payload bytes that are kept", "stored_bytes"),
         ("partition_producers", "Producers in the last-seen map", "producers"),
+        ("transaction_staged_bytes", "Staged by open transactions", "staged_bytes"),
+        ("transaction_staged_offsets", "Groups with offsets of open transactions", "staged_groups"),
+        (
+            "transaction_pinned_entries",
+            "Entries that the Raft log keeps for the oldest open transaction",
+            "pinned_entries",
+        ),
     )
     for name, text, attribute in gauges:
         gauge = GaugeMetricFamily(f"oncelog_{name}", text, labels=labels)

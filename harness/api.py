@@ -27,6 +27,7 @@ from oncelog.v1 import (
     log_pb2_grpc,
     producer_pb2,
     producer_pb2_grpc,
+    sink_pb2_grpc,
     transaction_pb2_grpc,
 )
 
@@ -150,6 +151,7 @@ class Api:
         self.log = log_pb2_grpc.LogServiceStub(proving)
         self.producers = producer_pb2_grpc.ProducerServiceStub(proving)
         self.transactions = transaction_pb2_grpc.TransactionServiceStub(proving)
+        self.sinks = sink_pb2_grpc.SinkServiceStub(proving)
         self.cluster = cluster_pb2_grpc.ClusterServiceStub(self.channel)
         self.groups = group_pb2_grpc.GroupServiceStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)

@@ -372,6 +372,42 @@ class CommitDiffersError(TransactionError):
     reason = "COMMIT_DIFFERS"
 
 
+class SinkError(TransactionError):
+    """A sink does not take a batch as what comes next; the message has what to do."""
+
+    reason = "SINK_REFUSED"
+
+
+class OtherQueryError(SinkError):
+    """The sink belongs to another query: a checkpoint was lost, or two queries share it."""
+
+    reason = "OTHER_QUERY"
+
+
+class OtherSinkError(SinkError):
+    """The query writes into another sink."""
+
+    reason = "OTHER_SINK"
+
+
+class BatchBehindError(SinkError):
+    """A later batch is committed: the checkpoint is an older one."""
+
+    reason = "BATCH_BEHIND"
+
+
+class BatchGapError(SinkError):
+    """Batches between the last committed one and this one are missing."""
+
+    reason = "BATCH_GAP"
+
+
+class BatchChangedError(SinkError):
+    """The batch is committed, with other rows."""
+
+    reason = "BATCH_CHANGED"
+
+
 # --- configuration -------------------------------------------------------------------
 
 

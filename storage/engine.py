@@ -32,7 +32,7 @@ from storage.commitlog.log import Pointer
 from storage.commitlog.record import encode
 from storage.commitlog.usage import Usage
 from storage.database import Row
-from storage.errors import StorageError, StorageFullError, from_engine
+from storage.errors import NotCachedError, StorageError, StorageFullError, from_engine
 from storage.gate import Gate
 from storage.identity import DirectoryLock
 from storage.kv import Family, WriteBatch
@@ -350,17 +350,21 @@ class Engine:
     def get(self, family: Family, key: bytes) -> bytes | None:
         return self._get(family, key, checked=True)
 
-    def get_unchecked(self, family: Family, key: bytes) -> bytes | None:
-        """See `KeyValue.get_unchecked`."""
-        return self._get(family, key, checked=False)
+    def get_unchecked(
+        self, family: Family, key: bytes, *, cached_only: bool = False
+    ) -> bytes | None:
+        """See `KeyValue.get_unchecked`. RocksDB's rows are small, and read as ever."""
+        return self._get(family, key, checked=False, cached_only=cached_only)
 
-    def _get(self, family: Family, key: bytes, *, checked: bool) -> bytes | None:
+    def _get(
+        self, family: Family, key: bytes, *, checked: bool, cached_only: bool = False
+    ) -> bytes | None:
         with self._shared() as store:
             with reading(family):
                 row: bytes | None = store.db.families[family].get(key)
             if row is None or family is not Family.ENTRIES:
                 return row
-            return self._entry(store, key, row, checked=checked)
+            return self._entry(store, key, row, checked=checked, cached_only=cached_only)
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `KeyValue.get_many`. Frees the interpreter's lock while it reads."""
@@ -375,13 +379,23 @@ class Engine:
             ]
 
     def _entry(
-        self, store: OpenStore, key: bytes, row: bytes, *, checked: bool = True
+        self,
+        store: OpenStore,
+        key: bytes,
+        row: bytes,
+        *,
+        checked: bool = True,
+        cached_only: bool = False,
     ) -> bytes | None:
         """What the row points to. None: it was dropped, or moved and dropped, meanwhile."""
         while True:
             pointer = Pointer.unpack(row)
             try:
+                if cached_only and not store.log.is_cached(pointer):
+                    raise NotCachedError(f"{pointer.size} bytes are on the disk only")
                 return (store.log.read if checked else store.log.read_unchecked)(pointer)
+            except NotCachedError:
+                raise
             except StorageError:
                 with reading(Family.ENTRIES):
                     now: bytes | None = store.db.families[Family.ENTRIES].get(key)

@@ -3,6 +3,7 @@
     StorageError                 the disk or RocksDB refused; the text says what was attempted
     |-- StorageFullError         no space left, or less than the reserve; reads go on
     |-- CorruptionError          stored bytes fail their checksum, or synced ones are missing
+    |-- NotCachedError           not in memory, and the caller does not wait for the disk
     |-- LockedError              another process holds the directory
     |-- IdentityError            the directory, or a part of it, belongs to another
     `-- MissingStoreError        the directory was used before, and its store is not there
@@ -50,6 +51,10 @@ class CorruptionError(StorageError):
         super().__init__(where + message)
         self.group = group
         self.index = index
+
+
+class NotCachedError(StorageError):
+    """What was asked for is not in memory, and the caller does not wait for the disk."""
 
 
 class LockedError(StorageError):

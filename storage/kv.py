@@ -56,8 +56,13 @@ class KeyValue(Protocol):
 
     def get(self, family: Family, key: bytes) -> bytes | None: ...
 
-    def get_unchecked(self, family: Family, key: bytes) -> bytes | None:
-        """As `get`, but the bytes may be damaged: for a caller with a checksum of its own."""
+    def get_unchecked(
+        self, family: Family, key: bytes, *, cached_only: bool = False
+    ) -> bytes | None:
+        """As `get`, but the bytes may be damaged: for a caller with a checksum of its own.
+
+        cached_only: raises NotCachedError instead of waiting for the disk.
+        """
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """Values in the order of `keys`, None where there is none."""

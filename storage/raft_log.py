@@ -137,14 +137,16 @@ class RaftLogStore:
             )
         return entries
 
-    def read_checked_by(self, index: int, is_intact: Callable[[bytes], bool]) -> bytes:
+    def read_checked_by(
+        self, index: int, is_intact: Callable[[bytes], bool], *, cached_only: bool = False
+    ) -> bytes:
         """Data of one entry that the caller can check more quickly than the store does.
 
-        Raises CorruptionError as `read` does, StorageError.
+        Raises CorruptionError as `read` does, StorageError; NotCachedError with `cached_only`.
         """
         key = keys.numbered(self._group, index)
         try:
-            data = self._kv.get_unchecked(Family.ENTRIES, key)
+            data = self._kv.get_unchecked(Family.ENTRIES, key, cached_only=cached_only)
         except CorruptionError:
             data = None  # `read` says what is wrong with it
         if data is not None and is_intact(data):

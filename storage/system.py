@@ -7,6 +7,7 @@ or decides which thread goes on. RocksDB's files are RocksDB's own.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import threading
@@ -36,6 +37,17 @@ class System:
 
     def pread(self, descriptor: int, size: int, position: int) -> bytes:
         return os.pread(descriptor, size, position)
+
+    def is_cached(self, descriptor: int, position: int) -> bool:
+        """Whether the page is in the page cache. True where the file system does not tell."""
+        try:
+            os.preadv(descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True
 
     def pwrite(self, descriptor: int, content: bytes | memoryview, position: int) -> int:
         return os.pwrite(descriptor, content, position)

@@ -2,7 +2,7 @@
 
     inbound messages, timeouts, proposals
         -> advance the groups that have work
-        -> one write for all of them            begin()
+        -> one write for all of them            begin(), once for each slice of the work
         -> send what needs no promise
         -> one fsync for all of them            sync()
         -> send acks and votes held until then  finish()
@@ -11,6 +11,10 @@ Persist before send is visible here and nowhere else. The three phases are
 plain calls, so that the simulator runs them at times of its own choosing; the
 node runs `sync` in a thread, because RocksDB's flush frees the GIL. While it runs
 the node may send heartbeats, which promise nothing, and do nothing else here.
+
+However much has come, a `begin` does a bounded part of it (`is_cut` says that there is
+more), so that between two of them the node does what else it has to, and one fsync is
+for all of them.
 
 If the disk is full, the batch is kept and nothing is sent until it could be
 written: peers see silence and elect another leader, readers go on. If an fsync
@@ -48,6 +52,9 @@ log = logging.getLogger(__name__)
 
 Send = Callable[[int, list[Message]], None]
 
+SLICE_OPERATIONS = 512  # of the write batch: entries, rows. A slice ends soon after.
+MAX_SLICES = 8  # before one fsync: who was first does not wait for it for ever
+
 
 class Driver:
     """Owns the groups of one node and the write batch that they share.
@@ -72,7 +79,10 @@ class Driver:
         self.batch: WriteBatch = kv.batch()
         self._inbound: list[tuple[int, Message]] = []
         self._with_work: set[int] = set()
-        self._syncing: list[Group] = []
+        self._next_group = 0  # with which the next slice begins
+        self.is_cut = False
+        self._syncing: dict[int, Group] = {}
+        self._in_sync = False
         self._held: dict[int, list[Message]] = {}
         self._due: list[tuple[float, int]] = []
         self._heartbeats = Heartbeats(clock, self.groups, self.touch)
@@ -93,7 +103,7 @@ class Driver:
         self.on_stopped(gid)
         group = self.groups.pop(gid)
         self._with_work.discard(gid)
-        self._syncing = [other for other in self._syncing if other is not group]
+        self._syncing.pop(gid, None)
         return group
 
     def on_stopped(self, gid: int) -> None:
@@ -136,46 +146,60 @@ class Driver:
     # -- the three phases -----------------------------------------------------------
 
     def begin(self) -> bool:
-        """Advances groups and writes; returns whether `sync` and `finish` must follow."""
-        assert not self._syncing and not self._held
+        """Advances groups and writes; returns whether `sync` and `finish` must follow.
+
+        While `is_cut`, more of the work may be done by another `begin` before that.
+        """
+        assert not self._in_sync
+        self.is_cut = False
         if self.storage_full and not self._write():
-            return False
+            return bool(self._syncing)
         touched = self._advance()
+        self.is_cut = self._is_full() and bool(self._inbound or self._with_work)
         if self.replay.total > self.replay.limit:
             for gid in self.replay.overdue():
                 self.groups[gid].checkpoint_early()
         if not self._write():
             # Nothing of these groups may be seen until it is written.
             self._with_work |= {group.config.group for group in touched}
-            return False
+            self.is_cut = False
+            return bool(self._syncing)
         eager: dict[int, list[Message]] = defaultdict(list)
         for group in touched:
-            journal = group.journal
-            safe = not journal.dirty and journal.durable_index >= journal.last_index
+            is_safe = self._is_safe(group)
             for peer, message in group.out:
-                held = not safe and isinstance(message, DURABLE)
+                held = not is_safe and isinstance(message, DURABLE)
                 (self._held.setdefault(peer, []) if held else eager[peer]).append(message)
             group.out.clear()
-            if not safe:
-                journal.begin_sync()
-                self._syncing.append(group)
+            if not is_safe:
+                group.journal.begin_sync()
+                self._syncing[group.config.group] = group
         for peer, message in self._coalesced():
             eager[peer].append(message)
         for peer, messages in eager.items():
             self._send(peer, messages)
         return bool(self._syncing)
 
+    def _is_safe(self, group: Group) -> bool:
+        """Whether all that it wrote is durable; what an earlier slice wrote waits as well."""
+        journal = group.journal
+        if journal.dirty or group.config.group in self._syncing:
+            return False
+        return journal.durable_index >= journal.last_index
+
     def sync(self) -> None:
         """Makes the last write durable. Blocks. Raises storage.StorageError: end the node."""
+        self._in_sync = True
         self._kv.sync()
 
     def finish(self) -> None:
         """Releases what waited for the sync."""
-        for group in self._syncing:
+        self._in_sync = False
+        for gid, group in self._syncing.items():
             group.journal.end_sync()
             if group.has_work:
-                self._with_work.add(group.config.group)
-        held, self._held, self._syncing = self._held, {}, []
+                self._with_work.add(gid)
+        held, self._held, self._syncing = self._held, {}, {}
         for peer, messages in held.items():
             self._send(peer, messages)
 
@@ -204,7 +228,7 @@ class Driver:
         Returns whether the leader may go on from there. Raises SnapshotError, and nothing is
         changed, if it is not sound; StorageError: end the node.
         """
-        assert not self._syncing and not self._held
+        assert not self._syncing and not self._held and not self._in_sync
         assert not self.storage_full, "what waits to be written comes first"
         group = self.groups[snapshot.group]
         base = group.journal.base_index
@@ -222,57 +246,81 @@ class Driver:
     # -- parts ------------------------------------------------------------------------
 
     def _advance(self) -> list[Group]:
-        """Moves on all groups that have messages, work or a timeout; returns them."""
+        """Moves on groups that have messages, work or a timeout; returns them."""
         touched = self._deliver()
-        with_work, self._with_work = self._with_work, set()
-        for gid in sorted(with_work):
+        with_work, self._with_work = self._with_work - touched.keys(), set()
+        due = self._take_due()
+        for gid, group in touched.items():
+            self._advance_one(gid, group)
+        # In turns: the groups that a slice does not reach are first in the next.
+        waiting = sorted(with_work, key=lambda gid: (gid < self._next_group, gid))
+        for number, gid in enumerate(waiting):
+            if self._is_full():
+                self._with_work |= set(waiting[number:])
+                self._next_group = gid
+                break
             if gid in self.groups:
                 touched[gid] = self.groups[gid]
-        now = self._clock()
-        if self._due and self._due[0][0] <= now:
-            self._take_due(touched, now)
-        for gid, group in touched.items():
-            if gid in self._heartbeats.quiescent:
-                self._heartbeats.unquiesce(gid)
-            group.advance()
-            if group.can_quiesce:
-                self._heartbeats.quiesce(group)
-            if group.has_work:
-                self._with_work.add(gid)
-            self._schedule(group, group.next_due())
+                self._advance_one(gid, touched[gid])
+        for gid, group in due.items():
+            if gid not in touched:
+                touched[gid] = group
+                self._advance_one(gid, group)
         return list(touched.values())
+
+    def _is_full(self) -> bool:
+        """Whether this slice has done enough."""
+        return len(self.batch) >= SLICE_OPERATIONS
+
+    def _advance_one(self, gid: int, group: Group) -> None:
+        if gid in self._heartbeats.quiescent:
+            self._heartbeats.unquiesce(gid)
+        group.advance()
+        if group.can_quiesce:
+            self._heartbeats.quiesce(group)
+        if group.has_work:
+            self._with_work.add(gid)
+        self._schedule(group, group.next_due())
 
     def _deliver(self) -> dict[int, Group]:
         """Gives what came in to its groups; returns those that got something."""
         touched: dict[int, Group] = {}
         inbound, self._inbound = self._inbound, []
-        for sender, message in inbound:
-            if isinstance(message, Heartbeat):
-                reply = self._heartbeats.on_heartbeat(sender, message)
-                self._replies.append((sender, reply))
-                continue
-            if isinstance(message, HeartbeatReply):
-                self._heartbeats.on_reply(sender, message)
-                continue
-            assert not isinstance(message, (Leadership, ClockProbe, ClockReply)), "for the node"
-            gid = message.group
-            group = self.groups.get(gid)
-            if gid in self.tombstones:
-                self._answer_for_removed(sender, message)
-            if group is not None:
-                if gid in self._heartbeats.quiescent:
-                    self._heartbeats.unquiesce(gid)  # what comes may depose it
-                group.receive(sender, message)
-                touched[gid] = group
+        for number, (sender, message) in enumerate(inbound):
+            if self._is_full():
+                self._inbound = inbound[number:]
+                break
+            self._deliver_one(sender, message, touched)
         return touched
+
+    def _deliver_one(self, sender: int, message: Message, touched: dict[int, Group]) -> None:
+        if isinstance(message, Heartbeat):
+            reply = self._heartbeats.on_heartbeat(sender, message)
+            self._replies.append((sender, reply))
+            return
+        if isinstance(message, HeartbeatReply):
+            self._heartbeats.on_reply(sender, message)
+            return
+        assert not isinstance(message, (Leadership, ClockProbe, ClockReply)), "for the node"
+        gid = message.group
+        group = self.groups.get(gid)
+        if gid in self.tombstones:
+            self._answer_for_removed(sender, message)
+        if group is not None:
+            if gid in self._heartbeats.quiescent:
+                self._heartbeats.unquiesce(gid)  # what comes may depose it
+            group.receive(sender, message)
+            touched[gid] = group
 
     def _answer_for_removed(self, sender: int, message: GroupMessage) -> None:
         answer = self.tombstones[message.group].answer(message)
         if answer is not None:
             self._replies.append((sender, answer))
 
-    def _take_due(self, touched: dict[int, Group], now: float) -> None:
-        """Adds the groups whose timeout has come."""
+    def _take_due(self) -> dict[int, Group]:
+        """The groups whose timeout has come."""
+        found: dict[int, Group] = {}
+        now = self._clock()
         while self._due and self._due[0][0] <= now:
             _, gid = heapq.heappop(self._due)
             group = self.groups.get(gid)
@@ -281,9 +329,10 @@ class Driver:
             group.scheduled_at = float("inf")
             due = group.next_due()
             if due <= now:
-                touched[gid] = group
+                found[gid] = group
             else:
                 self._schedule(group, due)
+        return found
 
     def _coalesced(self) -> list[tuple[int, Message]]:
         """Heartbeats of the quiescent groups, answers to those of others, and of tombstones."""

@@ -42,7 +42,7 @@ from storage.raft_log import RaftLogStore
 
 log = logging.getLogger(__name__)
 
-MAX_APPLY_PER_ADVANCE = 512
+MAX_APPLY_PER_ADVANCE = 256
 
 
 def _alias(name: str) -> Any:

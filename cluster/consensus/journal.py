@@ -254,6 +254,15 @@ class Journal:
             return self._store.read_checked_by(index, is_intact)
         return self._store.read(index, index)[0]
 
+    def is_in_memory(self, index: int) -> bool:
+        return index in self._tail
+
+    def stored_entry(
+        self, index: int, is_intact: Callable[[bytes], bool], *, cached_only: bool
+    ) -> bytes:
+        """An applied entry from the disk, for any thread. See RaftLogStore.read_checked_by."""
+        return self._store.read_checked_by(index, is_intact, cached_only=cached_only)
+
     def summed_entry(self, index: int) -> tuple[bytes, int]:
         """An entry and its checksum, to be sent. Raises storage.CorruptionError."""
         found = self._tail.get(index)

@@ -68,7 +68,9 @@ class LeaderTerm:
     def can_quiesce(self) -> bool:
         if self._members.learners or self.is_leaving:
             return False
-        return self.ready and self.quiescence.may_begin(self.replicator.reachable())
+        # A link may have broken since the heartbeat that said nothing: who is left must be enough.
+        may_begin = self.quiescence.may_begin(self.replicator.reachable())
+        return self.ready and may_begin and self.replicator.level()
 
     def follower_lag(self) -> dict[int, int]:
         """Entries that each follower has not acknowledged."""

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from cluster.consensus.port import NO_OP
 
-MAX_ROUND_BYTES = 8 * 1024 * 1024  # of one group's proposals; more is for the next rounds
+# Of one group's proposals, in one slice of a round; more is for the next.
+MAX_SLICE_BYTES = 2 * 1024 * 1024
+MAX_SLICE_ENTRIES = 256
 
 
 @dataclass(slots=True)
@@ -54,10 +56,7 @@ class Proposals:
         self.queued = True
 
     def take(self) -> list[tuple[bytes, Done]]:
-        """What goes in this round, in order; one no-op for all who want a confirmation.
-
-        A round is written at once, on the event loop, so it holds a bounded number of bytes.
-        """
+        """What goes in this slice, in order; one no-op for all who want a confirmation."""
         if self._confirming:
             waiting, self._confirming = self._confirming, []
 
@@ -67,9 +66,9 @@ class Proposals:
 
             self._queue.append((NO_OP, confirmed))
         count = size = 0
-        for data, _ in self._queue:
+        for data, _ in self._queue[: MAX_SLICE_ENTRIES + 1]:
             size += len(data)
-            if count and size > MAX_ROUND_BYTES:
+            if count and (size > MAX_SLICE_BYTES or count >= MAX_SLICE_ENTRIES):
                 break
             count += 1
         queue, self._queue = self._queue[:count], self._queue[count:]

@@ -13,6 +13,7 @@ from cluster.metadata.tables import Tables
 from cluster.metadata.topics import FENCED, INVALID_REQUEST, NOT_SUPPORTED, Rejected
 from cluster.transactions.coordinator_records import transaction_record
 from cluster.transactions.run_records import expected_of, published_of
+from cluster.transactions.sinks import Asked
 from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import (
     INVALID_ARGUMENT,
@@ -21,6 +22,7 @@ from cluster.transactions.types import (
     TOO_MANY_TRANSACTIONS,
     Holder,
     Refused,
+    State,
 )
 from cluster.v1 import metadata_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
@@ -38,6 +40,9 @@ _PUBLIC = {
 def apply(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.MetadataResult:
     """Runs one command. Raises Rejected, before any change."""
     try:
+        which = command.WhichOneof("what")
+        if which in ("draw_ticket", "begin_batch", "reset_sink"):
+            return _sinks(tables, command, now_ms)
         row = _dispatch(tables, command, now_ms)
     except Refused as refused:
         raise Rejected(_PUBLIC.get(refused.reason, refused.reason), str(refused)) from refused
@@ -61,19 +66,45 @@ def _dispatch(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> T
             commit = command.commit
             holder = _holder(commit.producer_id, commit.epoch)
             expected = tuple(map(expected_of, commit.expected))
-            return coordinator.commit(commit.transaction_id, holder, expected, commit.checked)
+            records = sum(run.records for run in expected)
+            return coordinator.commit(
+                commit.transaction_id,
+                holder,
+                expected,
+                commit.checked,
+                records=records,
+                digest=commit.digest,
+            )
         case "abort":
             abort = command.abort
             holder = _holder(abort.producer_id, abort.epoch)
             return coordinator.abort(abort.transaction_id, holder, abort.reason)
         case "markers_done":
-            done = command.markers_done
-            coordinator.markers_done(
-                done.transaction_id,
-                {part.group_id: tuple(map(published_of, part.runs)) for part in done.parts},
-            )
+            for done in command.markers_done.transactions:
+                coordinator.markers_done(
+                    done.transaction_id,
+                    {part.group_id: tuple(map(published_of, part.runs)) for part in done.parts},
+                )
             return None
     raise Rejected(NOT_SUPPORTED, "an empty command to the coordinator does nothing")
+
+
+def _sinks(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.MetadataResult:
+    coordinator, result = tables.coordinator, tpb.SinkResult()
+    match command.WhichOneof("what"):
+        case "draw_ticket":
+            drawn = command.draw_ticket
+            result.ticket = coordinator.draw_ticket(drawn.sink, jobs=drawn.jobs)
+        case "begin_batch":
+            one = command.begin_batch
+            asked = Asked(one.sink, one.query, one.run, one.ticket, one.batch, one.jobs, one.reset)
+            begun = coordinator.begin_batch(asked, now_ms=now_ms, total_ms=one.total_ms)
+            result.busy, result.records, result.digest = begun.busy, begun.records, begun.digest
+            if begun.transaction is not None:
+                result.transaction_id = begun.transaction.transaction_id
+        case "reset_sink":
+            coordinator.reset_sink(command.reset_sink.sink)
+    return pb.MetadataResult(sink=result)
 
 
 def _holder(producer_id: int, epoch: int) -> Holder | None:
@@ -87,7 +118,8 @@ def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int) -> Transact
         now = "nobody" if known is None else f"{known.producer_id}/{known.epoch}"
         text = f"producer name {name!r} belongs to {now}, not to {begin.producer_id}/{begin.epoch}"
         raise Rejected(FENCED, text)
-    return tables.coordinator.begin(
+    coordinator = tables.coordinator
+    row = coordinator.begin(
         name,
         holder,
         begin.nonce,
@@ -95,3 +127,7 @@ def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int) -> Transact
         idle_ms=begin.idle_ms,
         total_ms=begin.total_ms,
     )
+    groups = [group for group in begin.groups if group in tables.groups]
+    if groups and row.state is State.OPEN and not row.parts:
+        coordinator.register(row.transaction_id, holder, groups, tables.groups.__contains__)
+    return row

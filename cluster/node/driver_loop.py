@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from cluster.config import NodeConfig
-from cluster.consensus.driver import Driver
+from cluster.consensus.driver import MAX_SLICES, Driver
 from cluster.node.sync_watch import SyncWatch
 from storage.engine import Engine
 from storage.errors import StorageError
@@ -124,9 +124,7 @@ class DriverLoop:
                     await asyncio.sleep(READ_FIRST)
                 self._work.clear()
                 self._run_between()
-                if self._store.is_behind:
-                    await self._in_thread(loop, driver, self._store.catch_up)
-                if driver.begin():
+                if await self._begin(loop, driver):
                     self._on_sync(await self._in_thread(loop, driver, driver.sync))
                     driver.finish()
                 else:
@@ -137,6 +135,19 @@ class DriverLoop:
         except Exception as error:
             log.critical("the driver failed, the node must end", exc_info=error)
             self._on_failure(error)
+
+    async def _begin(self, loop: asyncio.AbstractEventLoop, driver: Driver) -> bool:
+        """In slices, between which others run; whether an fsync must follow."""
+        must_sync = False
+        for number in range(MAX_SLICES):
+            if number:
+                await asyncio.sleep(0)
+            if self._store.is_behind:
+                await self._in_thread(loop, driver, self._store.catch_up)
+            must_sync = driver.begin()
+            if not driver.is_cut:
+                break
+        return must_sync
 
     async def _in_thread(
         self, loop: asyncio.AbstractEventLoop, driver: Driver, step: Callable[[], None]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cluster.metrics import PartitionSample
+from cluster.metrics import PartitionSample, TransactionSample
 from cluster.partition.replica import Partition
+from cluster.transactions.coordinator import Coordinator
+from cluster.transactions.types import State
 
 UNDER_REPLICATED_LAG = 64  # entries; a follower further behind does not count as a replica
 
@@ -16,6 +18,8 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
     for partition in list(partitions):
         group, stored = partition.group, partition.machine.stored
         lag = group.follower_lag()
+        runs = list(partition.machine.runs.open())
+        oldest = min((run.first_index for run in runs), default=group.applied_index)
         yield PartitionSample(
             topic=partition.topic,
             partition=partition.index,
@@ -33,9 +37,22 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
             stored_bytes=stored.stored_bytes,
             producers=len(partition.last_seen),
             producers_throttled=partition.counters.producers_throttled,
+            staged_bytes=sum(run.size for run in runs),
+            staged_groups=len(partition.group_offsets.staged),
+            pinned_entries=group.applied_index - oldest,
             batches=stored.appended_batches,
             records=stored.appended_records,
             bytes=stored.appended_bytes,
             verdicts=dict(partition.counters.verdicts),
             follower_lag=lag,
         )
+
+
+def transactions(coordinator: Coordinator, now_ms: int) -> TransactionSample:
+    """now_ms: the wall clock's; a transaction's age is only for people."""
+    rows = list(coordinator.unfinished())
+    opened = [row.begun_ms for row in rows if row.state is State.OPEN]
+    oldest_ms = max(0, now_ms - min(opened, default=now_ms))
+    return TransactionSample(
+        len(opened), len(rows) - len(opened), oldest_ms / 1000, coordinator.remembered
+    )

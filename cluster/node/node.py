@@ -57,7 +57,7 @@ from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenan
 from cluster.node.memory_watch import memory_budget, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
-from cluster.node.metrics_sample import sample
+from cluster.node.metrics_sample import sample, transactions
 from cluster.node.offered import add_services, guards
 from cluster.node.other_nodes import OtherNodes, Places
 from cluster.node.peer_requests import PeerRequests
@@ -273,6 +273,9 @@ class Node:
         self.metrics.source = lambda: sample(
             self._replicas.by_group.values(), self._peers.linked_since
         )
+        self.metrics.transactions = lambda: transactions(
+            self.metadata.coordinator, int(time.time() * 1000)
+        )
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
         stack.push_async_callback(self._peers.close)
@@ -313,6 +316,7 @@ class Node:
         tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(server))
         tasks.spawn(self.others.watch(partial(server.stop, STOP_TIMEOUT)))
+        stack.push_async_callback(self._transactions.markers.stop)
         tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 

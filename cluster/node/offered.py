@@ -18,12 +18,15 @@ from cluster.services.guarding import Guarding
 from cluster.services.log_service import LogService, add_log_service
 from cluster.services.producer_service import ProducerService
 from cluster.services.security_service import SecurityService
+from cluster.services.sink_service import SinkService
+from cluster.services.transaction_rights import TransactionRights
 from cluster.services.transaction_service import TransactionService
 from oncelog.v1 import (
     cluster_pb2_grpc,
     group_pb2_grpc,
     producer_pb2_grpc,
     security_pb2_grpc,
+    sink_pb2_grpc,
     transaction_pb2_grpc,
 )
 
@@ -55,9 +58,12 @@ def add_services(
         node, now_ms=now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
     )
     producer_pb2_grpc.add_ProducerServiceServicer_to_server(producers, offered)
-    groups = GroupService(node, members, now_ms=now_ms)
+    rights = TransactionRights(node, permissions)
+    groups = GroupService(node, members, rights, now_ms=now_ms)
     group_pb2_grpc.add_GroupServiceServicer_to_server(groups, offered)
-    service = TransactionService(node, transactions, now_ms=now_ms)
+    service = TransactionService(node, transactions, rights, now_ms=now_ms)
     transaction_pb2_grpc.add_TransactionServiceServicer_to_server(service, offered)
+    sinks = SinkService(node, transactions)
+    sink_pb2_grpc.add_SinkServiceServicer_to_server(sinks, offered)
     security = SecurityService(node, permissions)
     security_pb2_grpc.add_SecurityServiceServicer_to_server(security, offered)

@@ -48,11 +48,14 @@ class PeerRequests:
                 confirmed = self._transactions.confirm_here(request.confirm_runs)
                 return pb.Response(confirm_runs=confirmed)
             case "write_markers":
-                written = await self._transactions.write_here(request.write_markers)
+                written = await self._transactions.markers.write_here(request.write_markers)
                 return pb.Response(write_markers=written)
             case "keep_alive":
                 kept = self._transactions.keep_alive_here(request.keep_alive)
                 return pb.Response(keep_alive=kept)
+            case "describe_runs":
+                described = self._transactions.describe_here(request.describe_runs)
+                return pb.Response(describe_runs=described)
         raise ValueError("a request of a kind that is not known here")
 
     def lost(self, peer: int) -> None:

@@ -1,12 +1,11 @@
 """Transactions of the cluster as this node takes part in them.
 
-    TransactionService --confirm, keep_alive--> Transactions --Request--> other nodes
-    the metadata's leader: decided ----------------'  '--> this node's own partitions
+    services --confirm, published, keep_alive--> Transactions --Request--> other nodes
+    the metadata's leader: time, what nobody ended --'  '--> this node's own partitions
 
-Anyone may ask the partitions' leaders what is staged, since what they have applied stays.
-The metadata's leader alone sends the markers of what was decided, until all partitions have
-applied them, and aborts what nobody has kept alive. A new one begins with what it finds: a
-marker that comes twice changes nothing.
+Anyone may ask the partitions' leaders what is staged, since what they have applied stays, and
+write the markers of what was decided (`markers`). The metadata's leader alone aborts what
+nobody has kept alive.
 """
 
 from __future__ import annotations
@@ -17,28 +16,25 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from cluster.config import NodeConfig
-from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.errors import ClusterError, NotReadyError
 from cluster.metadata.state import MetadataState
-from cluster.metadata.topics import Rejected
+from cluster.metadata.topics import OFFSETS_TOPIC, Rejected
 from cluster.node.leaders import Leaders
 from cluster.node.maintenance_loop import Tasks
+from cluster.node.markers import Markers, Runs
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.peers import Peers
 from cluster.node.replicas import Replicas
-from cluster.partition.replica import Partition
-from cluster.services.outcomes import called_back
-from cluster.transactions.run_records import (
-    expected_of,
-    expected_record,
-    marker_of,
-    marker_record,
-    published_record,
-)
-from cluster.transactions.runs import Marked
+from cluster.transactions.run_records import expected_of, expected_record
 from cluster.transactions.timers import Timers
 from cluster.transactions.transaction import Transaction
-from cluster.transactions.types import COMMIT_INCOMPLETE, EXPIRED, Expected, Marker, State
+from cluster.transactions.types import (
+    BY_GROUP,
+    COMMIT_INCOMPLETE,
+    EXPIRED,
+    Expected,
+    State,
+)
 from cluster.transport.calls import PeerCallError
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
@@ -47,8 +43,6 @@ from cluster.v1 import transactions_pb2 as tpb
 log = logging.getLogger(__name__)
 
 TIMER_PERIOD = 1.0  # seconds between looks at what is due
-RETRY_WAIT = (0.05, 1.0)  # seconds; a leader is being elected, or a node is away
-MARKERS_PER_REQUEST = 1000
 
 
 class Transactions:
@@ -67,10 +61,17 @@ class Transactions:
         self._node_id, self._metadata, self._group = config.node_id, metadata, proposer.group
         self._partitions, self._links = replicas.by_group, peers.links
         self._leader_of = leaders.leader_of
-        self._propose, self._clock = proposer.propose, clock
+        self._proposer, self._clock = proposer, clock
         self._timeout = config.request_timeout_ms / 1000
         self._timers = Timers()
-        self._marking: set[int] = set()
+        self.markers = Markers(
+            config.node_id,
+            metadata,
+            self._partitions,
+            self._leader_of,
+            self._ask,
+            self._propose,
+        )
         self._wake = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -81,7 +82,7 @@ class Transactions:
             for future in waiting:
                 if not future.done():
                     future.set_result(None)
-        if self._metadata.coordinator.has_decided:
+        if self._group.is_ready and self._metadata.coordinator.has_aborting:
             self._wake.set()
 
     # -- for the service ----------------------------------------------------------------
@@ -107,19 +108,20 @@ class Transactions:
                 only_winners=sink,
             )
             requests.append(self._confirm_at(node, request))
-        found: dict[tuple[int, int], Expected] = {}
+        found: dict[tuple[int, int, str], Expected] = {}
         for response in await asyncio.gather(*requests):
             if response.differs:
                 raise Rejected(COMMIT_INCOMPLETE, response.differs)
             if response.not_led:
                 raise NotReadyError(f"group {response.not_led[0]} has no leader that answers")
             for record in response.runs:
-                found[record.group_id, record.producer_id] = expected_of(record)
-        missing = [run for run in asked if run.asked[:2] not in found]
+                expected = expected_of(record)
+                found[expected.run] = expected
+        missing = [run for run in asked if run.run not in found]
         if missing:
             text = f"nothing of producer {missing[0].producer_id} was staged in a partition"
             raise Rejected(COMMIT_INCOMPLETE, f"{text} of the commit")
-        return [found[run.group, run.producer_id] for run in asked]
+        return [found[run.run] for run in asked]
 
     async def _confirm_at(
         self, node: int, request: pb.ConfirmRunsRequest
@@ -131,8 +133,17 @@ class Transactions:
             return pb.ConfirmRunsResponse(not_led=request.groups)
         return response.confirm_runs
 
+    async def published(self, row: Transaction) -> Runs:
+        """By group, what a decided transaction has made readable, once that is everything."""
+        return await asyncio.shield(self.markers.begin(row))
+
+    def publish(self, row: Transaction) -> None:
+        """As `published`, without waiting for it."""
+        self.markers.begin(row)
+
     async def finished(self, row: Transaction) -> None:
-        """Returns once all partitions have applied the outcome, as far as this node knows."""
+        """Returns once this node's metadata say that all partitions have applied the outcome."""
+        await self.published(row)
         while row.state not in (State.COMMITTED, State.ABORTED):
             future = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
@@ -148,6 +159,19 @@ class Transactions:
         if response is None or response.keep_alive.not_leader:
             raise NotReadyError("the metadata group has no leader that answers")
         return list(response.keep_alive.ended)
+
+    async def staged(self, transaction_ids: Sequence[int]) -> tuple[set[int], list[pb.StagedHere]]:
+        """The nodes that answered, and what their partitions hold of these transactions."""
+        request = pb.DescribeRunsRequest(transaction_ids=transaction_ids)
+        nodes = list(self._links)
+        asked = (self._ask(node, pb.Request(describe_runs=request)) for node in nodes)
+        found = list(self.describe_here(request).staged)
+        answered = {self._node_id}
+        for node, response in zip(nodes, await asyncio.gather(*asked), strict=True):
+            if response is not None:
+                answered.add(node)
+                found += response.describe_runs.staged
+        return answered, found
 
     async def _ask(self, node: int, request: pb.Request) -> pb.Response | None:
         """None: it cannot be reached, or did not answer."""
@@ -167,14 +191,24 @@ class Transactions:
         """Of this node's partitions, by what they have applied."""
         response = pb.ConfirmRunsResponse()
         asked: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+        offsets: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
+        staged: dict[int, list[tpb.ExpectedRun]] = defaultdict(list)
         for run in request.runs:
-            asked[run.group_id][run.producer_id] = (run.records, run.last_sequence)
+            numbers = run.records, run.last_sequence
+            if run.consumer_group:
+                offsets[run.group_id][run.consumer_group] = numbers
+                staged[run.group_id].append(run)
+            else:
+                asked[run.group_id][run.producer_id] = numbers
         for group in request.groups:
             partition = self._partitions.get(group)
             found = None
             if partition is not None:
                 found = partition.confirm_runs(
-                    request.transaction_id, asked[group], only_winners=request.only_winners
+                    request.transaction_id,
+                    asked[group],
+                    offsets=offsets[group],
+                    only_winners=request.only_winners,
                 )
             if partition is None or found is None:
                 response.not_led.append(group)
@@ -184,29 +218,29 @@ class Transactions:
                 response.runs.extend(
                     expected_record(run._replace(group=group)) for run in found.values()
                 )
+                response.runs.extend(staged[group])
         return response
 
-    async def write_here(self, request: pb.WriteMarkersRequest) -> pb.WriteMarkersResponse:
-        """Proposes markers in this node's partitions and waits for what becomes of them."""
-        known = [
-            (self._partitions[entry.group], entry)
-            for entry in request.markers
-            if entry.group in self._partitions
-        ]
-        results = await asyncio.gather(
-            *(_mark(partition, marker_of(entry.marker)) for partition, entry in known)
-        )
-        return pb.WriteMarkersResponse(
-            parts=[
-                tpb.PartRecord(
-                    group_id=entry.group,
-                    done=True,
-                    runs=[published_record(run) for run in marked.ended.runs],
+    def describe_here(self, request: pb.DescribeRunsRequest) -> pb.DescribeRunsResponse:
+        """Of the partitions that this node leads."""
+        wanted = set(request.transaction_ids)
+        response = pb.DescribeRunsResponse()
+        for group, partition in self._partitions.items():
+            if not partition.group.is_leader:
+                continue
+            runs, offsets = partition.machine.runs, partition.group_offsets.staged
+            for number in wanted.intersection(runs.transactions()):
+                open_runs = list(runs.staged(number))
+                response.staged.add(
+                    transaction_id=number,
+                    group=group,
+                    records=sum(run.records for run in open_runs),
+                    bytes=sum(run.size for run in open_runs),
                 )
-                for (_, entry), marked in zip(known, results, strict=True)
-                if marked is not None
-            ]
-        )
+            for number in wanted.intersection(offsets.transactions()):
+                count = sum(offsets for offsets, _ in offsets.of(number).values())
+                response.staged.add(transaction_id=number, group=group, offsets=count)
+        return response
 
     def keep_alive_here(self, request: pb.KeepAliveRequest) -> pb.KeepAliveResponse:
         if not self._group.is_ready:
@@ -232,71 +266,37 @@ class Transactions:
             except TimeoutError:
                 pass
             self._wake.clear()
+            self._abort_overtaken(tasks)
             if not self._group.is_ready:
                 self._timers = Timers()
                 continue
-            for row in self._metadata.coordinator.decided():
-                if row.transaction_id not in self._marking:
-                    self._marking.add(row.transaction_id)
-                    tasks.spawn(self._finish(row))
+            self.markers.look(self._clock())
             unfinished = self._metadata.coordinator.unfinished()
             for row in self._timers.due(unfinished, self._clock()):
-                tasks.spawn(self._expire(row.transaction_id))
+                tasks.spawn(self._abort(row.transaction_id, EXPIRED))
 
-    async def _expire(self, transaction_id: int) -> None:
-        abort = tpb.AbortTransaction(transaction_id=transaction_id, reason=EXPIRED)
+    async def _abort(self, transaction_id: int, reason: str) -> None:
+        abort = tpb.AbortTransaction(transaction_id=transaction_id, reason=reason)
         await self._try(tpb.TransactionCommand(abort=abort))
 
-    async def _finish(self, row: Transaction) -> None:
-        """Sends the markers of a decided transaction until they are applied everywhere."""
-        wait, longest = RETRY_WAIT
-        try:
-            while self._group.is_ready and row.pending():
-                done = await self._write_markers(row)
-                if done:
-                    command = tpb.MarkersDone(transaction_id=row.transaction_id, parts=done)
-                    await self._try(tpb.TransactionCommand(markers_done=command))
-                if len(done) < len(row.pending()):
-                    await asyncio.sleep(wait)
-                    wait = min(2 * wait, longest)
-                row = self._metadata.coordinator.get(row.transaction_id) or row
-        finally:
-            self._marking.discard(row.transaction_id)
+    def _abort_overtaken(self, tasks: Tasks) -> None:
+        """Whose staged offsets are of partitions that somebody else owns now, where we lead."""
+        topic = self._metadata.topic(OFFSETS_TOPIC)
+        for state in () if topic is None else topic.partitions:
+            partition = self._partitions.get(state.group_id)
+            if partition is None or not partition.group.is_leader:
+                continue
+            for transaction_id in partition.group_offsets.overtaken():
+                row = self._metadata.coordinator.get(transaction_id)
+                if row is None or row.state is State.OPEN:
+                    tasks.spawn(self._abort(transaction_id, BY_GROUP))
 
-    async def _write_markers(self, row: Transaction) -> list[tpb.PartRecord]:
-        """Where they were applied, one request for each node."""
-        by_node: dict[int, list[pb.GroupMarker]] = defaultdict(list)
-        coordinator = self._metadata.coordinator
-        for group in row.pending():
-            marker = marker_record(coordinator.marker(row, group, 0))
-            by_node[self._leader_of(group)[0]].append(pb.GroupMarker(group=group, marker=marker))
-        requests = [
-            self._write_at(node, pb.WriteMarkersRequest(markers=markers[at : at + limit]))
-            for limit in (MARKERS_PER_REQUEST,)
-            for node, markers in by_node.items()
-            for at in range(0, len(markers), limit)
-        ]
-        return [part for parts in await asyncio.gather(*requests) for part in parts]
-
-    async def _write_at(
-        self, node: int, request: pb.WriteMarkersRequest
-    ) -> Sequence[tpb.PartRecord]:
-        if node == self._node_id:
-            return (await self.write_here(request)).parts
-        response = await self._ask(node, pb.Request(write_markers=request))
-        return () if response is None else response.write_markers.parts
+    async def _propose(self, command: tpb.TransactionCommand) -> object:
+        return await self._proposer.propose(mpb.MetadataCommand(transaction=command), self._timeout)
 
     async def _try(self, command: tpb.TransactionCommand) -> None:
         """What is refused, or not taken, is seen at the next look."""
         try:
-            await self._propose(mpb.MetadataCommand(transaction=command), self._timeout)
+            await self._propose(command)
         except ClusterError as error:
             log.info("transactions: %s", error)
-
-
-async def _mark(partition: Partition, marker: Marker) -> Marked | None:
-    outcome: Outcome = await called_back(lambda done: partition.mark(marker, done))
-    if isinstance(outcome, Abandoned):
-        return None
-    assert isinstance(outcome.result, Marked)
-    return outcome.result

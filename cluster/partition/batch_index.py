@@ -1,6 +1,6 @@
 """Where a partition's batches are: the stored index with its newest rows in memory.
 
-    apply --add, stage, publish, trim_below--> BatchIndex <--covering, below-- read, lookup
+    apply --add, stage, publish, trim_below--> BatchIndex <--recent, stored-- read, lookup
                                                     |
                                             storage.OffsetIndex
 
@@ -126,20 +126,28 @@ class BatchIndex:
     def first(self) -> IndexEntry | None:
         return self._stored.first()
 
-    def covering(self, offset: int) -> list[IndexEntry]:
-        """Rows of the batch that holds `offset` and of some that follow."""
+    def recent(self, offset: int) -> list[IndexEntry]:
+        """Rows of the batch that holds `offset` and of some that follow, if they are in memory."""
         recent = self._recent
         if not recent or offset < recent[0].base_offset:
-            return self._stored.scan(offset, limit=PAGE_ROWS)
+            return []
         first = bisect_left(recent, offset, key=lambda place: place.last_offset)
         return [recent[i] for i in range(first, min(first + PAGE_ROWS, len(recent)))]
 
-    def below(self, offset: int, limit: int) -> list[IndexEntry]:
-        """Rows of at most `limit` batches that begin below `offset`, newest first."""
+    def stored(self, offset: int) -> list[IndexEntry]:
+        """The same from the disk, for any thread. The newest rows may not be there yet."""
+        return self._stored.scan(offset, limit=PAGE_ROWS)
+
+    def recent_below(self, offset: int, limit: int) -> list[IndexEntry]:
+        """Rows of at most `limit` batches that begin below `offset`, newest first, in memory."""
         recent = self._recent
-        if recent and offset > recent[0].base_offset:
-            newest = (place for place in reversed(recent) if place.base_offset < offset)
-            return list(islice(newest, limit))
+        if not recent or offset <= recent[0].base_offset:
+            return []
+        newest = (place for place in reversed(recent) if place.base_offset < offset)
+        return list(islice(newest, limit))
+
+    def stored_below(self, offset: int, limit: int) -> list[IndexEntry]:
+        """The same from the disk, for any thread."""
         return self._stored.scan_back(offset, limit)
 
     def all_from(self, offset: int) -> Iterator[IndexEntry]:

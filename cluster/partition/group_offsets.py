@@ -11,29 +11,45 @@ producer id is not checked and leaves the producer's state as it is, so that a
 seek by hand does not let a zombie in. Producer ids rise, so a lower one than the
 stored one is a zombie, too; who must go back to one deletes the group first.
 
-A group with members (cluster/groups) takes commits of the partitions' owners only.
-
-An offset is kept as the bytes that a snapshot holds, made once when it is committed:
-a checkpoint is written between two rounds of the node's loop, so it must only join them.
+A group with members (cluster/groups) takes commits of the partitions' owners only. Offsets
+that a transaction has staged are stored by its marker; until then nobody else commits them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from zlib import crc32
 
-from cluster.entries import GROUP_MEMBERS, OFFSETS, CorruptEntryError, has_unknown_fields
+from cluster.dedup.verdict import MAX_INT64, Verdict
+from cluster.entries import (
+    GROUP_MEMBERS,
+    OFFSETS,
+    STAGED_OFFSETS,
+    CorruptEntryError,
+    has_unknown_fields,
+)
 from cluster.groups.ownership import (
     FENCED_MEMBER,
     GROUP_HAS_MEMBERS,
-    OUT_OF_ORDER,
     GroupOwnership,
     TopicPartition,
 )
+from cluster.groups.staged import MAX_STAGED, StagedOffsets
 from cluster.groups.table import OwnershipTable
 from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
+from cluster.partition.group_state import (
+    OUT_OF_ORDER,
+    SEQUENCE_CONFLICT,
+    CommitResult,
+    GroupState,
+    Key,
+    OffsetState,
+    judge_commit,
+    offset_bytes,
+    record_of,
+    state_after,
+)
 from cluster.v1 import offsets_pb2 as pb
 from oncelog.wire.varint import encode_varint
 
@@ -45,14 +61,12 @@ MAX_COMMITS = 1000  # offsets in one call
 MAX_GROUPS = 20_000
 MAX_OFFSETS = 200_000
 MAX_STATE_BYTES = 256 * 1024 * 1024  # names, topics and metadata
-OFFSET_BYTES = 128  # counted for each offset beside its texts
 
 _GROUPS_TAG = bytes((pb.OffsetsSnapshot.GROUPS_FIELD_NUMBER << 3 | 2,))
 # Commands that releases without groups with members do not know.
 _OF_MEMBERS = frozenset({"change_owners", "claim_instance", "remove_member"})
 
-FENCED, SEQUENCE_CONFLICT = "FENCED", "SEQUENCE_CONFLICT"
-THROTTLED = "THROTTLED"
+THROTTLED, TRANSACTION_CONFLICT = "THROTTLED", "TRANSACTION_CONFLICT"
 _REASONS = {
     FENCED_MEMBER: "member_id: the partition is not this member's, or not under this ownership",
     GROUP_HAS_MEMBERS: "member_id: the group has members, and only they commit",
@@ -66,75 +80,12 @@ def partition_of(group: str, partitions: int) -> int:
     return crc32(group.encode()) % partitions
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetState:
-    """What a group has committed for one partition. `producer_id` 0: nobody with one."""
-
-    topic_id: int
-    offset: int
-    metadata: str
-    producer_id: int
-    epoch: int
-    sequence: int
-    commit_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """What became of one offset; `now` is what is stored after it."""
-
-    error: str
-    message: str
-    duplicate: bool
-    now: OffsetState | None
-
-
-Key = tuple[str, int]  # topic, partition
-
-
-class GroupState:
-    """One group's offsets. `last_commit_ms`, `bytes` (its share of the limit): of all of them."""
-
-    __slots__ = ("_records", "bytes", "last_commit_ms")
-
-    def __init__(self, name: str) -> None:
-        # Each as a GroupRecord with that one offset, by topic and partition.
-        self._records: dict[Key, bytes] = {}
-        self.bytes = len(name.encode()) + OFFSET_BYTES
-        self.last_commit_ms = 0
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def get(self, key: Key) -> OffsetState | None:
-        found = self._records.get(key)
-        return None if found is None else _stored(pb.GroupRecord.FromString(found).offsets[0])
-
-    def items(self) -> Iterator[tuple[Key, OffsetState]]:
-        """By topic and partition."""
-        for key, record in self._records.items():
-            yield key, _stored(pb.GroupRecord.FromString(record).offsets[0])
-
-    def put(self, record: pb.OffsetRecord, grown: int) -> None:
-        """`grown`: how much its share of the limit grows by it."""
-        key = (record.topic, record.partition)
-        in_order = key in self._records or not self._records or key > next(reversed(self._records))
-        self._records[key] = pb.GroupRecord(offsets=[record]).SerializeToString(deterministic=True)
-        if not in_order:
-            self._records = dict(sorted(self._records.items()))
-        self.bytes += grown
-        self.last_commit_ms = max(self.last_commit_ms, record.commit_ms)
-
-    def dump(self, name: str) -> bytes:
-        """A GroupRecord. Serialized messages that follow each other are one message."""
-        head = pb.GroupRecord(group=name).SerializeToString(deterministic=True)
-        return b"".join((head, *self._records.values()))
-
-
 def pack_command(command: pb.OffsetsCommand) -> bytes:
     """A command as a Raft entry: of a kind of its own if it is about members (feature groups)."""
     of_members = command.WhichOneof("command") in _OF_MEMBERS or bool(command.commit.member)
     kind = GROUP_MEMBERS if of_members else OFFSETS
+    if command.WhichOneof("command") == "stage":
+        kind = STAGED_OFFSETS
     return bytes((kind,)) + command.SerializeToString()
 
 
@@ -151,6 +102,9 @@ class OffsetsTable:
         self._limits = (max_groups, max_offsets, max_bytes)
         self._groups: dict[str, GroupState] = {}
         self._ownerships = OwnershipTable()
+        self.staged = StagedOffsets()  # to be looked at only
+        # Groups with staged offsets whose owners have changed since this was last asked.
+        self._moved: set[str] = set()
         self._clock_ms = 0
         self._offsets = 0
         self._bytes = 0
@@ -174,14 +128,46 @@ class OffsetsTable:
         start = bisect_right(names, after) if after else 0
         return [(name, self._groups[name]) for name in names[start : start + limit]]
 
+    def confirm(self, transaction_id: int, asked: Mapping[str, tuple[int, int]]) -> str:
+        """Why a commit that says this is staged cannot be decided; "": it can.
+
+        asked: group -> (how many offsets, number of the last call).
+        """
+        staged = self.staged.of(transaction_id)
+        if staged == asked:
+            return ""
+        text = f"offsets: the transaction has staged {staged} (offsets, last number by group)"
+        return f"{text}, the commit says {dict(asked)}"
+
+    def overtaken(self) -> list[int]:
+        """Transactions that have staged offsets of partitions whose owner is another now.
+
+        They will have to be aborted: the new owner commits nothing before they have ended.
+        """
+        found = set()
+        for group in list(self._moved):
+            facts, holders = self._ownerships.of(group), self.staged.holders(group)
+            lost = {
+                number
+                for number in set(holders.values())
+                if any(_lost(facts, call) for call in self.staged.calls(number, group))
+            }
+            if not lost:
+                self._moved.discard(group)
+            found |= lost
+        return sorted(found)
+
     # -- apply ------------------------------------------------------------------------
 
-    def apply(self, index: int, data: bytes) -> list[CommitResult] | bool | str:
+    def apply(
+        self, index: int, data: bytes, over: Callable[[int], Verdict | None] = lambda _: None
+    ) -> list[CommitResult] | CommitResult | bool | str:
         """Applies a serialized OffsetsCommand, the entry at `index`.
 
-        Returns what became of each offset of a commit; of a delete, whether the
-        group was there, or why it stays; of the others, whether they did anything.
-        Raises CorruptEntryError.
+        over: why nothing more of a transaction comes to this partition; None: it may be open.
+        Returns what became of each offset of a commit, and of a call that stages some; of
+        a delete, whether the group was there, or why it stays; of the others, whether
+        they did anything. Raises CorruptEntryError.
         """
         command = pb.OffsetsCommand.FromString(data)
         if has_unknown_fields(command):
@@ -190,8 +176,12 @@ class OffsetsTable:
         match command.WhichOneof("command"):
             case "commit":
                 return self._commit_all(command.commit)
+            case "stage":
+                return self._stage(command.stage, over(command.stage.transaction_id))
             case "delete":
                 return self._delete(command.delete.group)
+        self._note_moved(command)
+        match command.WhichOneof("command"):
             case "change_owners":
                 return self._ownerships.change_owners(index, command.change_owners)
             case "claim_instance":
@@ -239,25 +229,39 @@ class OffsetsTable:
             before_valid = None  # of a topic that was deleted
         else:
             before_valid = before
-        refusal = _judge(before_valid, record)
+        holder = self.staged.holders(group).get((record.topic, record.partition))
+        if holder is not None:
+            return CommitResult(TRANSACTION_CONFLICT, _held(record, holder), False, before_valid)
+        refusal = judge_commit(before_valid, record)
         if refusal is not None:
             return refusal
-        after = _after(before_valid, record, self._clock_ms)
-        grown = _offset_bytes(record.topic, after.metadata)
+        grown = offset_bytes(record.topic, record.metadata)
         if before is not None:
-            grown -= _offset_bytes(record.topic, before.metadata)
+            grown -= offset_bytes(record.topic, before.metadata)
         new_group = 0 if state is not None else GroupState(group).bytes
         full = self._full(
             new_group=state is None, new_offset=before is None, grown=grown + new_group
         )
         if full:
             return CommitResult(THROTTLED, full, False, before_valid)
+        return CommitResult("", "", False, self._store(group, record, before_valid))
+
+    def _store(
+        self, group: str, record: pb.OffsetRecord, before_valid: OffsetState | None
+    ) -> OffsetState:
+        state = self._groups.get(group)
         if state is None:
             state = self._groups[group] = GroupState(group)
-        state.put(_record(record.topic, record.partition, after), grown)
+            self._bytes += state.bytes
+        before = state.get((record.topic, record.partition))
+        grown = offset_bytes(record.topic, record.metadata)
+        if before is not None:
+            grown -= offset_bytes(record.topic, before.metadata)
+        after = state_after(before_valid, record, self._clock_ms)
+        state.put(record_of(record.topic, record.partition, after), grown)
         self._offsets += before is None
-        self._bytes += grown + new_group
-        return CommitResult("", "", False, after)
+        self._bytes += grown
+        return after
 
     def _full(self, *, new_group: bool, new_offset: bool, grown: int) -> str:
         groups, offsets, size = self._limits
@@ -273,12 +277,102 @@ class OffsetsTable:
     def _delete(self, group: str) -> bool | str:
         if self._ownerships.of(group).has_members:
             return GROUP_HAS_MEMBERS
+        if self.staged.holders(group):
+            return TRANSACTION_CONFLICT
         state = self._groups.pop(group, None)
         if state is None:
             return False
         self._offsets -= len(state)
         self._bytes -= state.bytes
         return True
+
+    # -- offsets of transactions ----------------------------------------------------------
+
+    def _stage(self, call: pb.StageOffsets, over: Verdict | None) -> CommitResult:
+        """All of a call, or none of it."""
+        if over is not None:
+            return CommitResult(over.kind.name, over.message, False, None)
+        if len(_ownerships(call)) != len(call.offsets):
+            raise CorruptEntryError("a call of a member does not say what it owns")
+        known = self.staged.calls(call.transaction_id, call.group)
+        if known and call == known[-1]:
+            return CommitResult("", "", True, None)
+        error, text = "", ""
+        if known and call.number <= known[-1].number:
+            error = OUT_OF_ORDER if call.number < known[-1].number else SEQUENCE_CONFLICT
+            text = f"number: {known[-1].number} is staged"
+        elif sum(len(one.offsets) for one in known) + len(call.offsets) > MAX_STAGED:
+            error, text = THROTTLED, f"offsets: more than {MAX_STAGED} of one transaction"
+        for record, ownership in zip(call.offsets, _ownerships(call), strict=True):
+            if not error:
+                error, text = self._stage_refusal(call, record, ownership)
+        if not error:
+            text = self._full(
+                new_group=call.group not in self._groups, new_offset=True, grown=_reserved(call)
+            )
+            error = THROTTLED if text else ""
+        if error:
+            return CommitResult(error, text, False, None)
+        self._reserve(call)
+        facts = self._ownerships.of(call.group)
+        for record in call.offsets if call.member else ():
+            facts.committed(TopicPartition(record.topic_id, record.partition), call.number)
+        return CommitResult("", "", False, None)
+
+    def _stage_refusal(
+        self, call: pb.StageOffsets, record: pb.OffsetRecord, ownership: int
+    ) -> tuple[str, str]:
+        """(reason, text) if an offset must not be staged."""
+        where = f"{record.topic}-{record.partition}"
+        facts = self._ownerships.of(call.group)
+        part = TopicPartition(record.topic_id, record.partition)
+        error = facts.check_commit(part, call.member, ownership, call.number)
+        if not error and call.member and facts.is_repeat(part, call.number):
+            error = OUT_OF_ORDER
+        if error:
+            return error, f"{where}: {_REASONS[error]}"
+        holder = self.staged.holders(call.group).get((record.topic, record.partition))
+        if holder not in (None, call.transaction_id):
+            return TRANSACTION_CONFLICT, _held(record, holder)
+        state = self._groups.get(call.group)
+        before = None if state is None else state.get((record.topic, record.partition))
+        if before is not None and record.topic_id < before.topic_id:
+            return UNKNOWN_TOPIC_OR_PARTITION, f"{where}: there is a newer topic of that name"
+        return "", ""
+
+    def _reserve(self, call: pb.StageOffsets) -> None:
+        """Keeps room for what a marker will store: nothing may stand in its way."""
+        self.staged.add(call)
+        self._offsets += len(call.offsets)
+        self._bytes += _reserved(call)
+
+    def end(self, transaction_id: int, stored: Mapping[str, int], stamp_ms: int) -> bool:
+        """A marker is applied: `stored` says which calls count, by group, up to which number.
+
+        Returns whether the transaction had staged offsets. Raises CorruptEntryError.
+        """
+        self._clock_ms = max(self._clock_ms, stamp_ms)
+        groups = self.staged.end(transaction_id)
+        for call in (call for calls in groups.values() for call in calls):
+            self._offsets -= len(call.offsets)
+            self._bytes -= _reserved(call)
+        for group, last in sorted(stored.items()):
+            calls = groups.get(group, [])
+            if not any(call.number == last for call in calls):
+                # The coordinator decides on what the leader has confirmed, so it is here.
+                text = f"transaction {transaction_id}: offsets of {group!r} up to {last}"
+                raise CorruptEntryError(f"{text} were decided, and are not staged")
+            for record in (r for call in calls if call.number <= last for r in call.offsets):
+                known = self._groups[group].get(_key(record)) if group in self._groups else None
+                same = known is not None and known.topic_id == record.topic_id
+                self._store(group, record, known if same else None)
+        return bool(groups)
+
+    def _note_moved(self, command: pb.OffsetsCommand) -> None:
+        which = command.WhichOneof("command")
+        group = getattr(command, which).group if which else ""
+        if self.staged.holders(group):
+            self._moved.add(group)
 
     # -- snapshots ----------------------------------------------------------------------
 
@@ -288,7 +382,9 @@ class OffsetsTable:
         for name in sorted(self._groups):
             group = self._groups[name].dump(name)
             parts += (_GROUPS_TAG, encode_varint(len(group)), group)
-        owners = pb.OffsetsSnapshot(ownerships=self._ownerships.records())
+        owners = pb.OffsetsSnapshot(
+            ownerships=self._ownerships.records(), staged=self.staged.all_calls()
+        )
         return b"".join((*parts, owners.SerializeToString(deterministic=True)))
 
     @classmethod
@@ -300,72 +396,39 @@ class OffsetsTable:
         for group in snapshot.groups:
             state = table._groups[group.group] = GroupState(group.group)
             for record in group.offsets:
-                state.put(record, _offset_bytes(record.topic, record.metadata))
+                state.put(record, offset_bytes(record.topic, record.metadata))
             table._offsets += len(state)
             table._bytes += state.bytes
         table._ownerships.load(snapshot.ownerships)
+        for call in snapshot.staged:
+            table._reserve(call)
+            table._moved.add(call.group)
         return table
 
 
-def _stored(record: pb.OffsetRecord) -> OffsetState:
-    return OffsetState(
-        record.topic_id,
-        record.offset,
-        record.metadata,
-        record.producer_id,
-        record.epoch,
-        record.sequence,
-        record.commit_ms,
+def _key(record: pb.OffsetRecord) -> Key:
+    return record.topic, record.partition
+
+
+def _ownerships(call: pb.StageOffsets) -> Sequence[int]:
+    return call.ownerships or [0] * len(call.offsets)
+
+
+def _lost(facts: GroupOwnership, call: pb.StageOffsets) -> bool:
+    """Whether some partition of a staged call is somebody else's now."""
+    return any(
+        facts.check_commit(
+            TopicPartition(record.topic_id, record.partition), call.member, ownership, MAX_INT64
+        )
+        for record, ownership in zip(call.offsets, _ownerships(call), strict=True)
     )
 
 
-def _record(topic: str, partition: int, state: OffsetState) -> pb.OffsetRecord:
-    return pb.OffsetRecord(
-        topic=topic,
-        topic_id=state.topic_id,
-        partition=partition,
-        offset=state.offset,
-        metadata=state.metadata,
-        producer_id=state.producer_id,
-        epoch=state.epoch,
-        sequence=state.sequence,
-        commit_ms=state.commit_ms,
-    )
+def _reserved(call: pb.StageOffsets) -> int:
+    size = sum(offset_bytes(record.topic, record.metadata) for record in call.offsets)
+    return size + GroupState(call.group).bytes
 
 
-def _after(before: OffsetState | None, record: pb.OffsetRecord, now_ms: int) -> OffsetState:
-    after = replace(_stored(record), commit_ms=now_ms)
-    if record.producer_id or before is None:
-        return after
-    return replace(
-        after, producer_id=before.producer_id, epoch=before.epoch, sequence=before.sequence
-    )
-
-
-def _judge(before: OffsetState | None, record: pb.OffsetRecord) -> CommitResult | None:
-    """Why a commit is not stored; None if it is."""
-    if before is None:
-        return None
-    if record.topic_id < before.topic_id:
-        text = "topic: the leader does not know the newest topic of that name yet"
-        return CommitResult(UNKNOWN_TOPIC_OR_PARTITION, text, False, before)
-    mine = (record.producer_id, record.epoch)
-    theirs = (before.producer_id, before.epoch)
-    if not record.producer_id or not before.producer_id or mine > theirs:
-        return None
-    if mine < theirs:
-        text = f"producer_id, epoch: {mine} were replaced by {theirs}"
-        return CommitResult(FENCED, text, False, before)
-    if record.sequence > before.sequence:
-        return None
-    if record.sequence < before.sequence:
-        text = f"sequence: {record.sequence} is below the last one stored, {before.sequence}"
-        return CommitResult(OUT_OF_ORDER, text, False, before)
-    if (record.offset, record.metadata) == (before.offset, before.metadata):
-        return CommitResult("", "", True, before)
-    text = f"sequence: {record.sequence} is stored with another offset or metadata"
-    return CommitResult(SEQUENCE_CONFLICT, text, False, before)
-
-
-def _offset_bytes(topic: str, metadata: str) -> int:
-    return len(topic.encode()) + len(metadata.encode()) + OFFSET_BYTES
+def _held(record: pb.OffsetRecord, holder: int) -> str:
+    where = f"{record.topic}-{record.partition}"
+    return f"{where}: transaction {holder} has staged an offset of it and has not ended"

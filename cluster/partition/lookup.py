@@ -4,7 +4,8 @@
 
 The map keeps five batches of each producer with their offsets. What is older
 lies in the log, without an index by producer: so the log is read backwards, from
-the oldest batch that the map knows, in small slices between which others run.
+the oldest batch that the map knows, in small slices between which others run, and in
+a thread where it is not in memory.
 Only headers are looked at. It ends early: a producer's epochs and sequences only
 rise, so an older one of either says that what is sought is not further down.
 """
@@ -18,9 +19,10 @@ from enum import Enum
 from cluster.dedup.verdict import Resolution, Resolved
 from cluster.entries import BatchEntry, unpack_batch
 from cluster.partition.replica import Partition
+from storage.errors import NotCachedError, StorageError
 
 SLICE_BATCHES = 64
-SLICE_BYTES = 4 * 1024 * 1024  # read from disk without a pause
+SLICE_BYTES = 4 * 1024 * 1024
 
 
 class Miss(Enum):
@@ -63,14 +65,22 @@ async def find_batch(
         group = partition.group
         if partition.closed or group.failed is not None:
             return Miss.UNKNOWN
-        places = partition.places_below(below, SLICE_BATCHES)
-        if not places:
-            return Miss.UNKNOWN if partition.log_start_offset else Miss.ABSENT
-        size = 0
-        for place in places:
-            if place.raft_index <= group.journal.base_index:
+        reading = partition.reading_back(below, SLICE_BYTES, SLICE_BATCHES)
+        try:
+            try:
+                read = reading.run(cached_only=True)
+            except NotCachedError:
+                read = await asyncio.to_thread(reading.run)
+        except StorageError:
+            if reading.is_outdated:
                 return Miss.UNKNOWN
-            entry = unpack_batch(group.journal.entry(place.raft_index))
+            raise
+        if read is None:
+            return Miss.UNKNOWN
+        if not read:
+            return Miss.UNKNOWN if partition.log_start_offset else Miss.ABSENT
+        for place, data in read:
+            entry = unpack_batch(data)
             if entry.producer_id == producer_id and entry.epoch <= epoch:
                 if entry.epoch < epoch or entry.last < sequence:
                     return Miss.ABSENT
@@ -80,9 +90,6 @@ async def find_batch(
                     return Miss.ABSENT  # the producer said that it never sent it
             below = place.base_offset
             looked_at += 1
-            size += place.payload_bytes
-            if size >= SLICE_BYTES:
-                break
         await asyncio.sleep(0)
     return Miss.UNKNOWN
 

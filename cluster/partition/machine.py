@@ -3,7 +3,7 @@
     Group --entry--> PartitionMachine --BATCH, LOG_START--------> StoredBatches
                                       --BATCH staged, MARKER----> RunTable, StoredBatches
                                       --OPEN_, RELEASE_PRODUCERS-> ProducerTable
-                                      --OFFSETS------------------> OffsetsTable
+                                      --OFFSETS, STAGED_, MARKER-> OffsetsTable
 
 Apply decides: the verdict and the offset are a function of the entry and the state
 before it. No clock, no randomness, no setting of this node takes part, so equal logs
@@ -30,6 +30,7 @@ from cluster.entries import (
     OFFSETS,
     OPEN_PRODUCER,
     RELEASE_PRODUCERS,
+    STAGED_OFFSETS,
     BatchEntry,
     OpenProducerEntry,
     ReleaseEntry,
@@ -38,7 +39,8 @@ from cluster.entries import (
     unpack_open_producer,
     unpack_release,
 )
-from cluster.partition.group_offsets import CommitResult, OffsetsTable
+from cluster.partition.group_offsets import OffsetsTable
+from cluster.partition.group_state import CommitResult
 from cluster.partition.producers import ProducerTable
 from cluster.partition.stored_batches import StoredBatches
 from cluster.partition.types import Answer
@@ -95,6 +97,7 @@ class PartitionMachine:
             RELEASE_PRODUCERS: self._apply_release,
             MARKER: self._apply_marker,
             OFFSETS: self._apply_offsets,
+            STAGED_OFFSETS: self._apply_offsets,
             GROUP_MEMBERS: self._apply_offsets,
         }
 
@@ -155,7 +158,12 @@ class PartitionMachine:
             self.stored.index.drop(batch, run.transaction_id, run.producer_id)
         for published in marked.published:
             self.stored.publish(published.run, published.expected, self.clock_ms, batch)
-        if marked.published:
+        ended = False
+        if not marked.repeated:
+            wanted = marker.expected if marker.committed else ()
+            stored = {one.consumer_group: one.last for one in wanted if one.consumer_group}
+            ended = self.group_offsets.end(marker.transaction_id, stored, marker.stamp_ms)
+        if marked.published or ended:
             for listener in list(self._listeners):
                 listener()
         return marked
@@ -177,8 +185,8 @@ class PartitionMachine:
 
     def _apply_offsets(
         self, index: int, data: bytes, batch: WriteBatch
-    ) -> list[CommitResult] | bool | str:
-        return self.group_offsets.apply(index, data[1:])
+    ) -> list[CommitResult] | CommitResult | bool | str:
+        return self.group_offsets.apply(index, data[1:], self.runs.over)
 
     def _advance(self, entry: BatchEntry | OpenProducerEntry | ReleaseEntry) -> None:
         """Log time and the expiry watermark move on to the entry's, never back."""

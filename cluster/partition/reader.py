@@ -1,17 +1,19 @@
 """Reading a replica's batches: by offset, backwards, by time. Committed and applied ones only.
 
-services --read, offset_at--> Reader --> StoredBatches (rows) --> Journal (memory or disk)
+services --reading, offset_at--> Reader --> StoredBatches (rows) --> Journal (memory or disk)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 from cluster.consensus.group import Group
+from cluster.consensus.journal import Journal
 from cluster.partition.batch_index import is_intact
 from cluster.partition.stored_batches import StoredBatches
+from storage.errors import NotCachedError
 from storage.offset_index import IndexEntry
 
 
@@ -30,57 +32,132 @@ class OffsetOutOfRangeError(Exception):
         self.offset, self.start, self.end = offset, start, end
 
 
+class Read:
+    """One read of batches that are stored when it is made. `run` gives them.
+
+    From memory that takes no longer than a copy does. From the disk it may take as long as
+    the disk likes, so that is for another thread, which needs nothing of this replica's state
+    for it. What is applied never changes, so what is read is right whatever happens
+    meanwhile; it may be gone, though: see `is_outdated`.
+    """
+
+    def __init__(
+        self, stored: StoredBatches, journal: Journal, offset: int, max_bytes: int, max_batches: int
+    ) -> None:
+        """Raises OffsetOutOfRangeError."""
+        if not stored.log_start <= offset <= stored.next_offset:
+            raise OffsetOutOfRangeError(offset, stored.log_start, stored.next_offset)
+        self._stored, self._journal, self._offset = stored, journal, offset
+        self._max_bytes, self._max_batches = max_bytes, max_batches
+        self._end, self._base_index = stored.next_offset, journal.base_index
+        recent = stored.index.recent(offset)
+        self._in_memory = bool(recent) and journal.is_in_memory(recent[0].raft_index)
+
+    @property
+    def is_outdated(self) -> bool:
+        """What it was to read may be gone since."""
+        return self._offset < self._stored.log_start or self._journal.base_index > self._base_index
+
+    def run(self, *, cached_only: bool = False) -> list[ReadBatch]:
+        """Stored batches from the one that holds the offset on; at least one if there is one.
+
+        cached_only: only those that no disk is waited for, and storage.NotCachedError if the
+        first is none of them. Raises OffsetOutOfRangeError, storage.CorruptionError.
+        """
+        index, out, size, offset = self._stored.index, list[ReadBatch](), 0, self._offset
+        covering = index.recent if self._in_memory else index.stored
+        entry = _entries(self._journal, in_memory=self._in_memory, cached_only=cached_only)
+        while offset < self._end:
+            places = covering(offset)
+            if not places:  # the newest rows wait to be written, for long if the disk is full
+                assert out or index.has_runs, f"no index entry for offset {offset} of {self._end}"
+                return out
+            for place in places:
+                # After a restart the index is ahead of what has been applied again.
+                if place.base_offset >= self._end:
+                    return out
+                missing = place.base_offset > offset
+                if missing and out:
+                    return out
+                if missing:  # a run that began below what this replica was given
+                    raise OffsetOutOfRangeError(offset, place.base_offset, self._end)
+                if place.raft_index <= self._base_index:
+                    raise OffsetOutOfRangeError(offset, place.last_offset + 1, self._end)
+                full = size + place.payload_bytes > self._max_bytes
+                if out and (full or len(out) >= self._max_batches):
+                    return out
+                try:
+                    data = entry(place.raft_index, partial(is_intact, place))
+                except NotCachedError:
+                    if not out:
+                        raise
+                    return out
+                out.append(ReadBatch(place.base_offset, data))
+                size += place.payload_bytes
+                offset = place.last_offset + 1
+        return out
+
+
+def _entries(
+    journal: Journal, *, in_memory: bool, cached_only: bool
+) -> Callable[[int, Callable[[bytes], bool]], bytes]:
+    return journal.entry if in_memory else partial(journal.stored_entry, cached_only=cached_only)
+
+
+class BackwardRead:
+    """As `Read`, of at most `max_batches` kept batches that begin below the offset."""
+
+    def __init__(
+        self, stored: StoredBatches, journal: Journal, offset: int, max_bytes: int, max_batches: int
+    ) -> None:
+        self._stored, self._journal, self._offset = stored, journal, offset
+        self._max_bytes, self._max_batches = max_bytes, max_batches
+        self._log_start, self._base_index = stored.log_start, journal.base_index
+        self._recent = stored.index.recent_below(offset, max_batches)
+        self._in_memory = bool(self._recent) and journal.is_in_memory(self._recent[-1].raft_index)
+
+    @property
+    def is_outdated(self) -> bool:
+        """What it was to read may be gone since."""
+        return self._journal.base_index > self._base_index
+
+    def run(self, *, cached_only: bool = False) -> list[tuple[IndexEntry, bytes]] | None:
+        """Rows and Raft entries, newest first; at least one if there is one.
+
+        None: the log no longer has the entry of the newest. Raises storage.CorruptionError,
+        and NotCachedError if `cached_only` and one of them would have to be waited for.
+        """
+        index, size, out = self._stored.index, 0, list[tuple[IndexEntry, bytes]]()
+        entry = _entries(self._journal, in_memory=self._in_memory, cached_only=cached_only)
+        for place in self._recent or index.stored_below(self._offset, self._max_batches):
+            if place.last_offset < self._log_start:
+                break
+            if place.raft_index <= self._base_index:
+                return out or None
+            out.append((place, entry(place.raft_index, partial(is_intact, place))))
+            size += place.payload_bytes
+            if size >= self._max_bytes:
+                break
+        return out
+
+
 class Reader:
     """Reads what one replica has stored."""
 
     def __init__(self, stored: StoredBatches, group: Group) -> None:
         self._stored, self._group = stored, group
 
-    def read(self, offset: int, max_bytes: int, max_batches: int) -> list[ReadBatch]:
-        """Stored batches from the one that holds `offset` on; at least one if there is one.
+    def reading(self, offset: int, max_bytes: int, max_batches: int) -> Read:
+        """Raises OffsetOutOfRangeError."""
+        return Read(self._stored, self._group.journal, offset, max_bytes, max_batches)
 
-        Raises OffsetOutOfRangeError, storage.CorruptionError.
-        """
-        stored, journal = self._stored, self._group.journal
-        if not stored.log_start <= offset <= stored.next_offset:
-            raise OffsetOutOfRangeError(offset, stored.log_start, stored.next_offset)
-        out: list[ReadBatch] = []
-        size = 0
-        while offset < stored.next_offset:
-            places = stored.index.covering(offset)
-            # A long run's row may wait to be written: the disk is full.
-            waits = not places and stored.index.has_runs
-            assert places or waits, f"no index entry for offset {offset} below the high watermark"
-            if waits:
-                return out
-            for place in places:
-                # After a restart the index is ahead of what has been applied again.
-                if place.base_offset >= stored.next_offset:
-                    return out
-                missing = place.base_offset > offset
-                if missing and out:
-                    return out
-                if missing:  # a run that began below what this replica was given
-                    raise OffsetOutOfRangeError(offset, place.base_offset, stored.next_offset)
-                if place.raft_index <= journal.base_index:
-                    raise OffsetOutOfRangeError(offset, place.last_offset + 1, stored.next_offset)
-                if out and (size + place.payload_bytes > max_bytes or len(out) >= max_batches):
-                    return out
-                data = journal.entry(place.raft_index, partial(is_intact, place))
-                out.append(ReadBatch(place.base_offset, data))
-                size += place.payload_bytes
-                offset = place.last_offset + 1
-        return out
-
-    def places_below(self, offset: int, limit: int) -> list[IndexEntry]:
-        """Index entries of at most `limit` kept batches that begin below `offset`, newest first."""
-        places = self._stored.index.below(offset, limit)
-        return [place for place in places if place.last_offset >= self._stored.log_start]
+    def reading_back(self, offset: int, max_bytes: int, max_batches: int) -> BackwardRead:
+        return BackwardRead(self._stored, self._group.journal, offset, max_bytes, max_batches)
 
     def offset_at(self, timestamp_us: int) -> Iterator[int | None]:
         """First offset of the first batch with a timestamp at or after; -1 if there is none.
 
-        A search in steps: each gives None, but the last gives the offset.
+        A search in steps, for any thread: each gives None, but the last gives the offset.
         """
         stored = self._stored
         for place in stored.index.find_timestamp(timestamp_us):

@@ -1,7 +1,7 @@
 """A replica of one partition: the narrow waist between services and consensus.
 
     services --append, open, propose--> Partition --> Leadership (while ready to lead) --> Group
-    services <------read, offset_at---- Partition --> Reader <-- PartitionMachine <--apply-'
+    services <---reading, offset_at---- Partition --> Reader <-- PartitionMachine <--apply-'
 
 What all replicas have in common is the machine's; what lives one leadership is the
 Leadership's; what is left here is who a call goes to, and who listens.
@@ -21,12 +21,13 @@ from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.leader import Leadership
 from cluster.partition.leases import lease_verdict
 from cluster.partition.machine import PartitionMachine
-from cluster.partition.reader import OffsetOutOfRangeError, ReadBatch, Reader
+from cluster.partition.reader import BackwardRead, OffsetOutOfRangeError, Read, ReadBatch, Reader
+from cluster.partition.staging import UNREGISTERED
 from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
 from cluster.transactions.types import Expected, Marker
 from storage.errors import CorruptionError, StorageError
 from storage.kv import WriteBatch
-from storage.offset_index import IndexEntry, OffsetIndex
+from storage.offset_index import OffsetIndex
 
 __all__ = [
     "Answer",
@@ -35,6 +36,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "Partition",
     "Policy",
+    "Read",
     "ReadBatch",
 ]
 
@@ -139,21 +141,36 @@ class Partition:
             leadership.propose(data, done)
         return unable
 
+    def stage_offsets(self, transaction_id: int, data: bytes, done: Done) -> Answer | None:
+        """As `propose`; UNREGISTERED if the coordinator must hear of the transaction first."""
+        leadership = self._leadership
+        if leadership is not None and not leadership.staging.knows(transaction_id):
+            return Answer(UNREGISTERED)
+        return self.propose(data, done)
+
     def registered(self, transaction_id: int) -> None:
         """The coordinator knows that the transaction may have staged batches here."""
         if self._leadership is not None:
             self._leadership.staging.registered(transaction_id)
 
     def confirm_runs(
-        self, transaction_id: int, asked: dict[int, tuple[int, int]], *, only_winners: bool
+        self,
+        transaction_id: int,
+        asked: dict[int, tuple[int, int]],
+        *,
+        offsets: dict[str, tuple[int, int]] | None = None,
+        only_winners: bool,
     ) -> dict[int, Expected] | str | None:
         """Whether the transaction has exactly these runs here; None: this node does not lead.
 
-        See RunTable.confirm. What is applied here stays, whoever leads next.
+        See RunTable.confirm and, for `offsets`, OffsetsTable.confirm. What is applied here
+        stays, whoever leads next.
         """
         if self._leadership is None or not self.group.is_leader:
             return None
-        return self.machine.runs.confirm(transaction_id, asked, only_winners=only_winners)
+        differs = self.machine.group_offsets.confirm(transaction_id, offsets or {})
+        found = self.machine.runs.confirm(transaction_id, asked, only_winners=only_winners)
+        return differs or found
 
     def mark(self, marker: Marker, done: Done) -> None:
         """Ends a transaction here, also when the disk is full; the result is a Marked.
@@ -213,13 +230,13 @@ class Partition:
         """The newest index of the metadata log by which producer ids were released here."""
         return self.machine.producers.names_index
 
-    def read(self, offset: int, max_bytes: int, max_batches: int = sys.maxsize) -> list[ReadBatch]:
-        """See Reader.read."""
-        return self._reader.read(offset, max_bytes, max_batches)
+    def reading(self, offset: int, max_bytes: int, max_batches: int = sys.maxsize) -> Read:
+        """See `Read`. Raises OffsetOutOfRangeError."""
+        return self._reader.reading(offset, max_bytes, max_batches)
 
-    def places_below(self, offset: int, limit: int) -> list[IndexEntry]:
-        """See Reader.places_below."""
-        return self._reader.places_below(offset, limit)
+    def reading_back(self, offset: int, max_bytes: int, max_batches: int) -> BackwardRead:
+        """See `BackwardRead`."""
+        return self._reader.reading_back(offset, max_bytes, max_batches)
 
     def offset_at(self, timestamp_us: int) -> Iterator[int | None]:
         """See Reader.offset_at."""

@@ -56,7 +56,10 @@ class Staging:
         self._machine, self._plain, self._propose = machine, plain, propose
         self._max_bytes = max_bytes
         self._in_flight = StagedInFlight(machine.runs)
-        self._registered = set(machine.runs.transactions())
+        self._registered = {
+            *machine.runs.transactions(),
+            *machine.group_offsets.staged.transactions(),
+        }
         self._opening: list[tuple[int, int, AnswerTo]] = []
         self.bytes = 0  # in flight
         self.proposed = 0  # entries without an outcome
@@ -75,6 +78,13 @@ class Staging:
         """The coordinator knows that the transaction may have a run here."""
         self._registered.add(transaction_id)
 
+    def knows(self, transaction_id: int) -> bool:
+        """Whether nobody needs to be asked what may come of the transaction here."""
+        return (
+            transaction_id in self._registered
+            or self._machine.runs.over(transaction_id) is not None
+        )
+
     # -- batches ----------------------------------------------------------------------
 
     def check(self, request: AppendRequest, *, new_in_flight: int) -> Verdict:
@@ -84,8 +94,7 @@ class Staging:
         if fault:
             return Verdict(Kind.INVALID_BATCH, message=fault)
         runs = self._machine.runs
-        known = runs.ended(number) is not None or number < runs.open_low
-        if not known and number not in self._registered:
+        if not self.knows(number):
             return UNREGISTERED
         verdict = self._in_flight.check(
             meta, number, self._machine.producers.last_seen, new_in_flight=new_in_flight

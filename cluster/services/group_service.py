@@ -28,14 +28,12 @@ from cluster.partition.group_offsets import (
     MAX_COMMITS,
     MAX_METADATA_BYTES,
     OFFSETS_PARTITIONS,
-    CommitResult,
-    GroupState,
-    Key,
+    TRANSACTION_CONFLICT,
     OffsetsTable,
-    OffsetState,
     pack_command,
     partition_of,
 )
+from cluster.partition.group_state import CommitResult, GroupState, Key, OffsetState
 from cluster.partition.replica import Partition
 from cluster.services.cluster_service import default_replicas, place_replicas
 from cluster.services.context import NodeContext
@@ -52,6 +50,8 @@ from cluster.services.requests import (
     page_size,
     timeout_s,
 )
+from cluster.services.staged_offsets import OffsetStaging
+from cluster.services.transaction_rights import TransactionRights
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import offsets_pb2 as internal
 from oncelog import errors
@@ -66,12 +66,18 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     """Answers for one node. `now_ms`: the wall clock, milliseconds since the Unix epoch."""
 
     def __init__(
-        self, node: NodeContext, members: GroupMembers, *, now_ms: Callable[[], int]
+        self,
+        node: NodeContext,
+        members: GroupMembers,
+        rights: TransactionRights,
+        *,
+        now_ms: Callable[[], int],
     ) -> None:
-        self.node = node
+        self.node, self._rights = node, rights
         self._now_ms = now_ms
         self._members = members
         self._joining = Joining(node, members, self._replica_of)
+        self._staging = OffsetStaging(node)
 
     @public_errors
     async def JoinGroup(
@@ -117,14 +123,31 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         )
 
     @public_errors
+    async def StageOffsets(
+        self, request: pb.StageOffsetsRequest, context: Any
+    ) -> pb.StageOffsetsResponse:
+        _check_offsets(request)
+        self._staging.check(request)
+        await self._rights.check("write", request.transaction_id)
+        async with self._deadline(request.timeout_ms):
+            replica = await self._replica_of(request.group)
+            topic_ids = [self._topic_id(commit) for commit in request.offsets]
+            return await self._staging.stage(replica, request, topic_ids, self._now_ms())
+
+    @public_errors
     async def FetchOffsets(
         self, request: pb.FetchOffsetsRequest, context: Any
     ) -> pb.FetchOffsetsResponse:
         check_name("group", request.group)
         count_in_range("partitions", len(request.partitions), 0, MAX_LISTED)
-        _, table = await self._read(request.group)
-        group = table.group(request.group)
         wanted = [(p.topic, p.partition) for p in request.partitions]
+        async with self._deadline(0):
+            replica = await self._replica_of(request.group)
+            if request.ignore_transactions:
+                await confirm(replica)
+            else:
+                await self._staging.end_staged(replica, request.group, wanted)
+        group = replica.group_offsets.group(request.group)
         stored: dict[Key, OffsetState | None] = {}
         if group is not None and wanted:
             stored = {key: self._valid(key, group.get(key)) for key in wanted}
@@ -166,6 +189,8 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             replica = await self._replica_of(request.group)
             command = internal.DeleteGroupOffsets(group=request.group)
             existed = await self._apply(replica, internal.OffsetsCommand(delete=command))
+        if existed == TRANSACTION_CONFLICT:
+            raise NotReadyError("group: an open transaction has staged offsets of it")
         if isinstance(existed, str):
             raise invalid("group", "has members, and is deleted when they have gone")
         return pb.DeleteGroupResponse(existed=bool(existed))
@@ -293,12 +318,16 @@ _UNKNOWN = CommitResult(UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
 
 
 def _check_commits(request: pb.CommitOffsetsRequest) -> None:
+    _check_offsets(request)
+    if not request.member_id and request.commit_number:
+        raise invalid("member_id", "must be set where commit_number is")
+    in_range("commit_number", request.commit_number, 0, MAX_INT64)
+
+
+def _check_offsets(request: pb.CommitOffsetsRequest | pb.StageOffsetsRequest) -> None:
     check_name("group", request.group)
     if request.member_id:
         check_name("member_id", request.member_id)
-    elif request.commit_number:
-        raise invalid("member_id", "must be set where commit_number is")
-    in_range("commit_number", request.commit_number, 0, MAX_INT64)
     count_in_range("offsets", len(request.offsets), 1, MAX_COMMITS)
     for commit in request.offsets:
         _check_commit(commit)

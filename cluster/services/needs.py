@@ -57,7 +57,9 @@ def _commit(request: Any) -> Iterable[Need]:
 
 
 def _fetch_offsets(request: Any) -> Iterable[Need]:
-    yield Need("describe", "group", request.group)
+    """Who does not only look may end transactions of the group."""
+    operation = "describe" if request.ignore_transactions else "read"
+    yield Need(operation, "group", request.group)
     yield from _topics("describe", "partitions")(request)
 
 
@@ -86,13 +88,23 @@ def _describe_topics(request: Any) -> Iterable[Need]:
     return [Need("describe", "topic", name) for name in dict.fromkeys(request.names)]
 
 
-def _named(request: Any) -> Iterable[Need]:
-    return (Need("write", "producer", request.producer_name),)
+def _sink(operation: str) -> Needs:
+    return lambda request: (Need(operation, "sink", request.sink),)
 
 
-def _any_name(request: Any) -> Iterable[Need]:
-    """A transaction's number does not say whose it is."""
-    return (Need("write", "producer", ALL),)
+def _end_batch(request: Any) -> Iterable[Need]:
+    yield Need("write", "sink", request.sink)
+    yield from _topics("write", "winners")(request)
+
+
+def _begin(request: Any) -> Iterable[Need]:
+    yield Need("write", "producer", request.producer_name)
+    yield from _topics("write", "partitions")(request)
+
+
+def _by_number(request: Any) -> Iterable[Need]:
+    """A transaction's number does not say whose it is: transaction_rights.py looks that up."""
+    return ()
 
 
 NEEDS: Mapping[str, Needs] = {
@@ -123,20 +135,29 @@ NEEDS: Mapping[str, Needs] = {
         Need("fence", "producer", request.producer_name),
     ),
     "/oncelog.v1.ProducerService/ListProducerNames": lambda _: (Need("describe", "producer", ALL),),
-    "/oncelog.v1.TransactionService/BeginTransaction": _named,
-    "/oncelog.v1.TransactionService/KeepTransactionsAlive": _any_name,
+    "/oncelog.v1.TransactionService/BeginTransaction": _begin,
+    "/oncelog.v1.TransactionService/KeepTransactionsAlive": _by_number,
     "/oncelog.v1.TransactionService/CommitTransaction": lambda request: (
-        *_any_name(request),
         *_topics("write", "runs")(request),
+        *(Need("read", "group", staged.group) for staged in request.offsets),
     ),
     # Without a producer it is an operator's.
     "/oncelog.v1.TransactionService/AbortTransaction": lambda request: (
-        _any_name(request) if request.producer_id else _cluster("alter")(request)
+        _by_number(request) if request.producer_id else _cluster("alter")(request)
     ),
     "/oncelog.v1.TransactionService/ListTransactions": lambda request: (
         Need("describe", "producer", request.producer_name or ALL),
     ),
+    "/oncelog.v1.TransactionService/DescribeTransaction": _by_number,
+    "/oncelog.v1.SinkService/DrawTicket": _sink("write"),
+    "/oncelog.v1.SinkService/BeginBatch": _sink("write"),
+    "/oncelog.v1.SinkService/EndBatch": _end_batch,
+    "/oncelog.v1.SinkService/AbortBatch": _sink("write"),
+    "/oncelog.v1.SinkService/ListSinks": lambda _: (Need("describe", "sink", ALL),),
+    "/oncelog.v1.SinkService/DescribeSink": _sink("describe"),
+    "/oncelog.v1.SinkService/ResetSink": _sink("alter"),
     "/oncelog.v1.GroupService/CommitOffsets": _commit,
+    "/oncelog.v1.GroupService/StageOffsets": _commit,
     "/oncelog.v1.GroupService/FetchOffsets": _fetch_offsets,
     "/oncelog.v1.GroupService/ListGroups": lambda _: (Need("describe", "group", ALL),),
     "/oncelog.v1.GroupService/DescribeGroup": _group("describe"),

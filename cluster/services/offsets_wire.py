@@ -6,7 +6,7 @@ OffsetState --committed_offset--> CommittedOffset
 
 from __future__ import annotations
 
-from cluster.partition.group_offsets import CommitResult, OffsetState
+from cluster.partition.group_state import CommitResult, OffsetState
 from cluster.v1 import offsets_pb2 as internal
 from oncelog.v1 import group_pb2 as pb
 

@@ -175,7 +175,12 @@ class Appender:
         replica.append(request, answer)
         if not unregistered:
             return
-        verdict = await self._registrations.register(replica.group.config.group, request)
+        verdict = await self._registrations.register(
+            replica.group.config.group,
+            request.transaction_id,
+            request.meta.producer_id,
+            request.meta.epoch,
+        )
         if verdict is None:
             replica.registered(request.transaction_id)
             unregistered.clear()

@@ -1,21 +1,24 @@
 """What readers get: batches of the replicas here, or why there are none.
 
-    LogService (Fetch, Subscribe, ListOffsets) --> Reader --> Partition.read, offset_at
+    LogService (Fetch, Subscribe, ListOffsets) --> Reader --> Partition.reading, offset_at
 
 An answer holds a bounded number of batches and bytes, and is put together in slices
-(`turns`): between two of them a replica may stop or be deleted, so each looks anew.
+(`turns`): between two of them a replica may stop or be deleted, so each looks anew. What is
+not in memory is read by threads of their own: a disk may take its time, the event loop not.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from cluster.budget import Account
 from cluster.entries import payload_of, unpack_batch
 from cluster.errors import NotLeaderError, NotReadyError
-from cluster.partition.replica import OffsetOutOfRangeError, Partition, ReadBatch
+from cluster.partition.replica import OffsetOutOfRangeError, Partition, Read, ReadBatch
 from cluster.services.context import NodeContext
 from cluster.services.fetch_wire import Section, encode
 from cluster.services.listening import Listening
@@ -29,9 +32,12 @@ from oncelog.errors import (
 )
 from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
-from storage.errors import StorageError
+from storage.errors import NotCachedError, StorageError
+
+T = TypeVar("T")
 
 MAX_BATCHES = 1000  # in one answer
+DISK_READS = 4  # at a time; more wait
 HELD_TWICE = 2  # an answer that is sent is held here and by gRPC
 MIN_ANSWER_BYTES = 64 * 1024  # when memory is scarce
 ANSWERS_IN_SPARE = 16  # an answer takes at most such a part of the memory that is left
@@ -57,6 +63,10 @@ class Reader:
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
+        self._pool = ThreadPoolExecutor(DISK_READS, thread_name_prefix="read")
+
+    async def _in_thread(self, step: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, step, *arguments)
 
     def replicas(self, fetches: Iterable[pb.PartitionFetch]) -> list[Partition]:
         """Those of the named partitions that are here."""
@@ -181,7 +191,10 @@ class Reader:
                 section.records.high_watermark = partition.high_watermark
                 if room <= 0 or limit <= 0:
                     return room > 0
-                batches = self._slice(partition, offset, min(room, SLICE_BYTES), limit, any_replica)
+                reading = partition.reading(offset, min(room, SLICE_BYTES), limit)
+                batches = await self._slice(partition, reading, any_replica)
+                if batches is None:
+                    continue
             except _REFUSALS as error:
                 if not section.batches:
                     self._explain(error, section.records)
@@ -200,13 +213,20 @@ class Reader:
             if not batches or section.next_offset(offset) >= partition.high_watermark:
                 return False
 
-    def _slice(
-        self, partition: Partition, offset: int, size: int, limit: int, any_replica: bool
-    ) -> list[ReadBatch]:
-        """Raises one of _REFUSALS."""
+    async def _slice(
+        self, partition: Partition, reading: Read, any_replica: bool
+    ) -> list[ReadBatch] | None:
+        """None: retention was faster, look again. Raises one of _REFUSALS."""
         try:
-            return partition.read(offset, size, limit)
-        except StorageError as error:
+            try:
+                return reading.run(cached_only=True)
+            except NotCachedError:
+                return await self._in_thread(reading.run)
+        except (StorageError, OffsetOutOfRangeError) as error:
+            if reading.is_outdated or partition.closed:
+                return None
+            if isinstance(error, OffsetOutOfRangeError):
+                raise
             raise self._damage(partition, error, any_replica) from error
 
     def _readable(self, topic: str, index: int, any_replica: bool) -> Partition:
@@ -271,13 +291,13 @@ class Reader:
         match query.WhichOneof("position"):
             case "timestamp_us":
                 try:
-                    for found in partition.offset_at(query.timestamp_us):
-                        if found is not None:
-                            return found
-                        await asyncio.sleep(0)
+                    steps = partition.offset_at(query.timestamp_us)
+                    found: int | None = None
+                    while found is None:
+                        found = await self._in_thread(next, steps)
+                    return found
                 except StorageError as error:
                     raise self._damage(partition, error, any_replica) from error
-                raise AssertionError("a search ends with an offset")
             case "latest":
                 return partition.high_watermark
         return partition.log_start_offset

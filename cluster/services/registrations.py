@@ -1,13 +1,12 @@
 """Before a partition stages the first batch of a transaction: the coordinator hears of it.
 
-Appender --register--> metadata (one command for each transaction and partition)
+Appender, GroupService --register--> metadata (one command for each transaction and partition)
 """
 
 from __future__ import annotations
 
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.errors import ClusterError
-from cluster.partition.types import AppendRequest
 from cluster.services.context import NodeContext
 from cluster.transactions.types import (
     FENCED,
@@ -15,6 +14,7 @@ from cluster.transactions.types import (
     TRANSACTION_ENDED,
     UNKNOWN_TOPIC_OR_PARTITION,
     UNKNOWN_TRANSACTION,
+    Holder,
 )
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import transactions_pb2 as tpb
@@ -34,13 +34,15 @@ class Registrations:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
 
-    async def register(self, group: int, request: AppendRequest) -> Verdict | None:
-        """Why the transaction may not stage anything in the group; None: it may."""
+    async def register(
+        self, group: int, transaction_id: int, producer_id: int, epoch: int
+    ) -> Verdict | None:
+        """Why the producer's transaction may not stage anything in the group; None: it may."""
+        row = self._node.metadata.coordinator.get(transaction_id)
+        if row is not None and row.takes(group, Holder(producer_id, epoch)):
+            return None  # it is registered, and stays it
         register = tpb.RegisterTransaction(
-            transaction_id=request.transaction_id,
-            producer_id=request.meta.producer_id,
-            epoch=request.meta.epoch,
-            groups=(group,),
+            transaction_id=transaction_id, producer_id=producer_id, epoch=epoch, groups=(group,)
         )
         command = meta.MetadataCommand(transaction=tpb.TransactionCommand(register=register))
         timeout = self._node.config.request_timeout_ms / 1000

@@ -10,66 +10,64 @@ client, and however often, the outcome is the coordinator's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
+from cluster.dedup.verdict import MAX_INT64
 from cluster.errors import NotReadyError
-from cluster.features import TRANSACTIONS
 from cluster.metadata.producer_names import check_producer_name
-from cluster.metadata.topics import Rejected
+from cluster.metadata.topics import OFFSETS_TOPIC
+from cluster.partition.group_offsets import partition_of
 from cluster.services.context import NodeContext
+from cluster.services.deciding import Coordination, Decisions
 from cluster.services.errors import accepted, public_errors, rejection
 from cluster.services.leases import Leases
 from cluster.services.requests import count_in_range, in_range, invalid, page_size, timeout_s
+from cluster.services.transaction_rights import TransactionRights
 from cluster.transactions.coordinator import MAX_PARTITIONS, MAX_TOTAL_MS, MIN_IDLE_MS
-from cluster.transactions.run_records import expected_record
 from cluster.transactions.transaction import Part, Transaction
 from cluster.transactions.types import (
-    ABORT_STATES,
     BY_OPERATOR,
     BY_OWNER,
-    CHECK_AGAIN,
-    TRANSACTION_ABORTED,
+    UNKNOWN_TRANSACTION,
     Expected,
-    State,
+    Published,
 )
-from cluster.v1 import metadata_pb2 as meta
+from cluster.v1 import peer_pb2 as peer
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import transaction_pb2 as pb
 from oncelog.v1 import transaction_pb2_grpc
+from oncelog.v1.batch_pb2 import TopicPartition
 
 DEFAULT_IDLE_MS, DEFAULT_TOTAL_MS = 60_000, 15 * 60_000
 MAX_KEPT = 10_000  # in one call
 DEFAULT_LISTED, MAX_LISTED = 100, 1000
 
 
-class Coordination(Protocol):
-    """What the service needs of the node's `Transactions`."""
-
-    async def confirm(
-        self, transaction_id: int, asked: Sequence[Expected], groups: Iterable[int], sink: bool
-    ) -> list[Expected]: ...
-
-    async def finished(self, row: Transaction) -> None: ...
-
-    async def keep_alive(self, transaction_ids: Sequence[int]) -> list[int]: ...
-
-
 class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     """Answers for one node. `now_ms`: the agreed wall clock."""
 
     def __init__(
-        self, node: NodeContext, coordination: Coordination, *, now_ms: Callable[[], int]
+        self,
+        node: NodeContext,
+        coordination: Coordination,
+        rights: TransactionRights,
+        *,
+        now_ms: Callable[[], int],
     ) -> None:
-        self.node = node
+        self.node, self._rights = node, rights
         self._coordination, self._now_ms = coordination, now_ms
-        self._leases = Leases(node)
+        self._leases, self._decisions = Leases(node), Decisions(node, coordination)
 
     @public_errors
     async def BeginTransaction(
         self, request: pb.BeginTransactionRequest, context: Any
     ) -> pb.BeginTransactionResponse:
         check_producer_name(request.producer_name)
+        count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS)
         if not request.nonce:
             raise invalid("nonce", "must be given, from 1", "1..")
         total = request.total_timeout_ms or DEFAULT_TOTAL_MS
@@ -87,8 +85,9 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             nonce=request.nonce,
             idle_ms=idle,
             total_ms=total,
+            groups=self._groups(request.partitions),
         )
-        result = accepted(await self._propose(tpb.TransactionCommand(begin=begin), 0))
+        result = accepted(await self._decisions.propose(tpb.TransactionCommand(begin=begin), 0))
         row = result.transaction
         return pb.BeginTransactionResponse(
             transaction_id=row.transaction_id,
@@ -101,6 +100,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self, request: pb.KeepTransactionsAliveRequest, context: Any
     ) -> pb.KeepTransactionsAliveResponse:
         count_in_range("transaction_ids", len(request.transaction_ids), 0, MAX_KEPT)
+        for number in request.transaction_ids:
+            await self._rights.check("write", number)
         ended = await self._coordination.keep_alive(request.transaction_ids)
         return pb.KeepTransactionsAliveResponse(ended=ended)
 
@@ -108,91 +109,67 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     async def CommitTransaction(
         self, request: pb.CommitTransactionRequest, context: Any
     ) -> pb.CommitTransactionResponse:
+        await self._rights.check("write", request.transaction_id)
+        in_range("producer_id", request.producer_id, 1, MAX_INT64)
         count_in_range("runs", len(request.runs), 0, MAX_PARTITIONS)
-        asked = self._asked(request)
+        count_in_range("offsets", len(request.offsets), 0, MAX_PARTITIONS)
+        asked, started = self._asked(request), time.monotonic()
         try:
             async with asyncio.timeout(timeout_s(request.timeout_ms, self.node)):
-                row = await self._decide(request, asked)
-                if not request.at_decision:
-                    await self._coordination.finished(row)
+                commit = tpb.CommitTransaction(
+                    transaction_id=request.transaction_id,
+                    producer_id=request.producer_id,
+                    epoch=request.epoch,
+                )
+                row = await self._decisions.decide(commit, asked, request.timeout_ms)
+                if request.at_decision:
+                    self._coordination.publish(row)
+                    self.node.metrics.transaction_commit.observe(time.monotonic() - started)
+                    return pb.CommitTransactionResponse(state=_state(row))
+                published = await self._coordination.published(row)
         except TimeoutError:
             text = f"transaction {request.transaction_id}: repeat the commit to learn its outcome"
             raise NotReadyError(text) from None
-        return self._committed(row)
+        self.node.metrics.transaction_commit.observe(time.monotonic() - started)
+        return self._committed(row, published)
+
+    def _groups(self, partitions: Iterable[TopicPartition]) -> Iterator[int]:
+        """Of those that exist; a batch to another one says that it does not."""
+        for one in partitions:
+            group = self.node.metadata.group_of(one.topic, one.partition)
+            if group is not None:
+                yield group
 
     def _asked(self, request: pb.CommitTransactionRequest) -> tuple[Expected, ...]:
-        asked = []
+        asked, pid = [], request.producer_id
         for run in request.runs:
             group = self.node.metadata.group_of(run.topic, run.partition)
             if group is None:
                 raise invalid("runs", f"{run.topic}/{run.partition} is not there")
-            pid = request.producer_id
             asked.append(Expected(group, pid, run.record_count, run.last_sequence))
+        offsets = self.node.metadata.topic(OFFSETS_TOPIC)
+        for staged in request.offsets:
+            if offsets is None:
+                raise invalid("offsets", f"nothing is staged of group {staged.group!r}")
+            number = partition_of(staged.group, len(offsets.partitions))
+            asked.append(
+                Expected(
+                    offsets.partitions[number].group_id,
+                    pid,
+                    staged.offset_count,
+                    staged.last_number,
+                    consumer_group=staged.group,
+                )
+            )
         return tuple(asked)
 
-    async def _decide(
-        self, request: pb.CommitTransactionRequest, asked: tuple[Expected, ...]
-    ) -> Transaction:
-        """The transaction, once it is decided to commit. Raises what it is refused with."""
-        number, coordinator = request.transaction_id, self.node.metadata.coordinator
-        while True:
-            row = coordinator.get(number)
-            if row is None:
-                await self._catch_up()
-                row = coordinator.get(number)
-            groups = [] if row is None else list(row.parts)
-            expected: Sequence[Expected] = asked
-            if row is not None and row.state is State.OPEN:
-                confirmed = await self._confirm(row, asked, groups)
-                if confirmed is None:
-                    continue
-                expected = confirmed
-            commit = tpb.CommitTransaction(
-                transaction_id=number,
-                producer_id=request.producer_id,
-                epoch=request.epoch,
-                expected=map(expected_record, expected),
-                checked=len(groups),
-            )
-            result = await self._propose(tpb.TransactionCommand(commit=commit), request.timeout_ms)
-            if result.error == CHECK_AGAIN:
-                continue
-            state = State(accepted(result).transaction.state)
-            decided = coordinator.get(number) or row
-            if state in ABORT_STATES or decided is None:
-                text = f"transaction {number} was aborted: {result.transaction.reason}"
-                raise rejection(TRANSACTION_ABORTED, text)
-            return decided
-
-    async def _confirm(
-        self, row: Transaction, asked: tuple[Expected, ...], groups: list[int]
-    ) -> Sequence[Expected] | None:
-        """What the partitions say; None: this node was behind, look again.
-
-        A no is true if the transaction is still open afterwards, with these partitions:
-        its runs go when it ends.
-        """
-        live = [group for group in groups if not row.parts[group].gone]
-        if len(live) < len(groups):
-            return asked  # the decision will be to abort
-        try:
-            return await self._coordination.confirm(row.transaction_id, asked, live, row.sink)
-        except Rejected:
-            await self._catch_up()
-            known = self.node.metadata.coordinator.get(row.transaction_id)
-            if known is not None and known.state is State.OPEN and list(known.parts) == groups:
-                raise
-            return None
-
-    async def _catch_up(self) -> None:
-        """Returns when this node has applied what was committed before the call."""
-        await self.node.propose_metadata(meta.MetadataCommand(), timeout_s(0, self.node))
-
-    def _committed(self, row: Transaction) -> pb.CommitTransactionResponse:
-        response = pb.CommitTransactionResponse(state=_state(row))
-        for group, part in row.parts.items():
+    def _committed(
+        self, row: Transaction, published: Mapping[int, Sequence[Published]]
+    ) -> pb.CommitTransactionResponse:
+        response = pb.CommitTransactionResponse(state="TRANSACTION_STATE_COMMITTED")
+        for group in row.parts:
             place = self.node.metadata.partition(group)
-            for run in part.runs:
+            for run in published[group]:
                 response.runs.add(
                     topic="" if place is None else place[0].name,
                     partition=-1 if place is None else place[1],
@@ -205,13 +182,15 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     async def AbortTransaction(
         self, request: pb.AbortTransactionRequest, context: Any
     ) -> pb.AbortTransactionResponse:
+        if request.producer_id:
+            await self._rights.check("write", request.transaction_id)
         abort = tpb.AbortTransaction(
             transaction_id=request.transaction_id,
             producer_id=request.producer_id,
             epoch=request.epoch,
             reason=BY_OWNER if request.producer_id else BY_OPERATOR,
         )
-        accepted(await self._propose(tpb.TransactionCommand(abort=abort), 0))
+        accepted(await self._decisions.propose(tpb.TransactionCommand(abort=abort), 0))
         return pb.AbortTransactionResponse()
 
     @public_errors
@@ -219,17 +198,46 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self, request: pb.ListTransactionsRequest, context: Any
     ) -> pb.ListTransactionsResponse:
         limit, now_ms = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED), self._now_ms()
-        response = pb.ListTransactionsResponse()
-        for row in self.node.metadata.coordinator.unfinished():
-            other = request.producer_name and row.owner != request.producer_name
-            if other or now_ms - row.begun_ms < request.older_than_ms:
-                continue
-            response.transactions.append(self._description(row, now_ms))
-            if len(response.transactions) >= limit:
-                break
-        return response
+        found = (
+            row
+            for row in self.node.metadata.coordinator.unfinished()
+            if row.owner == (request.producer_name or row.owner)
+            and now_ms - row.begun_ms >= request.older_than_ms
+        )
+        return pb.ListTransactionsResponse(
+            transactions=await self._described(list(islice(found, limit)))
+        )
 
-    def _description(self, row: Transaction, now_ms: int) -> pb.TransactionDescription:
+    @public_errors
+    async def DescribeTransaction(
+        self, request: pb.DescribeTransactionRequest, context: Any
+    ) -> pb.DescribeTransactionResponse:
+        await self._rights.check("describe", request.transaction_id)
+        row = self.node.metadata.coordinator.get(request.transaction_id)
+        if row is None:
+            text = f"transaction {request.transaction_id} is not known, or not any more"
+            raise rejection(UNKNOWN_TRANSACTION, text)
+        (described,) = await self._described([row])
+        return pb.DescribeTransactionResponse(transaction=described)
+
+    async def _described(self, rows: Sequence[Transaction]) -> list[pb.TransactionDescription]:
+        now_ms = self._now_ms()
+        answered, found = await self._coordination.staged([row.transaction_id for row in rows])
+        staged: dict[tuple[int, int], list[peer.StagedHere]] = defaultdict(list)
+        for one in found:
+            staged[one.transaction_id, one.group].append(one)
+        described = []
+        for row in rows:
+            parts = [
+                self._part(group, part, staged[row.transaction_id, group], answered)
+                for group, part in row.parts.items()
+            ]
+            described.append(self._description(row, now_ms, parts))
+        return described
+
+    def _description(
+        self, row: Transaction, now_ms: int, parts: Sequence[pb.TransactionPart]
+    ) -> pb.TransactionDescription:
         return pb.TransactionDescription(
             transaction_id=row.transaction_id,
             state=_state(row),
@@ -241,21 +249,25 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             age_ms=max(0, now_ms - row.begun_ms),
             idle_timeout_ms=row.idle_ms,
             total_timeout_ms=row.total_ms,
-            partitions=[self._part(group, part) for group, part in row.parts.items()],
+            partitions=parts,
+            sink=row.sink,
+            staged_bytes=sum(max(0, part.staged_bytes) for part in parts),
         )
 
-    def _part(self, group: int, part: Part) -> pb.TransactionPart:
+    def _part(
+        self, group: int, part: Part, staged: Sequence[peer.StagedHere], answered: set[int]
+    ) -> pb.TransactionPart:
         place = self.node.metadata.partition(group)
         if place is None:
             return pb.TransactionPart(ended=part.done)
-        return pb.TransactionPart(topic=place[0].name, partition=place[1], ended=part.done)
-
-    async def _propose(
-        self, command: tpb.TransactionCommand, timeout_ms: int
-    ) -> meta.MetadataResult:
-        self.node.metadata.features.require(TRANSACTIONS)
-        timeout = timeout_s(timeout_ms, self.node)
-        return await self.node.propose_metadata(meta.MetadataCommand(transaction=command), timeout)
+        found = pb.TransactionPart(topic=place[0].name, partition=place[1], ended=part.done)
+        if self.node.leader_of(group)[0] in answered:
+            found.staged_records = sum(one.records for one in staged)
+            found.staged_bytes = sum(one.bytes for one in staged)
+            found.staged_offsets = sum(one.offsets for one in staged)
+        else:
+            found.staged_records = found.staged_bytes = found.staged_offsets = -1
+        return found
 
 
 def _state(row: Transaction) -> str:

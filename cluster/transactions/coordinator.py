@@ -24,11 +24,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from cluster.transactions import coordinator_records as records
-from cluster.transactions.sinks import BatchBegun, Sinks
+from cluster.transactions.sinks import Asked, BatchBegun, Sinks
 from cluster.transactions.transaction import Owner, Part, Transaction
 from cluster.transactions.types import (
     ABORT_STATES,
     BY_FENCE,
+    BY_RESET,
     CHECK_AGAIN,
     COMMIT_DIFFERS,
     COMMIT_INCOMPLETE,
@@ -74,7 +75,7 @@ class Coordinator:
         self._decided: dict[int, Transaction] = {}  # of these
         self._open = 0
         self._owners: dict[str, Owner] = {}
-        self._sinks = Sinks()
+        self.sinks = Sinks()
 
     # -- looking at it ------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ class Coordinator:
     @property
     def is_new(self) -> bool:
         """Whether nothing has ever been begun."""
-        return self._next == 1 and not any(True for _ in self._sinks)
+        return self._next == 1 and not any(True for _ in self.sinks)
 
     @property
     def open_count(self) -> int:
@@ -96,6 +97,15 @@ class Coordinator:
         """A transaction that is not forgotten."""
         return self._rows.get(transaction_id)
 
+    @property
+    def remembered(self) -> int:
+        """How many numbers lie behind the oldest that has not ended; limited (`max_behind`)."""
+        return self._next - self.open_low
+
+    def is_forgotten(self, transaction_id: int) -> bool:
+        """Whether it was begun once, has ended, and nobody needs to know how."""
+        return 0 < transaction_id < self._next and transaction_id not in self._rows
+
     def unfinished(self) -> Iterator[Transaction]:
         """Open and decided ones, the oldest first."""
         return iter(self._unfinished.values())
@@ -103,6 +113,10 @@ class Coordinator:
     @property
     def has_decided(self) -> bool:
         return bool(self._decided)
+
+    @property
+    def has_aborting(self) -> bool:
+        return any(row.state is State.ABORTING for row in self._decided.values())
 
     def decided(self) -> list[Transaction]:
         """Those whose outcome some partitions do not know yet."""
@@ -160,42 +174,84 @@ class Coordinator:
             self._forget(known.last_id)
         return row
 
-    def draw_ticket(self, key: str, query: str) -> int:
+    def draw_ticket(self, key: str, *, jobs: bool) -> int:
         """The number of a sink's next run; fences nothing yet."""
-        return self._sinks.draw_ticket(key, query)
+        return self.sinks.draw_ticket(key, jobs=jobs)
 
-    def begin_batch(
-        self, key: str, run: str, ticket: int, batch: int, *, now_ms: int, total_ms: int
-    ) -> BatchBegun:
+    def begin_batch(self, asked: Asked, *, now_ms: int, total_ms: int) -> BatchBegun:
         """Begins a sink's batch for all its tasks, or says that it is committed already.
 
         A higher ticket than the last one aborts what older runs have open. A sink's next
         batch begins when the one before has ended in all partitions: its producers are
         new each time, so nothing else would keep the order.
         """
-        sink = self._sinks.check(key, run, ticket, batch)
+        sink = self.sinks.admit(asked)
         last = self._rows.get(sink.last_id)
-        if last is not None and (ticket, batch) == (sink.ticket, sink.batch):
+        if last is not None and (asked.ticket, asked.batch) == (sink.ticket, sink.batch):
             if last.state is State.OPEN:
                 return BatchBegun(last)
             if last.state in ABORT_STATES:
                 raise self._not_open(last.transaction_id)
-        if batch != sink.committed_batch:
+        refusal = self.sinks.refusal(asked, sink)
+        overruled = self.sinks.overrules(asked, sink, refusal)
+        if refusal is not None and not overruled:
+            raise refusal
+        already = sink.has(asked.batch) and not overruled
+        if not already:
             self._check_room(total_ms, total_ms)
         # From here on nothing is refused.
-        self._sinks.fence(key, run, ticket)
+        self.sinks.fence(asked, sink)
         if last is not None and last.state is State.OPEN:
             self._abort(last, BY_FENCE)
-        if batch == sink.committed_batch:
+        if already:
             return BatchBegun(None, sink.committed_records, sink.committed_digest)
         if last is not None and last.state not in FINISHED:
             return BatchBegun(None, busy=True)
-        row = Transaction(self._next, key, True, Holder(0, 0), now_ms, total_ms, total_ms)
+        if overruled:
+            self.sinks.reset(sink)
+        row = Transaction(self._next, asked.key, True, Holder(0, 0), now_ms, total_ms, total_ms)
         self._add(row)
         before = sink.last_id
-        sink.batch, sink.last_id = batch, row.transaction_id
+        self.sinks.begun(asked, sink, row.transaction_id)
         self._forget(before)
+        for transaction_id in self.sinks.forget_nameless(self._is_over):
+            self._forget(transaction_id)
         return BatchBegun(row)
+
+    def _is_over(self, transaction_id: int) -> bool:
+        row = self._rows.get(transaction_id)
+        return row is None or row.state in FINISHED
+
+    def check_committed(self, asked: Asked, records: int, digest: int) -> Transaction | None:
+        """The sink's newest transaction, if the batch is committed with these rows.
+
+        Looks only. Raises Refused.
+        """
+        sink = self.sinks.get(asked.key)
+        if sink is None or not sink.has(asked.batch):
+            text = f"batch {asked.batch} of sink {asked.key!r} is not committed"
+            raise Refused(COMMIT_INCOMPLETE, text)
+        if not sink.jobs and (records, digest) != (sink.committed_records, sink.committed_digest):
+            raise self.sinks.changed(asked, sink)
+        return self._rows.get(sink.last_id)
+
+    def reset_sink(self, key: str) -> None:
+        """An operator's word: the next batch may be any, of any query. Runs are fenced."""
+        sink = self.sinks.get(key)
+        if sink is None:
+            raise Refused(UNKNOWN_TRANSACTION, f"there is no sink {key!r}")
+        last = self.open_in(key)
+        if last is not None:
+            self._abort(last, BY_RESET)
+        ticket = self.sinks.draw_ticket(key, jobs=sink.jobs)
+        self.sinks.fence(Asked(key, "", "an operator", ticket, 0, sink.jobs), sink)
+        self.sinks.reset(sink)
+        sink.free = True
+
+    def open_in(self, key: str) -> Transaction | None:
+        """The open transaction of a sink."""
+        row = self._rows.get(self.sinks.last_id(key))
+        return row if row is not None and row.state is State.OPEN else None
 
     def _check_room(self, idle_ms: int, total_ms: int) -> None:
         if not MIN_IDLE_MS <= idle_ms <= total_ms <= MAX_TOTAL_MS:
@@ -317,7 +373,7 @@ class Coordinator:
         row.expected = tuple(expected)
         self._decide(row, State.COMMITTING)
         if row.sink:
-            self._sinks.committed(row.owner, records, digest)
+            self.sinks.committed(row.owner, records, digest)
         return row
 
     def _check_expected(self, row: Transaction, expected: Sequence[Expected]) -> None:
@@ -330,13 +386,13 @@ class Coordinator:
             if run.records < 1 or run.producer_id < 1 or not ours:
                 text = f"a run of {run.records} records of producer {run.producer_id}"
                 raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
-            if run.asked[:2] in seen:
+            if run.run in seen:
                 text = f"the run of producer {run.producer_id} stands twice"
                 raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
             if run.group not in row.parts:
                 text = f"nothing of producer {run.producer_id} was staged in group {run.group}"
                 raise Refused(COMMIT_INCOMPLETE, text, row.transaction_id)
-            seen.add(run.asked[:2])
+            seen.add(run.run)
 
     def abort(self, transaction_id: int, holder: Holder | None, reason: str) -> Transaction:
         """Decides to abort. Repeats are fine; a commit that was first stays."""
@@ -407,7 +463,7 @@ class Coordinator:
         if row is None or transaction_id >= self.open_low:
             return
         if row.sink:
-            last_id = self._sinks.last_id(row.owner)
+            last_id = self.sinks.last_id(row.owner)
         else:
             owner = self._owners.get(row.owner)
             last_id = owner.last_id if owner is not None else 0
@@ -425,12 +481,12 @@ class Coordinator:
     def dump(self) -> bytes:
         """A CoordinatorSnapshot; equal states give equal bytes."""
         rows = (self._rows[transaction_id] for transaction_id in sorted(self._rows))
-        return records.pack(self._next, rows, self._owners, self._sinks)
+        return records.pack(self._next, rows, self._owners, self.sinks)
 
     def load(self, data: bytes) -> None:
         """Replaces the state by what `dump` wrote. Raises ValueError and changes nothing."""
         saved = records.unpack(data)
-        self._next, self._owners, self._sinks = saved.next_id, saved.owners, saved.sinks
+        self._next, self._owners, self.sinks = saved.next_id, saved.owners, saved.sinks
         self._rows = saved.rows
         self._unfinished = OrderedDict(
             (i, row) for i, row in saved.rows.items() if row.state not in FINISHED

@@ -17,7 +17,7 @@ from cluster.transactions.run_records import (
     published_of,
     published_record,
 )
-from cluster.transactions.sinks import Sink, Sinks
+from cluster.transactions.sinks import Before, Sink, Sinks
 from cluster.transactions.transaction import Owner, Part, Transaction
 from cluster.transactions.types import Holder, State
 from cluster.v1 import transactions_pb2 as pb
@@ -83,7 +83,7 @@ def unpack(data: bytes) -> Saved:
         if known.last_id and (known.last_id not in rows or rows[known.last_id].owner != key):
             raise ValueError(f"transactions: the last one of sink {key!r} is missing")
     for row in rows.values():
-        if row.sink and not any(key == row.owner for key, _ in sinks):
+        if row.sink and sinks.get(row.owner) is None:
             raise ValueError(f"transactions: {row.transaction_id} is of an unknown sink")
     return Saved(snapshot.next_transaction_id, rows, owners, sinks)
 
@@ -142,29 +142,47 @@ def _transaction_of(record: pb.TransactionRecord) -> Transaction:
 
 
 def _sink_record(key: str, sink: Sink) -> pb.SinkRecord:
+    before = sink.before
     return pb.SinkRecord(
         key=key,
-        query=sink.query,
+        jobs=sink.jobs,
+        nameless=sink.nameless,
         next_ticket=sink.next_ticket,
         ticket=sink.ticket,
         run=sink.run,
         batch=sink.batch,
         last_transaction_id=sink.last_id,
+        version=sink.version,
         committed_batch=sink.committed_batch,
         committed_records=sink.committed_records,
         committed_digest=sink.committed_digest,
+        queries=sink.queries,
+        before=None if before is None else pb.SinkBefore(**before._asdict()),
+        ranges=[pb.BatchRange(first=first, last=last) for first, last in sink.ranges],
+        floor=sink.floor,
+        free=sink.free,
     )
 
 
 def _sink_of(record: pb.SinkRecord) -> Sink:
+    before = record.before
     return Sink(
-        record.query,
+        record.jobs,
+        record.nameless,
         record.next_ticket,
         record.ticket,
         record.run,
         record.batch,
         record.last_transaction_id,
+        record.version,
         record.committed_batch,
         record.committed_records,
         record.committed_digest,
+        tuple(record.queries),
+        Before(before.query, before.batch, before.records, before.digest)
+        if record.HasField("before")
+        else None,
+        tuple((one.first, one.last) for one in record.ranges),
+        record.floor,
+        record.free,
     )

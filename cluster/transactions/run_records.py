@@ -195,6 +195,7 @@ def expected_record(run: Expected) -> pb.ExpectedRun:
         last_sequence=run.last,
         bytes=run.size,
         max_timestamp_us=run.max_timestamp_us,
+        consumer_group=run.consumer_group,
     )
 
 
@@ -206,4 +207,5 @@ def expected_of(record: pb.ExpectedRun) -> Expected:
         record.last_sequence,
         record.bytes,
         record.max_timestamp_us,
+        record.consumer_group,
     )

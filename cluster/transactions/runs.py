@@ -95,10 +95,24 @@ class RunTable:
         """Those with an open run here."""
         return iter(self._of)
 
+    def staged(self, transaction_id: int) -> Iterator[Run]:
+        """A transaction's open runs here."""
+        return iter(self._of.get(transaction_id, {}).values())
+
     def ended(self, transaction_id: int) -> Ended | None:
         """How a transaction ended here; None: it has not, or everywhere and long ago."""
         data = self._ended.get(transaction_id)
         return None if data is None else unpack_ended(data)
+
+    def over(self, transaction_id: int) -> Verdict | None:
+        """Why nothing more of a transaction comes here; None: it may be open."""
+        ended = self.ended(transaction_id)
+        if ended is None:
+            return _ended_unknown(transaction_id) if transaction_id < self._open_low else None
+        if ended.committed:
+            return _ended_unknown(transaction_id)
+        text = f"transaction {transaction_id} was aborted"
+        return Verdict(Kind.TRANSACTION_ABORTED, message=text)
 
     @property
     def is_new(self) -> bool:
@@ -223,6 +237,8 @@ class RunTable:
             del self.by_producer[producer_id]
         published = []
         for expected in marker.expected if marker.committed else ():
+            if expected.consumer_group:
+                continue  # offsets, which are no run
             # The coordinator decides on what the leader has confirmed, so it is here.
             run = runs.pop(expected.producer_id, None)
             if run is None or run.records < expected.records or run.last < expected.last:

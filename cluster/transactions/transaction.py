@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -37,9 +38,24 @@ class Transaction:
     parts: dict[int, Part] = field(default_factory=dict)
     expected: tuple[Expected, ...] = ()
 
+    def takes(self, group: int, holder: Holder) -> bool:
+        """Whether the holder may stage batches in the group; not: perhaps later."""
+        ours = self.sink or holder == self.holder
+        return self.state is State.OPEN and ours and group in self.parts
+
     def pending(self) -> list[int]:
         """The groups whose marker is not known to be applied."""
         return [group for group, part in self.parts.items() if not part.done]
+
+    def next_markers(self, done: Collection[int] = ()) -> list[int]:
+        """Those of them whose marker may be written now; those of `done` are applied.
+
+        Offsets of consumer groups come last: who reads on from there finds all records of
+        the transaction before its own.
+        """
+        pending = [group for group in self.pending() if group not in done]
+        last = {run.group for run in self.expected if run.consumer_group}
+        return [group for group in pending if group not in last] or pending
 
 
 class Owner(NamedTuple):

@@ -40,13 +40,14 @@ INVALID_ARGUMENT = "INVALID_ARGUMENT"
 UNKNOWN_TOPIC_OR_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
 # Of sinks.
 OTHER_QUERY = "OTHER_QUERY"
+OTHER_SINK = "OTHER_SINK"
 BATCH_GAP = "BATCH_GAP"
 BATCH_BEHIND = "BATCH_BEHIND"
 BATCH_CHANGED = "BATCH_CHANGED"
 
 # Why a transaction was aborted.
 BY_OWNER, BY_OPERATOR, BY_GROUP = "owner", "operator", "group"
-EXPIRED, BY_FENCE, TOPIC_GONE = "expired", "fenced", "topic gone"
+EXPIRED, BY_FENCE, TOPIC_GONE, BY_RESET = "expired", "fenced", "topic gone", "sink was reset"
 
 
 class Refused(Exception):
@@ -68,6 +69,8 @@ class Expected(NamedTuple):
     """What a commit publishes of one run: the prefix with so many records, up to `last`.
 
     size, max_timestamp_us: of that prefix, as the partition's leader found it.
+    consumer_group: of offsets that were staged for it; then `records` counts them, and
+    `last` is the number of the last call.
     """
 
     group: int
@@ -76,11 +79,17 @@ class Expected(NamedTuple):
     last: int
     size: int = 0
     max_timestamp_us: int = 0
+    consumer_group: str = ""
 
     @property
-    def asked(self) -> tuple[int, int, int, int]:
+    def run(self) -> tuple[int, int, str]:
+        """Which one it is."""
+        return self.group, self.producer_id, self.consumer_group
+
+    @property
+    def asked(self) -> tuple[int, int, int, int, str]:
         """What the client said of it."""
-        return self.group, self.producer_id, self.records, self.last
+        return self.group, self.producer_id, self.records, self.last, self.consumer_group
 
 
 class Published(NamedTuple):

@@ -61,6 +61,7 @@ REQUESTS: Mapping[str, int] = {
     "confirm_runs": 4,
     "write_markers": 4,
     "keep_alive": 4,
+    "describe_runs": 4,
 }
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63luster/v1/offsets.proto\x12\ncluster.v1\"\xac\x02\n\x0eOffsetsCommand\x12\x10\n\x08stamp_ms\x18\x01 \x01(\x03\x12\x30\n\x06\x63ommit\x18\x02 \x01(\x0b\x32\x1e.cluster.v1.CommitGroupOffsetsH\x00\x12\x30\n\x06\x64\x65lete\x18\x03 \x01(\x0b\x32\x1e.cluster.v1.DeleteGroupOffsetsH\x00\x12\x31\n\rchange_owners\x18\x04 \x01(\x0b\x32\x18.cluster.v1.ChangeOwnersH\x00\x12\x33\n\x0e\x63laim_instance\x18\x05 \x01(\x0b\x32\x19.cluster.v1.ClaimInstanceH\x00\x12\x31\n\rremove_member\x18\x06 \x01(\x0b\x32\x18.cluster.v1.RemoveMemberH\x00\x42\t\n\x07\x63ommand\"\x82\x01\n\x12\x43ommitGroupOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x12\n\nownerships\x18\x05 \x03(\x03\"T\n\x0bOwnerChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08\x65xpected\x18\x03 \x01(\x03\x12\x0e\n\x06member\x18\x04 \x01(\t\"t\n\nGroupTerms\x12\x10\n\x08\x61ssignor\x18\x01 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x02 \x01(\x03\x12\x19\n\x11revoke_timeout_ms\x18\x03 \x01(\x03\x12\x1d\n\x15processing_timeout_ms\x18\x04 \x01(\x03\"}\n\x0c\x43hangeOwners\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12(\n\x07\x63hanges\x18\x03 \x03(\x0b\x32\x17.cluster.v1.OwnerChange\x12%\n\x05terms\x18\x04 \x01(\x0b\x32\x16.cluster.v1.GroupTerms\"R\n\rClaimInstance\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x01(\x03\x12\x0e\n\x06member\x18\x04 \x01(\t\"-\n\x0cRemoveMember\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\"#\n\x12\x44\x65leteGroupOffsets\x12\r\n\x05group\x18\x01 \x01(\t\"\xad\x01\n\x0cOffsetRecord\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12\x13\n\x0bproducer_id\x18\x06 \x01(\x03\x12\r\n\x05\x65poch\x18\x07 \x01(\x05\x12\x10\n\x08sequence\x18\x08 \x01(\x03\x12\x11\n\tcommit_ms\x18\t \x01(\x03\"G\n\x0bGroupRecord\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\"g\n\x0bOwnerRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x13\n\x0blast_commit\x18\x05 \x01(\x03\"B\n\x0eInstanceRecord\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x03\"\xae\x01\n\x0fOwnershipRecord\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\'\n\x06owners\x18\x03 \x03(\x0b\x32\x17.cluster.v1.OwnerRecord\x12-\n\tinstances\x18\x04 \x03(\x0b\x32\x1a.cluster.v1.InstanceRecord\x12%\n\x05terms\x18\x05 \x01(\x0b\x32\x16.cluster.v1.GroupTerms\"}\n\x0fOffsetsSnapshot\x12\x10\n\x08\x63lock_ms\x18\x01 \x01(\x03\x12\'\n\x06groups\x18\x02 \x03(\x0b\x32\x17.cluster.v1.GroupRecord\x12/\n\nownerships\x18\x03 \x03(\x0b\x32\x1b.cluster.v1.OwnershipRecordb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63luster/v1/offsets.proto\x12\ncluster.v1\"\xd7\x02\n\x0eOffsetsCommand\x12\x10\n\x08stamp_ms\x18\x01 \x01(\x03\x12\x30\n\x06\x63ommit\x18\x02 \x01(\x0b\x32\x1e.cluster.v1.CommitGroupOffsetsH\x00\x12\x30\n\x06\x64\x65lete\x18\x03 \x01(\x0b\x32\x1e.cluster.v1.DeleteGroupOffsetsH\x00\x12\x31\n\rchange_owners\x18\x04 \x01(\x0b\x32\x18.cluster.v1.ChangeOwnersH\x00\x12\x33\n\x0e\x63laim_instance\x18\x05 \x01(\x0b\x32\x19.cluster.v1.ClaimInstanceH\x00\x12\x31\n\rremove_member\x18\x06 \x01(\x0b\x32\x18.cluster.v1.RemoveMemberH\x00\x12)\n\x05stage\x18\x07 \x01(\x0b\x32\x18.cluster.v1.StageOffsetsH\x00\x42\t\n\x07\x63ommand\"\x94\x01\n\x0cStageOffsets\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\r\n\x05group\x18\x02 \x01(\t\x12)\n\x07offsets\x18\x03 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x0e\n\x06number\x18\x05 \x01(\x03\x12\x12\n\nownerships\x18\x06 \x03(\x03\"\x82\x01\n\x12\x43ommitGroupOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x12\n\nownerships\x18\x05 \x03(\x03\"T\n\x0bOwnerChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08\x65xpected\x18\x03 \x01(\x03\x12\x0e\n\x06member\x18\x04 \x01(\t\"t\n\nGroupTerms\x12\x10\n\x08\x61ssignor\x18\x01 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x02 \x01(\x03\x12\x19\n\x11revoke_timeout_ms\x18\x03 \x01(\x03\x12\x1d\n\x15processing_timeout_ms\x18\x04 \x01(\x03\"}\n\x0c\x43hangeOwners\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12(\n\x07\x63hanges\x18\x03 \x03(\x0b\x32\x17.cluster.v1.OwnerChange\x12%\n\x05terms\x18\x04 \x01(\x0b\x32\x16.cluster.v1.GroupTerms\"R\n\rClaimInstance\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x01(\x03\x12\x0e\n\x06member\x18\x04 \x01(\t\"-\n\x0cRemoveMember\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\"#\n\x12\x44\x65leteGroupOffsets\x12\r\n\x05group\x18\x01 \x01(\t\"\xad\x01\n\x0cOffsetRecord\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12\x13\n\x0bproducer_id\x18\x06 \x01(\x03\x12\r\n\x05\x65poch\x18\x07 \x01(\x05\x12\x10\n\x08sequence\x18\x08 \x01(\x03\x12\x11\n\tcommit_ms\x18\t \x01(\x03\"G\n\x0bGroupRecord\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\"g\n\x0bOwnerRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x13\n\x0blast_commit\x18\x05 \x01(\x03\"B\n\x0eInstanceRecord\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x03\"\xae\x01\n\x0fOwnershipRecord\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\'\n\x06owners\x18\x03 \x03(\x0b\x32\x17.cluster.v1.OwnerRecord\x12-\n\tinstances\x18\x04 \x03(\x0b\x32\x1a.cluster.v1.InstanceRecord\x12%\n\x05terms\x18\x05 \x01(\x0b\x32\x16.cluster.v1.GroupTerms\"\xa7\x01\n\x0fOffsetsSnapshot\x12\x10\n\x08\x63lock_ms\x18\x01 \x01(\x03\x12\'\n\x06groups\x18\x02 \x03(\x0b\x32\x17.cluster.v1.GroupRecord\x12/\n\nownerships\x18\x03 \x03(\x0b\x32\x1b.cluster.v1.OwnershipRecord\x12(\n\x06staged\x18\x04 \x03(\x0b\x32\x18.cluster.v1.StageOffsetsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,31 +32,33 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.v1.offsets_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_OFFSETSCOMMAND']._serialized_start=41
-  _globals['_OFFSETSCOMMAND']._serialized_end=341
-  _globals['_COMMITGROUPOFFSETS']._serialized_start=344
-  _globals['_COMMITGROUPOFFSETS']._serialized_end=474
-  _globals['_OWNERCHANGE']._serialized_start=476
-  _globals['_OWNERCHANGE']._serialized_end=560
-  _globals['_GROUPTERMS']._serialized_start=562
-  _globals['_GROUPTERMS']._serialized_end=678
-  _globals['_CHANGEOWNERS']._serialized_start=680
-  _globals['_CHANGEOWNERS']._serialized_end=805
-  _globals['_CLAIMINSTANCE']._serialized_start=807
-  _globals['_CLAIMINSTANCE']._serialized_end=889
-  _globals['_REMOVEMEMBER']._serialized_start=891
-  _globals['_REMOVEMEMBER']._serialized_end=936
-  _globals['_DELETEGROUPOFFSETS']._serialized_start=938
-  _globals['_DELETEGROUPOFFSETS']._serialized_end=973
-  _globals['_OFFSETRECORD']._serialized_start=976
-  _globals['_OFFSETRECORD']._serialized_end=1149
-  _globals['_GROUPRECORD']._serialized_start=1151
-  _globals['_GROUPRECORD']._serialized_end=1222
-  _globals['_OWNERRECORD']._serialized_start=1224
-  _globals['_OWNERRECORD']._serialized_end=1327
-  _globals['_INSTANCERECORD']._serialized_start=1329
-  _globals['_INSTANCERECORD']._serialized_end=1395
-  _globals['_OWNERSHIPRECORD']._serialized_start=1398
-  _globals['_OWNERSHIPRECORD']._serialized_end=1572
-  _globals['_OFFSETSSNAPSHOT']._serialized_start=1574
-  _globals['_OFFSETSSNAPSHOT']._serialized_end=1699
+  _globals['_OFFSETSCOMMAND']._serialized_end=384
+  _globals['_STAGEOFFSETS']._serialized_start=387
+  _globals['_STAGEOFFSETS']._serialized_end=535
+  _globals['_COMMITGROUPOFFSETS']._serialized_start=538
+  _globals['_COMMITGROUPOFFSETS']._serialized_end=668
+  _globals['_OWNERCHANGE']._serialized_start=670
+  _globals['_OWNERCHANGE']._serialized_end=754
+  _globals['_GROUPTERMS']._serialized_start=756
+  _globals['_GROUPTERMS']._serialized_end=872
+  _globals['_CHANGEOWNERS']._serialized_start=874
+  _globals['_CHANGEOWNERS']._serialized_end=999
+  _globals['_CLAIMINSTANCE']._serialized_start=1001
+  _globals['_CLAIMINSTANCE']._serialized_end=1083
+  _globals['_REMOVEMEMBER']._serialized_start=1085
+  _globals['_REMOVEMEMBER']._serialized_end=1130
+  _globals['_DELETEGROUPOFFSETS']._serialized_start=1132
+  _globals['_DELETEGROUPOFFSETS']._serialized_end=1167
+  _globals['_OFFSETRECORD']._serialized_start=1170
+  _globals['_OFFSETRECORD']._serialized_end=1343
+  _globals['_GROUPRECORD']._serialized_start=1345
+  _globals['_GROUPRECORD']._serialized_end=1416
+  _globals['_OWNERRECORD']._serialized_start=1418
+  _globals['_OWNERRECORD']._serialized_end=1521
+  _globals['_INSTANCERECORD']._serialized_start=1523
+  _globals['_INSTANCERECORD']._serialized_end=1589
+  _globals['_OWNERSHIPRECORD']._serialized_start=1592
+  _globals['_OWNERSHIPRECORD']._serialized_end=1766
+  _globals['_OFFSETSSNAPSHOT']._serialized_start=1769
+  _globals['_OFFSETSSNAPSHOT']._serialized_end=1936
 # @@protoc_insertion_point(module_scope)

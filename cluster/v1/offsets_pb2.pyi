@@ -7,20 +7,38 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class OffsetsCommand(_message.Message):
-    __slots__ = ("stamp_ms", "commit", "delete", "change_owners", "claim_instance", "remove_member")
+    __slots__ = ("stamp_ms", "commit", "delete", "change_owners", "claim_instance", "remove_member", "stage")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     DELETE_FIELD_NUMBER: _ClassVar[int]
     CHANGE_OWNERS_FIELD_NUMBER: _ClassVar[int]
     CLAIM_INSTANCE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_MEMBER_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
     stamp_ms: int
     commit: CommitGroupOffsets
     delete: DeleteGroupOffsets
     change_owners: ChangeOwners
     claim_instance: ClaimInstance
     remove_member: RemoveMember
-    def __init__(self, stamp_ms: _Optional[int] = ..., commit: _Optional[_Union[CommitGroupOffsets, _Mapping]] = ..., delete: _Optional[_Union[DeleteGroupOffsets, _Mapping]] = ..., change_owners: _Optional[_Union[ChangeOwners, _Mapping]] = ..., claim_instance: _Optional[_Union[ClaimInstance, _Mapping]] = ..., remove_member: _Optional[_Union[RemoveMember, _Mapping]] = ...) -> None: ...
+    stage: StageOffsets
+    def __init__(self, stamp_ms: _Optional[int] = ..., commit: _Optional[_Union[CommitGroupOffsets, _Mapping]] = ..., delete: _Optional[_Union[DeleteGroupOffsets, _Mapping]] = ..., change_owners: _Optional[_Union[ChangeOwners, _Mapping]] = ..., claim_instance: _Optional[_Union[ClaimInstance, _Mapping]] = ..., remove_member: _Optional[_Union[RemoveMember, _Mapping]] = ..., stage: _Optional[_Union[StageOffsets, _Mapping]] = ...) -> None: ...
+
+class StageOffsets(_message.Message):
+    __slots__ = ("transaction_id", "group", "offsets", "member", "number", "ownerships")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWNERSHIPS_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: int
+    group: str
+    offsets: _containers.RepeatedCompositeFieldContainer[OffsetRecord]
+    member: str
+    number: int
+    ownerships: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, transaction_id: _Optional[int] = ..., group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetRecord, _Mapping]]] = ..., member: _Optional[str] = ..., number: _Optional[int] = ..., ownerships: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommitGroupOffsets(_message.Message):
     __slots__ = ("group", "offsets", "member", "number", "ownerships")
@@ -167,11 +185,13 @@ class OwnershipRecord(_message.Message):
     def __init__(self, group: _Optional[str] = ..., epoch: _Optional[int] = ..., owners: _Optional[_Iterable[_Union[OwnerRecord, _Mapping]]] = ..., instances: _Optional[_Iterable[_Union[InstanceRecord, _Mapping]]] = ..., terms: _Optional[_Union[GroupTerms, _Mapping]] = ...) -> None: ...
 
 class OffsetsSnapshot(_message.Message):
-    __slots__ = ("clock_ms", "groups", "ownerships")
+    __slots__ = ("clock_ms", "groups", "ownerships", "staged")
     CLOCK_MS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     OWNERSHIPS_FIELD_NUMBER: _ClassVar[int]
+    STAGED_FIELD_NUMBER: _ClassVar[int]
     clock_ms: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupRecord]
     ownerships: _containers.RepeatedCompositeFieldContainer[OwnershipRecord]
-    def __init__(self, clock_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupRecord, _Mapping]]] = ..., ownerships: _Optional[_Iterable[_Union[OwnershipRecord, _Mapping]]] = ...) -> None: ...
+    staged: _containers.RepeatedCompositeFieldContainer[StageOffsets]
+    def __init__(self, clock_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupRecord, _Mapping]]] = ..., ownerships: _Optional[_Iterable[_Union[OwnershipRecord, _Mapping]]] = ..., staged: _Optional[_Iterable[_Union[StageOffsets, _Mapping]]] = ...) -> None: ...

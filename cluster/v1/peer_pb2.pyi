@@ -189,29 +189,32 @@ class Message(_message.Message):
     def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ..., commit_term: _Optional[int] = ..., version: _Optional[int] = ..., from_instance: _Optional[int] = ..., to_instance: _Optional[int] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive")
+    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_RUNS_FIELD_NUMBER: _ClassVar[int]
     WRITE_MARKERS_FIELD_NUMBER: _ClassVar[int]
     KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_RUNS_FIELD_NUMBER: _ClassVar[int]
     id: int
     propose_metadata: ProposeMetadataRequest
     snapshot_part: SnapshotPart
     confirm_runs: ConfirmRunsRequest
     write_markers: WriteMarkersRequest
     keep_alive: KeepAliveRequest
-    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataRequest, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotPart, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveRequest, _Mapping]] = ...) -> None: ...
+    describe_runs: DescribeRunsRequest
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataRequest, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotPart, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveRequest, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsRequest, _Mapping]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "error")
+    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "error")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_RUNS_FIELD_NUMBER: _ClassVar[int]
     WRITE_MARKERS_FIELD_NUMBER: _ClassVar[int]
     KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_RUNS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     id: int
     propose_metadata: ProposeMetadataResponse
@@ -219,8 +222,9 @@ class Response(_message.Message):
     confirm_runs: ConfirmRunsResponse
     write_markers: WriteMarkersResponse
     keep_alive: KeepAliveResponse
+    describe_runs: DescribeRunsResponse
     error: str
-    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsResponse, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersResponse, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveResponse, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsResponse, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersResponse, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveResponse, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsResponse, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class SnapshotPart(_message.Message):
     __slots__ = ("group", "term", "index", "index_term", "size", "checksum", "offset", "data", "configuration", "to_instance")
@@ -327,3 +331,29 @@ class KeepAliveResponse(_message.Message):
     ended: _containers.RepeatedScalarFieldContainer[int]
     not_leader: bool
     def __init__(self, ended: _Optional[_Iterable[int]] = ..., not_leader: _Optional[bool] = ...) -> None: ...
+
+class DescribeRunsRequest(_message.Message):
+    __slots__ = ("transaction_ids",)
+    TRANSACTION_IDS_FIELD_NUMBER: _ClassVar[int]
+    transaction_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, transaction_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DescribeRunsResponse(_message.Message):
+    __slots__ = ("staged",)
+    STAGED_FIELD_NUMBER: _ClassVar[int]
+    staged: _containers.RepeatedCompositeFieldContainer[StagedHere]
+    def __init__(self, staged: _Optional[_Iterable[_Union[StagedHere, _Mapping]]] = ...) -> None: ...
+
+class StagedHere(_message.Message):
+    __slots__ = ("transaction_id", "group", "records", "bytes", "offsets")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: int
+    group: int
+    records: int
+    bytes: int
+    offsets: int
+    def __init__(self, transaction_id: _Optional[int] = ..., group: _Optional[int] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ..., offsets: _Optional[int] = ...) -> None: ...

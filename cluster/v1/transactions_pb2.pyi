@@ -23,20 +23,22 @@ TRANSACTION_STATE_ABORTING: TransactionState
 TRANSACTION_STATE_ABORTED: TransactionState
 
 class ExpectedRun(_message.Message):
-    __slots__ = ("group_id", "producer_id", "records", "last_sequence", "bytes", "max_timestamp_us")
+    __slots__ = ("group_id", "producer_id", "records", "last_sequence", "bytes", "max_timestamp_us", "consumer_group")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     producer_id: int
     records: int
     last_sequence: int
     bytes: int
     max_timestamp_us: int
-    def __init__(self, group_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., records: _Optional[int] = ..., last_sequence: _Optional[int] = ..., bytes: _Optional[int] = ..., max_timestamp_us: _Optional[int] = ...) -> None: ...
+    consumer_group: str
+    def __init__(self, group_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., records: _Optional[int] = ..., last_sequence: _Optional[int] = ..., bytes: _Optional[int] = ..., max_timestamp_us: _Optional[int] = ..., consumer_group: _Optional[str] = ...) -> None: ...
 
 class PublishedRun(_message.Message):
     __slots__ = ("producer_id", "epoch", "first_sequence", "last_sequence", "base_offset", "records")
@@ -205,58 +207,100 @@ class TransactionOwnerRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., last_transaction_id: _Optional[int] = ...) -> None: ...
 
 class SinkRecord(_message.Message):
-    __slots__ = ("key", "query", "next_ticket", "ticket", "run", "batch", "last_transaction_id", "committed_batch", "committed_records", "committed_digest")
+    __slots__ = ("key", "jobs", "nameless", "next_ticket", "ticket", "run", "batch", "last_transaction_id", "version", "committed_batch", "committed_records", "committed_digest", "queries", "before", "ranges", "floor", "free")
     KEY_FIELD_NUMBER: _ClassVar[int]
-    QUERY_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    NAMELESS_FIELD_NUMBER: _ClassVar[int]
     NEXT_TICKET_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     LAST_TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_BATCH_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_RECORDS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
     key: str
-    query: str
+    jobs: bool
+    nameless: bool
     next_ticket: int
     ticket: int
     run: str
     batch: int
     last_transaction_id: int
+    version: int
     committed_batch: int
     committed_records: int
     committed_digest: int
-    def __init__(self, key: _Optional[str] = ..., query: _Optional[str] = ..., next_ticket: _Optional[int] = ..., ticket: _Optional[int] = ..., run: _Optional[str] = ..., batch: _Optional[int] = ..., last_transaction_id: _Optional[int] = ..., committed_batch: _Optional[int] = ..., committed_records: _Optional[int] = ..., committed_digest: _Optional[int] = ...) -> None: ...
+    queries: _containers.RepeatedScalarFieldContainer[str]
+    before: SinkBefore
+    ranges: _containers.RepeatedCompositeFieldContainer[BatchRange]
+    floor: int
+    free: bool
+    def __init__(self, key: _Optional[str] = ..., jobs: _Optional[bool] = ..., nameless: _Optional[bool] = ..., next_ticket: _Optional[int] = ..., ticket: _Optional[int] = ..., run: _Optional[str] = ..., batch: _Optional[int] = ..., last_transaction_id: _Optional[int] = ..., version: _Optional[int] = ..., committed_batch: _Optional[int] = ..., committed_records: _Optional[int] = ..., committed_digest: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., before: _Optional[_Union[SinkBefore, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[BatchRange, _Mapping]]] = ..., floor: _Optional[int] = ..., free: _Optional[bool] = ...) -> None: ...
+
+class SinkBefore(_message.Message):
+    __slots__ = ("query", "batch", "records", "digest")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    query: str
+    batch: int
+    records: int
+    digest: int
+    def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ..., records: _Optional[int] = ..., digest: _Optional[int] = ...) -> None: ...
+
+class BatchRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class TransactionCommand(_message.Message):
-    __slots__ = ("begin", "register", "commit", "abort", "markers_done")
+    __slots__ = ("begin", "register", "commit", "abort", "markers_done", "draw_ticket", "begin_batch", "reset_sink")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     MARKERS_DONE_FIELD_NUMBER: _ClassVar[int]
+    DRAW_TICKET_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_BATCH_FIELD_NUMBER: _ClassVar[int]
+    RESET_SINK_FIELD_NUMBER: _ClassVar[int]
     begin: BeginTransaction
     register: RegisterTransaction
     commit: CommitTransaction
     abort: AbortTransaction
     markers_done: MarkersDone
-    def __init__(self, begin: _Optional[_Union[BeginTransaction, _Mapping]] = ..., register: _Optional[_Union[RegisterTransaction, _Mapping]] = ..., commit: _Optional[_Union[CommitTransaction, _Mapping]] = ..., abort: _Optional[_Union[AbortTransaction, _Mapping]] = ..., markers_done: _Optional[_Union[MarkersDone, _Mapping]] = ...) -> None: ...
+    draw_ticket: DrawTicket
+    begin_batch: BeginBatch
+    reset_sink: ResetSink
+    def __init__(self, begin: _Optional[_Union[BeginTransaction, _Mapping]] = ..., register: _Optional[_Union[RegisterTransaction, _Mapping]] = ..., commit: _Optional[_Union[CommitTransaction, _Mapping]] = ..., abort: _Optional[_Union[AbortTransaction, _Mapping]] = ..., markers_done: _Optional[_Union[MarkersDone, _Mapping]] = ..., draw_ticket: _Optional[_Union[DrawTicket, _Mapping]] = ..., begin_batch: _Optional[_Union[BeginBatch, _Mapping]] = ..., reset_sink: _Optional[_Union[ResetSink, _Mapping]] = ...) -> None: ...
 
 class BeginTransaction(_message.Message):
-    __slots__ = ("producer_name", "producer_id", "epoch", "nonce", "idle_ms", "total_ms")
+    __slots__ = ("producer_name", "producer_id", "epoch", "nonce", "idle_ms", "total_ms", "groups")
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_MS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     producer_id: int
     epoch: int
     nonce: int
     idle_ms: int
     total_ms: int
-    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., idle_ms: _Optional[int] = ..., total_ms: _Optional[int] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., idle_ms: _Optional[int] = ..., total_ms: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RegisterTransaction(_message.Message):
     __slots__ = ("transaction_id", "producer_id", "epoch", "groups")
@@ -271,18 +315,20 @@ class RegisterTransaction(_message.Message):
     def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommitTransaction(_message.Message):
-    __slots__ = ("transaction_id", "producer_id", "epoch", "expected", "checked")
+    __slots__ = ("transaction_id", "producer_id", "epoch", "expected", "checked", "digest")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     CHECKED_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     producer_id: int
     epoch: int
     expected: _containers.RepeatedCompositeFieldContainer[ExpectedRun]
     checked: int
-    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., expected: _Optional[_Iterable[_Union[ExpectedRun, _Mapping]]] = ..., checked: _Optional[int] = ...) -> None: ...
+    digest: int
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., expected: _Optional[_Iterable[_Union[ExpectedRun, _Mapping]]] = ..., checked: _Optional[int] = ..., digest: _Optional[int] = ...) -> None: ...
 
 class AbortTransaction(_message.Message):
     __slots__ = ("transaction_id", "producer_id", "epoch", "reason")
@@ -297,9 +343,63 @@ class AbortTransaction(_message.Message):
     def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class MarkersDone(_message.Message):
+    __slots__ = ("transactions",)
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    transactions: _containers.RepeatedCompositeFieldContainer[MarkedParts]
+    def __init__(self, transactions: _Optional[_Iterable[_Union[MarkedParts, _Mapping]]] = ...) -> None: ...
+
+class MarkedParts(_message.Message):
     __slots__ = ("transaction_id", "parts")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     parts: _containers.RepeatedCompositeFieldContainer[PartRecord]
     def __init__(self, transaction_id: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[PartRecord, _Mapping]]] = ...) -> None: ...
+
+class DrawTicket(_message.Message):
+    __slots__ = ("sink", "jobs")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    jobs: bool
+    def __init__(self, sink: _Optional[str] = ..., jobs: _Optional[bool] = ...) -> None: ...
+
+class BeginBatch(_message.Message):
+    __slots__ = ("sink", "jobs", "query", "run", "ticket", "batch", "reset", "total_ms")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_MS_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    jobs: bool
+    query: str
+    run: str
+    ticket: int
+    batch: int
+    reset: str
+    total_ms: int
+    def __init__(self, sink: _Optional[str] = ..., jobs: _Optional[bool] = ..., query: _Optional[str] = ..., run: _Optional[str] = ..., ticket: _Optional[int] = ..., batch: _Optional[int] = ..., reset: _Optional[str] = ..., total_ms: _Optional[int] = ...) -> None: ...
+
+class ResetSink(_message.Message):
+    __slots__ = ("sink",)
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    def __init__(self, sink: _Optional[str] = ...) -> None: ...
+
+class SinkResult(_message.Message):
+    __slots__ = ("ticket", "transaction_id", "busy", "records", "digest")
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    BUSY_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ticket: int
+    transaction_id: int
+    busy: bool
+    records: int
+    digest: int
+    def __init__(self, ticket: _Optional[int] = ..., transaction_id: _Optional[int] = ..., busy: _Optional[bool] = ..., records: _Optional[int] = ..., digest: _Optional[int] = ...) -> None: ...

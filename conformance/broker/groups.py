@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.partition.group_offsets import CommitResult
+from cluster.partition.group_state import CommitResult
 from cluster.services.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.v1 import offsets_pb2 as internal
 from conformance.broker.lies import Lie

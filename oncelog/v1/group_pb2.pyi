@@ -187,13 +187,45 @@ class CommitOffsetsResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[OffsetCommitResult]
     def __init__(self, results: _Optional[_Iterable[_Union[OffsetCommitResult, _Mapping]]] = ...) -> None: ...
 
+class StageOffsetsRequest(_message.Message):
+    __slots__ = ("transaction_id", "producer_id", "epoch", "group", "offsets", "member_id", "number", "timeout_ms")
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: int
+    producer_id: int
+    epoch: int
+    group: str
+    offsets: _containers.RepeatedCompositeFieldContainer[OffsetCommit]
+    member_id: str
+    number: int
+    timeout_ms: int
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetCommit, _Mapping]]] = ..., member_id: _Optional[str] = ..., number: _Optional[int] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class StageOffsetsResponse(_message.Message):
+    __slots__ = ("error", "message", "duplicate")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    message: str
+    duplicate: bool
+    def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., duplicate: _Optional[bool] = ...) -> None: ...
+
 class FetchOffsetsRequest(_message.Message):
-    __slots__ = ("group", "partitions")
+    __slots__ = ("group", "partitions", "ignore_transactions")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     group: str
     partitions: _containers.RepeatedCompositeFieldContainer[_batch_pb2.TopicPartition]
-    def __init__(self, group: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[_batch_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
+    ignore_transactions: bool
+    def __init__(self, group: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[_batch_pb2.TopicPartition, _Mapping]]] = ..., ignore_transactions: _Optional[bool] = ...) -> None: ...
 
 class CommittedOffset(_message.Message):
     __slots__ = ("topic", "partition", "offset", "metadata", "producer_id", "epoch", "sequence", "commit_ms")

@@ -39,6 +39,11 @@ class GroupServiceStub:
                 request_serializer=oncelog_dot_v1_dot_group__pb2.CommitOffsetsRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_group__pb2.CommitOffsetsResponse.FromString,
                 _registered_method=True)
+        self.StageOffsets = channel.unary_unary(
+                '/oncelog.v1.GroupService/StageOffsets',
+                request_serializer=oncelog_dot_v1_dot_group__pb2.StageOffsetsRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_group__pb2.StageOffsetsResponse.FromString,
+                _registered_method=True)
         self.FetchOffsets = channel.unary_unary(
                 '/oncelog.v1.GroupService/FetchOffsets',
                 request_serializer=oncelog_dot_v1_dot_group__pb2.FetchOffsetsRequest.SerializeToString,
@@ -82,8 +87,19 @@ class GroupServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StageOffsets(self, request, context):
+        """Stores offsets with a transaction: they count when it is committed, together with
+        its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FetchOffsets(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What a group has committed. Who asks is about to read on from there: a transaction
+        that has staged offsets of these partitions is aborted, or, if it was decided to
+        commit, waited for.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -134,6 +150,11 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.CommitOffsets,
                     request_deserializer=oncelog_dot_v1_dot_group__pb2.CommitOffsetsRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_group__pb2.CommitOffsetsResponse.SerializeToString,
+            ),
+            'StageOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.StageOffsets,
+                    request_deserializer=oncelog_dot_v1_dot_group__pb2.StageOffsetsRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_group__pb2.StageOffsetsResponse.SerializeToString,
             ),
             'FetchOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchOffsets,
@@ -193,6 +214,33 @@ class GroupService:
             '/oncelog.v1.GroupService/CommitOffsets',
             oncelog_dot_v1_dot_group__pb2.CommitOffsetsRequest.SerializeToString,
             oncelog_dot_v1_dot_group__pb2.CommitOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StageOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.GroupService/StageOffsets',
+            oncelog_dot_v1_dot_group__pb2.StageOffsetsRequest.SerializeToString,
+            oncelog_dot_v1_dot_group__pb2.StageOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

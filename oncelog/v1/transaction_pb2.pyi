@@ -1,3 +1,4 @@
+from oncelog.v1 import batch_pb2 as _batch_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -23,7 +24,7 @@ TRANSACTION_STATE_ABORTING: TransactionState
 TRANSACTION_STATE_ABORTED: TransactionState
 
 class BeginTransactionRequest(_message.Message):
-    __slots__ = ("producer_name", "producer_id", "epoch", "lease_token", "nonce", "idle_timeout_ms", "total_timeout_ms")
+    __slots__ = ("producer_name", "producer_id", "epoch", "lease_token", "nonce", "idle_timeout_ms", "total_timeout_ms", "partitions")
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +32,7 @@ class BeginTransactionRequest(_message.Message):
     NONCE_FIELD_NUMBER: _ClassVar[int]
     IDLE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     producer_id: int
     epoch: int
@@ -38,7 +40,8 @@ class BeginTransactionRequest(_message.Message):
     nonce: int
     idle_timeout_ms: int
     total_timeout_ms: int
-    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_token: _Optional[bytes] = ..., nonce: _Optional[int] = ..., idle_timeout_ms: _Optional[int] = ..., total_timeout_ms: _Optional[int] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[_batch_pb2.TopicPartition]
+    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., lease_token: _Optional[bytes] = ..., nonce: _Optional[int] = ..., idle_timeout_ms: _Optional[int] = ..., total_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_batch_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
 
 class BeginTransactionResponse(_message.Message):
     __slots__ = ("transaction_id", "idle_timeout_ms", "total_timeout_ms")
@@ -63,20 +66,32 @@ class KeepTransactionsAliveResponse(_message.Message):
     def __init__(self, ended: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommitTransactionRequest(_message.Message):
-    __slots__ = ("transaction_id", "producer_id", "epoch", "runs", "at_decision", "timeout_ms")
+    __slots__ = ("transaction_id", "producer_id", "epoch", "runs", "at_decision", "timeout_ms", "offsets")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
     AT_DECISION_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     producer_id: int
     epoch: int
     runs: _containers.RepeatedCompositeFieldContainer[StagedRun]
     at_decision: bool
     timeout_ms: int
-    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[StagedRun, _Mapping]]] = ..., at_decision: _Optional[bool] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    offsets: _containers.RepeatedCompositeFieldContainer[StagedOffsets]
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[StagedRun, _Mapping]]] = ..., at_decision: _Optional[bool] = ..., timeout_ms: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[StagedOffsets, _Mapping]]] = ...) -> None: ...
+
+class StagedOffsets(_message.Message):
+    __slots__ = ("group", "offset_count", "last_number")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    offset_count: int
+    last_number: int
+    def __init__(self, group: _Optional[str] = ..., offset_count: _Optional[int] = ..., last_number: _Optional[int] = ...) -> None: ...
 
 class StagedRun(_message.Message):
     __slots__ = ("topic", "partition", "record_count", "last_sequence")
@@ -141,7 +156,7 @@ class ListTransactionsResponse(_message.Message):
     def __init__(self, transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ...) -> None: ...
 
 class TransactionDescription(_message.Message):
-    __slots__ = ("transaction_id", "state", "reason", "producer_name", "producer_id", "epoch", "begun_ms", "age_ms", "idle_timeout_ms", "total_timeout_ms", "partitions")
+    __slots__ = ("transaction_id", "state", "reason", "producer_name", "producer_id", "epoch", "begun_ms", "age_ms", "idle_timeout_ms", "total_timeout_ms", "partitions", "sink", "staged_bytes")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -153,6 +168,8 @@ class TransactionDescription(_message.Message):
     IDLE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     state: TransactionState
     reason: str
@@ -164,14 +181,34 @@ class TransactionDescription(_message.Message):
     idle_timeout_ms: int
     total_timeout_ms: int
     partitions: _containers.RepeatedCompositeFieldContainer[TransactionPart]
-    def __init__(self, transaction_id: _Optional[int] = ..., state: _Optional[_Union[TransactionState, str]] = ..., reason: _Optional[str] = ..., producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., begun_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., idle_timeout_ms: _Optional[int] = ..., total_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[TransactionPart, _Mapping]]] = ...) -> None: ...
+    sink: bool
+    staged_bytes: int
+    def __init__(self, transaction_id: _Optional[int] = ..., state: _Optional[_Union[TransactionState, str]] = ..., reason: _Optional[str] = ..., producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., begun_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., idle_timeout_ms: _Optional[int] = ..., total_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[TransactionPart, _Mapping]]] = ..., sink: _Optional[bool] = ..., staged_bytes: _Optional[int] = ...) -> None: ...
 
 class TransactionPart(_message.Message):
-    __slots__ = ("topic", "partition", "ended")
+    __slots__ = ("topic", "partition", "ended", "staged_records", "staged_bytes", "staged_offsets")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    STAGED_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STAGED_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     ended: bool
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...
+    staged_records: int
+    staged_bytes: int
+    staged_offsets: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., ended: _Optional[bool] = ..., staged_records: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., staged_offsets: _Optional[int] = ...) -> None: ...
+
+class DescribeTransactionRequest(_message.Message):
+    __slots__ = ("transaction_id",)
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    transaction_id: int
+    def __init__(self, transaction_id: _Optional[int] = ...) -> None: ...
+
+class DescribeTransactionResponse(_message.Message):
+    __slots__ = ("transaction",)
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    transaction: TransactionDescription
+    def __init__(self, transaction: _Optional[_Union[TransactionDescription, _Mapping]] = ...) -> None: ...

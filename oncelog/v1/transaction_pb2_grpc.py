@@ -59,6 +59,11 @@ class TransactionServiceStub:
                 request_serializer=oncelog_dot_v1_dot_transaction__pb2.ListTransactionsRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_transaction__pb2.ListTransactionsResponse.FromString,
                 _registered_method=True)
+        self.DescribeTransaction = channel.unary_unary(
+                '/oncelog.v1.TransactionService/DescribeTransaction',
+                request_serializer=oncelog_dot_v1_dot_transaction__pb2.DescribeTransactionRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_transaction__pb2.DescribeTransactionResponse.FromString,
+                _registered_method=True)
 
 
 class TransactionServiceServicer:
@@ -99,6 +104,13 @@ class TransactionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeTransaction(self, request, context):
+        """One of them, or one that has ended and whose owner has begun no other since.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransactionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -126,6 +138,11 @@ def add_TransactionServiceServicer_to_server(servicer, server):
                     servicer.ListTransactions,
                     request_deserializer=oncelog_dot_v1_dot_transaction__pb2.ListTransactionsRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_transaction__pb2.ListTransactionsResponse.SerializeToString,
+            ),
+            'DescribeTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTransaction,
+                    request_deserializer=oncelog_dot_v1_dot_transaction__pb2.DescribeTransactionRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_transaction__pb2.DescribeTransactionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -263,6 +280,33 @@ class TransactionService:
             '/oncelog.v1.TransactionService/ListTransactions',
             oncelog_dot_v1_dot_transaction__pb2.ListTransactionsRequest.SerializeToString,
             oncelog_dot_v1_dot_transaction__pb2.ListTransactionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.TransactionService/DescribeTransaction',
+            oncelog_dot_v1_dot_transaction__pb2.DescribeTransactionRequest.SerializeToString,
+            oncelog_dot_v1_dot_transaction__pb2.DescribeTransactionResponse.FromString,
             options,
             channel_credentials,
             insecure,

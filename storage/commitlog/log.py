@@ -270,6 +270,12 @@ class CommitLog:
             raise CorruptionError(f"{self._place_of(pointer)}: the bytes fail their checksum")
         return value
 
+    def is_cached(self, pointer: Pointer) -> bool:
+        """Whether the value is in memory, so that a read of it does not wait for the disk."""
+        number, active = pointer.segment, self._active
+        segment = active if number == active.number else self._cache.get(number)
+        return segment is not None and segment.is_cached(pointer.position, pointer.size)
+
     def read_unchecked(self, pointer: Pointer) -> bytes:
         """The value there, which may be damaged. Raises CorruptionError when it is cut off."""
         try:

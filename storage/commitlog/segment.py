@@ -29,6 +29,8 @@ _PARTS = 512
 # Values up to here are joined first: copying is cheaper than a list of many parts.
 _JOINED_BYTES = 64 * 1024
 
+_PAGE_BYTES = 4096
+
 _MAGIC = b"OLLOG4\r\n"
 _FIELDS = struct.Struct(">8sQQQ")
 _CRC = struct.Struct(">I")
@@ -88,6 +90,14 @@ class Segment:
         if len(content) == size or not content:
             return content
         return content + self.read(position + len(content), size - len(content))
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether the pages that these bytes begin and end in are in the system's page cache."""
+        last = position + size - 1
+        is_cached = self._system.is_cached(self._descriptor, position)
+        if is_cached and last // _PAGE_BYTES > position // _PAGE_BYTES:
+            is_cached = self._system.is_cached(self._descriptor, last)
+        return is_cached
 
     def write(self, position: int, parts: Sequence[bytes], size: int) -> None:
         """Writes the parts one after the other, `size` bytes."""

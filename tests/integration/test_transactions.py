@@ -164,7 +164,10 @@ def test_a_commit_publishes_everything_at_once(sender: Sender) -> None:
     assert places == {(0, 2, 5), (1, 0, 1), (2, 0, 4)}
     assert sender.readable(0) == [(0, 0, 0), (2, 2, number), (5, 5, number)]
     assert sender.commit().runs == answer.runs
-    assert not [one for one in listed(sender.cluster) if one.transaction_id == number]
+    eventually(
+        lambda: not [one for one in listed(sender.cluster) if one.transaction_id == number],
+        "the metadata have heard of it",
+    )
     sender.cluster.wait_level(sender.topic)
 
 

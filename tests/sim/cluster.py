@@ -229,7 +229,7 @@ class Cluster:
         """Reads from `offset` on like a fetch; returns the offset after what was read."""
         partition = node.partitions[gid]
         try:
-            found = partition.read(offset, 600)
+            found = partition.reading(offset, 600).run()
         except OffsetOutOfRangeError as error:
             return error.start
         self.checker.read(gid, offset, [(batch.base_offset, batch.data) for batch in found])
@@ -355,7 +355,7 @@ class Cluster:
         found: list[tuple[int, bytes]] = []
         offset = partition.log_start_offset
         while offset < partition.high_watermark:
-            batches = partition.read(offset, 10_000)
+            batches = partition.reading(offset, 10_000).run()
             found += [(batch.base_offset, batch.data) for batch in batches]
             offset = found[-1][0] + int.from_bytes(found[-1][1][4:8], "little")
         if found != list(model.payloads()):

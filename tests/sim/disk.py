@@ -119,7 +119,9 @@ class Disk:
     def get(self, family: Family, key: bytes) -> bytes | None:
         return self._tables[family].get(key)
 
-    def get_unchecked(self, family: Family, key: bytes) -> bytes | None:
+    def get_unchecked(
+        self, family: Family, key: bytes, *, cached_only: bool = False
+    ) -> bytes | None:
         return self.get(family, key)
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.consensus import replication
+from cluster.consensus import driver, replication
+from cluster.consensus.message import Append, AppendReply
 from cluster.transport import send_queue
 from tests.sim.checker import Violation
 from tests.sim.disk import PlantedDamage
@@ -36,6 +37,50 @@ def a_leader_that_fails_at_rest_is_replaced() -> None:
         raise Violation("nobody leads in the place of a replica that has stopped")
     stage.crash(1)
     stage.start(1)
+    stage.finish()
+
+
+@schedule
+def a_leader_whose_links_break_before_it_rests_steps_down() -> None:
+    """Found by a slow machine: with nobody in reach it took its last heartbeat for answered."""
+    stage = Stage()
+    stage.elect(1)
+    stage.produce(1)
+    leader, scheduler = stage.group(1), stage.cluster.scheduler
+    assert leader._leading is not None
+    while not leader._leading.quiescence.is_quiet:
+        scheduler.run_until(scheduler.now + 1e-4)
+    assert not leader.is_quiescent
+    for peer in (2, 3):
+        stage.node(1).link_changed(peer, False)
+    stage.isolate(1)
+    stage.node(1).driver.touch(GID)  # as an answer does that came before its link broke
+    stage.run(4.0)
+    if leader.is_leader:
+        raise Violation("a leader that hears nobody believes in itself for ever")
+    for peer in (2, 3):
+        stage.node(1).link_changed(peer, True)
+    stage.finish()
+
+
+@schedule
+def a_slice_says_nothing_that_an_earlier_one_wrote_before_the_fsync() -> None:
+    """Two messages of a new term, and a slice takes one: the term is not durable yet."""
+    stage = Stage()
+    term, early = stage.group(2).term + 1, list[AppendReply]()
+
+    def note(sender: int, receiver: int, message: object) -> bool:
+        if sender == 2 and isinstance(message, AppendReply) and stage.node(2).disk.unsynced:
+            early.append(message)
+        return False
+
+    stage.hold(note)
+    leader_lives = Append(GID, term, 0, 0, 0)
+    with limited(driver, "SLICE_OPERATIONS", 1):
+        stage.deliver(3, 2, leader_lives, leader_lives)
+    assert stage.group(2).term == term
+    if early:
+        raise Violation(f"said before it is durable: {early}")
     stage.finish()
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cluster.consensus.driver import Driver
+from cluster.consensus.driver import MAX_SLICES, Driver
 from cluster.consensus.group import Group
 from cluster.consensus.message import ClockProbe, ClockReply, Snapshot, SnapshotError
 from cluster.consensus.replay_budget import ReplayBudget
@@ -99,7 +99,7 @@ class Process:
         scheduler, rate = cluster.scheduler, node.rate
         self.clock = lambda: scheduler.now * rate
         self.syncing = self.step_planned = False
-        self.syncs = 0
+        self.syncs = self.slices = 0
         self.timer_at = NEVER
         self.between: list[Callable[[], None]] = []
         self.believed: dict[tuple[int, int, int], int] = {}
@@ -345,7 +345,7 @@ class Node:
             return
         messages = len(process.driver._inbound)
         try:
-            while process.between:
+            while process.between and not process.slices:
                 process.between.pop(0)()
             must_sync = process.driver.begin()
         except PowerLoss:
@@ -358,6 +358,11 @@ class Node:
         if self.load.seconds:
             busy_until = self.cluster.scheduler.now + self.load.of_round(self, messages)
             self.paused_until = max(self.paused_until, busy_until)
+        process.slices += 1
+        if process.driver.is_cut and process.slices < MAX_SLICES:
+            self.wake()
+            return
+        process.slices = 0
         if must_sync:
             process.syncing = True
             process.syncs += 1
@@ -450,6 +455,8 @@ class Node:
             self._look_at_followers(gid, group)
             leader = (group.leader_id, group.term)
             if leader != process.leaders.get(gid, leader) and not process.leaders_notified:
+                if gid in process.driver._with_work:
+                    continue  # its turn comes in another slice
                 raise Violation(f"node {self.id}, group {gid}: nobody learns that {leader} leads")
             process.leaders[gid] = leader
         process.leaders_notified = False

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import storage.checkpoints
-from cluster.consensus import group, replication
+from cluster.consensus import driver, group, proposals, replication
 from cluster.transport import send_queue
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
@@ -247,6 +247,9 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
         settings = replace(settings, round_cost=ROUND_COSTS[seed // 8 % len(ROUND_COSTS)])
     if seed % 8 == 1:
         settings = replace(settings, metadata=True, releases=True)
+    if seed % 3 == 0:  # rounds of several slices, of a few entries each
+        limits += [(driver, "SLICE_OPERATIONS", 1 + seed // 3 % 4)]
+        limits += [(proposals, "MAX_SLICE_ENTRIES", 1 + seed // 12 % 4)]
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
     if seed % 5 == 1:
         cluster.network.damage = Damage(random.Random(seed), 0.02)

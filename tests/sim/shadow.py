@@ -377,17 +377,11 @@ class ShadowedDriver(Driver):
             self._shadow.syncs(group)
         return must_sync
 
-    def _deliver(self) -> dict[int, Group]:
-        """One message after the other."""
-        inbound, self._inbound = self._inbound, []
-        touched: dict[int, Group] = {}
-        for sender, message in inbound:
-            self._inbound = [(sender, message)]
-            touched |= super()._deliver()
-            group = self.groups.get(getattr(message, "group", -1))
-            if group is not None:
-                self._shadow.received(group, sender, message)
-        return touched
+    def _deliver_one(self, sender: int, message: Message, touched: dict[int, Group]) -> None:
+        super()._deliver_one(sender, message, touched)
+        group = self.groups.get(getattr(message, "group", -1))
+        if group is not None:
+            self._shadow.received(group, sender, message)
 
     def _advance(self) -> list[Group]:
         touched = super()._advance()

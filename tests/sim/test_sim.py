@@ -68,6 +68,8 @@ CAUGHT_BY = {
     "map-before-append": "a_batch_that_failed_leaves_no_trace",
     "overlay-kept": "a_batch_that_failed_leaves_no_trace",
     "rest-outlives-a-snapshot": "a_leader_at_rest_is_replaced_by_a_snapshot",
+    "slice-not-synced": "a_slice_says_nothing_that_an_earlier_one_wrote_before_the_fsync",
+    "rest-without-majority": "a_leader_whose_links_break_before_it_rests_steps_down",
     "rest-outlives-a-failure": "a_leader_that_fails_at_rest_is_replaced",
     "no-back-off": "a_sick_preferred_leader_is_not_asked_for_ever",
     "one-lane": "entries_of_one_group_do_not_unseat_the_leaders_of_others",

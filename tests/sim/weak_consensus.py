@@ -15,6 +15,7 @@ from cluster.consensus.election import Election
 from cluster.consensus.group import Group
 from cluster.consensus.guard import Guard
 from cluster.consensus.journal import Journal
+from cluster.consensus.leader_term import LeaderTerm
 from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
@@ -334,6 +335,23 @@ def rest_outlives_a_snapshot() -> Any:
             return install(self, sender, snapshot)
 
     return [(Driver, "install", sleepy)]
+
+
+@mutation("a slice takes for durable what the slice before wrote")
+def slice_not_synced() -> Any:
+    def is_safe(self: Driver, group: Group) -> bool:
+        journal = group.journal
+        return not journal.dirty and journal.durable_index >= journal.last_index
+
+    return [(Driver, "_is_safe", is_safe)]
+
+
+@mutation("a leader that can reach nobody rests")
+def rest_without_majority() -> Any:
+    def can_quiesce(self: LeaderTerm) -> bool:
+        return self.ready and self.quiescence.may_begin(self.replicator.reachable())
+
+    return [(LeaderTerm, "can_quiesce", property(can_quiesce))]
 
 
 @mutation("a node speaks for a replica that stopped while it rested")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from cluster.services.resolving import Resolver
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import batch_pb2, log_pb2, log_pb2_grpc
 from oncelog.wire.batch import encode_payload
+from storage.errors import NotCachedError
 from storage.offset_index import OffsetIndex
 from tests.sim.disk import Disk
 from tests.unit.small_node import Node
@@ -35,10 +36,12 @@ class OneLog:
     """The partition's group, and its journal: what is proposed is committed at once."""
 
     base_index = 0
+    memory_from = 0  # entries below are on the disk only
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.failed: Exception | None = None
+        self.from_disk: Callable[[int], bytes] = lambda index: self.entries[index - 1]
         self.is_leader, self.is_ready, self.leader_id = True, True, 1
         self.config = SimpleNamespace(group=GROUP, node_id=1, peers=())
         self.journal = self
@@ -60,8 +63,17 @@ class OneLog:
     def confirm(self, done: Any) -> None:
         done(Applied(len(self.entries), None))
 
+    def is_in_memory(self, index: int) -> bool:
+        return index >= self.memory_from
+
     def entry(self, index: int, is_intact: Any = None) -> bytes:
+        assert self.is_in_memory(index)
         return self.entries[index - 1]
+
+    def stored_entry(self, index: int, is_intact: Any, *, cached_only: bool) -> bytes:
+        if cached_only:
+            raise NotCachedError("on the disk only")
+        return self.from_disk(index)
 
 
 class LogNode(Node):

@@ -85,15 +85,23 @@ LATER_FIELDS: dict[str | int, str] = {
     """,
     TRANSACTIONS: """
         AbortTransaction: epoch producer_id reason transaction_id
-        BeginTransaction: epoch idle_ms nonce producer_id producer_name total_ms
-        CommitTransaction: checked epoch expected producer_id transaction_id
-        ExpectedRun: bytes group_id last_sequence max_timestamp_us producer_id records
-        MarkersDone: parts transaction_id
+        BeginTransaction: epoch groups idle_ms nonce producer_id producer_name total_ms
+        BeginBatch: batch jobs query reset run sink ticket total_ms
+        CommitTransaction: checked digest epoch expected producer_id transaction_id
+        ExpectedRun: bytes consumer_group group_id last_sequence max_timestamp_us producer_id
+            records
+        MarkedParts: parts transaction_id
+        MarkersDone: transactions
         MetadataCommand: transaction
+        OffsetsCommand: stage
+        StageOffsets: group member number offsets ownerships transaction_id
         PartRecord: done gone group_id runs
         PublishedRun: base_offset epoch first_sequence last_sequence producer_id records
         RegisterTransaction: epoch groups producer_id transaction_id
+        DrawTicket: jobs sink
+        ResetSink: sink
         TransactionCommand: abort begin commit markers_done register
+        TransactionCommand: begin_batch draw_ticket reset_sink
     """,
     PERMISSIONS: """
         MetadataCommand: alter_permissions

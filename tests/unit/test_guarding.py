@@ -187,6 +187,7 @@ FOR_ALL_KNOWN = {
     "/oncelog.v1.LogService/Fetch", "/oncelog.v1.LogService/Subscribe",
     "/oncelog.v1.LogService/ListOffsets", "/oncelog.v1.ClusterService/DescribeTopics",
     "/oncelog.v1.SecurityService/CheckPermission", "/oncelog.v1.GroupService/JoinGroup",
+    "/oncelog.v1.TransactionService/KeepTransactionsAlive",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
@@ -19,6 +20,7 @@ from cluster.services.turns import SLICE_BATCHES
 from oncelog import errors
 from oncelog.v1 import log_pb2
 from oncelog.wire.batch import encode_payload
+from storage.errors import CorruptionError
 from tests.unit.log_rig import PAYLOAD, TOPIC, LogNode, batch, fetch, header, serving
 from tests.unit.small_node import refused
 
@@ -189,6 +191,44 @@ async def test_a_replica_that_stops_between_slices_gives_what_was_read(node, mon
     assert 0 < len(read) < 900
     response = log_pb2.FetchResponse.FromString(await reader.fetch(fetch()))
     assert response.partitions[0].error == log_pb2.PARTITION_ERROR_NOT_LEADER
+
+
+# -- what is not in memory ----------------------------------------------------------------------
+
+
+async def test_a_disk_that_takes_its_time_holds_up_only_who_reads_from_it(node):
+    await fill(node, 20)
+    node.log.memory_from = 11  # the batch at offset 10
+    go_on = threading.Event()
+
+    def slow(index):
+        assert go_on.wait(10), "the event loop waits for the disk"
+        return node.log.entries[index - 1]
+
+    node.log.from_disk = slow
+    reader = Reader(node)
+    old = asyncio.create_task(reader.fetch(fetch()))
+    recent = log_pb2.FetchRequest(partitions=[log_pb2.PartitionFetch(topic=TOPIC, offset=10)])
+    assert batches_of(await reader.fetch(recent)) == [list(range(10, 20))]
+    assert not old.done()
+    go_on.set()
+    assert batches_of(await old) == [list(range(20))]
+
+
+async def test_retention_that_is_faster_than_a_read_is_no_damage(node):
+    await fill(node, 20)
+    node.log.memory_from = 100
+
+    def gone(index):
+        node.log.base_index = 15
+        node.log.partition.machine.stored.log_start = 15
+        raise CorruptionError("entry is missing", group=1, index=index)
+
+    node.log.from_disk = gone
+    (part,) = log_pb2.FetchResponse.FromString(await Reader(node).fetch(fetch())).partitions
+    assert part.error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
+    assert part.log_start_offset == 15
+    assert node.log.failed is None
 
 
 # -- refusals ---------------------------------------------------------------------------------

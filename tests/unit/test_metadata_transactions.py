@@ -62,6 +62,20 @@ def state(node: Node, number: int) -> tuple[str, str]:
     return row.state.name, row.reason
 
 
+def test_partitions_are_registered_as_it_begins(node: Node) -> None:
+    held = node.metadata.name("p")
+    assert held is not None
+    command = tpb.BeginTransaction(
+        producer_name="p", producer_id=held.producer_id, nonce=1, idle_ms=1000, total_ms=2000,
+        groups=[17, 99, 16],
+    )  # fmt: skip
+    assert ask(node, begin=command).transaction.transaction_id == 1
+    row = node.metadata.coordinator.get(1)
+    assert row is not None and list(row.parts) == [16, 17], "what is not there is left out"
+    ask(node, begin=command)
+    assert list(row.parts) == [16, 17]
+
+
 def test_only_the_holder_of_the_name_begins(node: Node) -> None:
     assert begin(node, epoch=1).error == "FENCED"
     assert begin(node, name="q").error == "FENCED"

@@ -15,7 +15,10 @@ from cluster.errors import ListenError
 from cluster.features import Finalized, Release, Versions
 from cluster.metadata.upgrade import plan
 from cluster.metrics import Histogram, Metrics, PartitionSample, resident_bytes
+from cluster.node.metrics_sample import transactions
 from cluster.node.sync_watch import SyncWatch
+from cluster.transactions.coordinator import Coordinator
+from cluster.transactions.types import Holder
 from storage.engine import Engine
 from storage.kv import Family
 
@@ -64,6 +67,23 @@ def test_clocks_are_shown():
     found = samples(metrics)
     assert found["oncelog_clock_agreed", ()] == 0
     assert found["oncelog_clock_ahead_seconds", (("node", "2"),)] == -0.5
+
+
+def test_transactions_are_shown_by_this_nodes_copy():
+    metrics, coordinator = Metrics(), Coordinator()
+    metrics.transactions = lambda: transactions(coordinator, 5000)
+    assert samples(metrics)["oncelog_transactions_oldest_open_seconds", ()] == 0
+    for number in (1, 2):
+        coordinator.begin(
+            f"p{number}", Holder(number, 0), 1, now_ms=1000 * number, idle_ms=1000, total_ms=1000
+        )
+        coordinator.register(number, None, [16], lambda group: True)
+    coordinator.abort(1, None, "operator")
+    found = samples(metrics)
+    assert found["oncelog_transactions_open", ()] == 1
+    assert found["oncelog_transactions_ending", ()] == 1
+    assert found["oncelog_transactions_oldest_open_seconds", ()] == 3
+    assert found["oncelog_transactions_remembered", ()] == 2
 
 
 def test_a_histogram_counts_up_to_and_with_its_bounds():

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.partition import group_offsets as offsets
-from cluster.partition.group_offsets import CommitResult, OffsetsTable, OffsetState, partition_of
+from cluster.partition import group_state
+from cluster.partition.group_offsets import OffsetsTable, partition_of
+from cluster.partition.group_state import CommitResult, OffsetState
 from cluster.v1 import offsets_pb2 as pb
 
 
@@ -127,8 +129,8 @@ def test_a_snapshot_only_joins_what_commits_have_made(monkeypatch):
     for partition in (5, 0, 300, 2):
         for group in ("b", "a" * 200):
             commit(table, group, partition=partition, offset=7, metadata="m" * partition)
-    monkeypatch.setattr(offsets, "_record", None)
-    monkeypatch.setattr(offsets, "_stored", None)
+    monkeypatch.setattr(offsets, "record_of", None)
+    monkeypatch.setattr(group_state, "stored", None)
     monkeypatch.setattr(pb, "OffsetRecord", None)
     state = table.dump()
     monkeypatch.undo()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cluster.consensus.port import NO_OP
-from cluster.consensus.proposals import MAX_ROUND_BYTES, Applied, Outcome, Proposals
+from cluster.consensus.proposals import MAX_SLICE_BYTES, Applied, Outcome, Proposals
 
-THIRD = bytes(MAX_ROUND_BYTES // 3)
+THIRD = bytes(MAX_SLICE_BYTES // 3)
 
 
 def test_a_round_has_a_limit_and_what_waits_for_confirmation_keeps_its_place():
@@ -35,5 +35,5 @@ def test_a_round_has_a_limit_and_what_waits_for_confirmation_keeps_its_place():
 def test_one_proposal_may_be_larger_than_a_round():
     proposals = Proposals()
     for _ in range(2):
-        proposals.propose(bytes(2 * MAX_ROUND_BYTES), lambda outcome: None)
+        proposals.propose(bytes(2 * MAX_SLICE_BYTES), lambda outcome: None)
     assert [len(proposals.take()) for _ in range(2)] == [1, 1]

@@ -77,7 +77,7 @@ class Replica:
         """(offset, payload) of all batches from `offset` on, asked page by page."""
         found: list[tuple[int, bytes]] = []
         while offset < self.part.high_watermark:
-            for base, data in self.part.read(offset, 10_000, 50):
+            for base, data in self.part.reading(offset, 10_000, 50).run():
                 found.append((base, data[96:]))
                 offset = base + int.from_bytes(data[4:8], "little")
         return found
@@ -109,7 +109,7 @@ def test_a_run_is_read_once_it_is_published_and_lies_together(replica: Replica) 
     expected = mixed(replica)
     assert replica.read() == expected
     for offset in range(12):
-        base, data = replica.part.read(offset, 1)[0]
+        base, data = replica.part.reading(offset, 1).run()[0]
         assert (base, data[96:]) == max(found for found in expected if found[0] <= offset)
 
 
@@ -117,8 +117,8 @@ def test_batches_are_found_backwards(replica: Replica) -> None:
     expected = mixed(replica)
     for below in (12, 11, 10, 6, 4, 3):
         found, at = [], below
-        while places := replica.part.places_below(at, 2):
-            found += [place.base_offset for place in places]
+        while read := replica.part.reading_back(at, 10_000, 2).run():
+            found += [place.base_offset for place, _ in read]
             at = found[-1]
         assert found == [base for base, _ in reversed(expected) if base < below]
 
@@ -198,7 +198,7 @@ def test_retention_frees_a_part_of_a_run(replica: Replica) -> None:
     stored = replica.part.machine.stored
     assert [base for base, _ in replica.read(10)] == [10, 12, 14, 16, 18]
     with pytest.raises(OffsetOutOfRangeError):
-        replica.part.read(9, 1)
+        replica.part.reading(9, 1).run()
     replica.put(pack_log_start(LogStartEntry(10, 20, half, 1)))
     assert replica.rows() == 0
 
@@ -261,7 +261,7 @@ def test_a_replica_whose_log_begins_inside_a_run(replica: Replica) -> None:
     follower.put(replica.log.entries[-1])
     assert follower.part.dump() == replica.part.dump()
     with pytest.raises(OffsetOutOfRangeError):
-        follower.part.read(0, 1)
+        follower.part.reading(0, 1).run()
     assert [base for base, _ in follower.read(4)] == [4, 6]
     start = pack_log_start(LogStartEntry(0, 4, 0, 1))
     assert (follower.put(start), follower.part.log_start_offset) == (None, 4)
@@ -272,7 +272,7 @@ def test_damage_in_a_staged_entry_is_found_when_it_is_read(replica: Replica) -> 
     replica.batch(2, 2, number=5)
     replica.end(5, (1, 4, 3))
     data = replica.log.entries[1]
-    intact = [replica.part.machine.stored.index.covering(2)[0]]
+    intact = replica.part.machine.stored.index.stored(2)
     assert batch_index.is_intact(intact[0], data)
     assert not batch_index.is_intact(intact[0], data[:-1] + b"x")
 

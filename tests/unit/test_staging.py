@@ -10,10 +10,12 @@ import pytest
 from cluster.consensus.proposals import Abandoned, Applied, Done
 from cluster.dedup.verdict import BatchMeta, ExpectedOffsets
 from cluster.features import Features, Finalized
+from cluster.partition.group_offsets import pack_command
 from cluster.partition.replica import Partition, Policy
 from cluster.partition.types import Answer, AppendRequest, NodeView
 from cluster.transactions.runs import Marked
-from cluster.transactions.types import Marker
+from cluster.transactions.types import Expected, Marker
+from cluster.v1 import offsets_pb2 as pb
 from storage.offset_index import OffsetIndex
 from tests.sim.disk import Disk
 from tests.unit.log_rig import GROUP, OneLog
@@ -202,6 +204,39 @@ def test_a_full_disk_refuses_batches_and_lets_markers_through(leader: Leader) ->
     outcomes = leader.end((2, 1))
     leader.log.commit()
     assert isinstance(outcomes[0], Applied) and leader.part.high_watermark == 2
+
+
+def stage_offset(number: int, offset: int = 5) -> bytes:
+    record = pb.OffsetRecord(topic="in", topic_id=1, offset=offset)
+    call = pb.StageOffsets(transaction_id=T, group="g", offsets=[record], number=number)
+    return pack_command(pb.OffsetsCommand(stage=call))
+
+
+def test_offsets_are_staged_as_batches_are(leader: Leader) -> None:
+    """Registered first, refused on a full disk, stored by the marker, which is not."""
+    outcomes: list[Any] = []
+    fresh = Leader()
+    unregistered = fresh.part.stage_offsets(T, stage_offset(1), outcomes.append)
+    assert unregistered is not None and unregistered.verdict.kind.name == "UNREGISTERED"
+    assert leader.part.stage_offsets(T, stage_offset(1), outcomes.append) is None
+    leader.log.commit()
+    leader.lead()  # anew: what has offsets here was registered
+    assert leader.part.stage_offsets(T, stage_offset(2), outcomes.append) is None
+    leader.log.commit()
+    assert [one.result.error for one in outcomes] == ["", ""]
+    leader.full = True
+    refused = leader.part.stage_offsets(T, stage_offset(3), outcomes.append)
+    assert refused is not None and refused.verdict.kind.name == "STORAGE_FULL"
+    confirm = leader.part.confirm_runs
+    assert confirm(T, {}, offsets={"g": (2, 2)}, only_winners=False) == {}
+    assert "the commit says" in str(confirm(T, {}, only_winners=False))
+    assert "the commit says" in str(confirm(T, {}, offsets={"g": (1, 2)}, only_winners=False))
+    marker = Marker(T, True, (Expected(0, 7, 2, 2, consumer_group="g"),), 0, 1)
+    leader.part.mark(marker, outcomes.append)
+    leader.log.commit()
+    stored = leader.part.group_offsets.group("g")
+    assert stored is not None and [state.offset for _, state in stored.items()] == [5]
+    assert not list(leader.part.group_offsets.staged.transactions())
 
 
 @pytest.mark.parametrize(

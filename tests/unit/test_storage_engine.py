@@ -15,7 +15,7 @@ import pytest
 
 from storage.database import Database, Row
 from storage.engine import Engine
-from storage.errors import CorruptionError, LockedError, StorageError
+from storage.errors import CorruptionError, LockedError, NotCachedError, StorageError
 from storage.flush_cycle import MAX_RANGE_DELETES
 from storage.kv import Family, KeyValue
 from storage.options import KIB, MIB, EngineOptions
@@ -54,6 +54,31 @@ def test_a_batch_applies_in_order(engine: Engine) -> None:
     assert engine.get_many(Family.STATE, [b"a", b"b", b"a"]) == [b"2", None, b"2"]
     assert engine.get(Family.OFFSETS, b"b") == b"other family"
     assert engine.get_many(Family.STATE, []) == []
+
+
+def test_who_does_not_wait_for_the_disk_gets_what_is_in_memory(
+    engine: Engine, tmp_path: Path
+) -> None:
+    values = {b"%08d" % number: bytes([number]) * 9000 for number in range(20)}
+    batch = engine.batch()
+    for key, value in values.items():
+        batch.put(Family.ENTRIES, key, value)
+    engine.write(batch)
+    engine.sync()
+
+    def read(key: bytes) -> bytes | None:
+        return engine.get_unchecked(Family.ENTRIES, key, cached_only=True)
+
+    assert {key: read(key) for key in values} == values
+    for file in tmp_path.rglob("*.log"):
+        descriptor = os.open(file, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+    last = max(values)
+    with pytest.raises(NotCachedError, match="9000 bytes"):
+        read(last)
+    assert engine.get_unchecked(Family.ENTRIES, last) == values[last]
+    assert read(last) == values[last]
 
 
 def test_an_empty_batch_is_nothing(engine: Engine) -> None:

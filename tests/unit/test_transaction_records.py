@@ -14,6 +14,8 @@ from cluster.entries import CorruptEntryError
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run_records import pack_marker, unpack_marker
 from cluster.transactions.runs import RunTable
+from cluster.transactions.sinks import Asked
+from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import Expected, Holder, Marker, Published
 
 MARKER = Marker(5, True, (Expected(0, 7, 3, 2, 300, 9), Expected(0, 8, 1, 0, 100, 1)), 77, 4)
@@ -31,6 +33,13 @@ def runs() -> RunTable:
     return table
 
 
+def begin(made: Coordinator, asked: Asked) -> Transaction:
+    made.draw_ticket(asked.key, jobs=asked.jobs)
+    begun = made.begin_batch(asked, now_ms=5, total_ms=2000)
+    assert begun.transaction is not None
+    return begun.transaction
+
+
 def coordinator() -> Coordinator:
     """Transactions in each state, and a sink."""
     made = Coordinator()
@@ -42,8 +51,14 @@ def coordinator() -> Coordinator:
         elif pid == 2:
             made.abort(row.transaction_id, None, "owner")
     made.markers_done(4, {16: [Published(4, 0, 0, 1, 5, 2)], 17: []})
-    ticket = made.draw_ticket("sink", "query")
-    made.begin_batch("sink", "run", ticket, 0, now_ms=5, total_ms=2000)
+    for batch, key in enumerate(("sink", "other")):
+        begun = begin(made, Asked(key, f"query {key}", "run", 1, batch))
+        made.commit(begun.transaction_id, None, (), 0, digest=7)
+    made.reset_sink("other")
+    for ticket, batch in enumerate((3, 4, 9), 1):
+        begun = begin(made, Asked("jobs", "", "run", ticket, batch, jobs=True))
+        made.commit(begun.transaction_id, None, (), 0)
+    made.begin_batch(Asked("job-1", "", "", 0, 0, jobs=True), now_ms=5, total_ms=2000)
     return made
 
 
@@ -94,4 +109,4 @@ def test_a_loaded_coordinator_goes_on() -> None:
     made.abort(1, None, "operator")
     for number in (1, 2, 3):
         made.markers_done(number, {16: [], 17: []})
-    assert made.open_low == 5 and not made.decided()
+    assert made.open_low == 10 and not made.decided(), "the nameless job is open"

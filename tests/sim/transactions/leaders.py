@@ -18,6 +18,15 @@ from tests.sim.transactions.machines import NOTHING, BatchEntry, OpenEntry, Part
 from tests.sim.transactions.world import GONE, LOST, Call, Group, Process, Reply
 
 METADATA = 0
+# What a commit names: (group, producer, records, last sequence), and with one more a consumer
+# group whose offsets are staged there: (group, producer, offsets, last number, consumer group).
+Asked = tuple[int, int, int, int] | tuple[int, int, int, int, str]
+
+
+def expected_of(asked: Asked) -> Expected:
+    return Expected(*asked[:4], consumer_group="".join(map(str, asked[4:])))
+
+
 ENDED_KINDS = (Kind.TRANSACTION_ABORTED, Kind.TRANSACTION_ENDED, Kind.DUPLICATE)
 
 
@@ -216,11 +225,14 @@ class PartitionLeader:
         reply: Reply,
         transaction_id: int,
         asked: dict[int, tuple[int, int]],
+        offsets: dict[str, tuple[int, int]],
         only_winners: bool,
     ) -> None:
         """Has the transaction exactly these runs here? A deposed leader may say so too."""
-        runs = self.group.machine.runs
-        reply(runs.confirm(transaction_id, asked, only_winners=only_winners))
+        machine = self.group.machine
+        differs = machine.group_offsets.confirm(transaction_id, offsets)
+        found = machine.runs.confirm(transaction_id, asked, only_winners=only_winners)
+        reply(differs or found)
 
 
 class MetadataLeader:
@@ -277,7 +289,7 @@ class MetadataLeader:
         reply: Reply,
         transaction_id: int,
         holder: Holder | None,
-        asked: tuple[tuple[int, int, int, int], ...],
+        asked: tuple[Asked, ...],
         visible: bool = True,
         digest: int = 0,
     ) -> None:
@@ -289,14 +301,14 @@ class MetadataLeader:
         self,
         transaction_id: int,
         holder: Holder | None,
-        asked: tuple[tuple[int, int, int, int], ...],
+        asked: tuple[Asked, ...],
         visible: bool,
         digest: int,
     ) -> Process:
         while self.alive:
             row = self.group.machine.coordinator.get(transaction_id)
             groups = tuple(row.parts) if row is not None else ()
-            expected: Any = tuple(Expected(*run) for run in asked)
+            expected: Any = tuple(map(expected_of, asked))
             if row is not None and row.state is State.OPEN:
                 expected = yield from self._confirm(transaction_id, groups, asked, row.sink)
                 if expected is LOST:
@@ -355,29 +367,46 @@ class MetadataLeader:
         self,
         transaction_id: int,
         groups: tuple[int, ...],
-        asked: tuple[tuple[int, int, int, int], ...],
+        asked: tuple[Asked, ...],
         only_winners: bool,
     ) -> Process:
         """The decision's runs as the partitions' leaders found them; or why there is none."""
-        found: dict[tuple[int, int], Expected] = {}
+        wanted = [expected_of(run) for run in asked]
+        found: dict[tuple[int, int, str], Expected] = {}
         for group in groups:
-            ours = {run[1]: (run[2], run[3]) for run in asked if run[0] == group}
+            here = [run for run in wanted if run.group == group]
+            found |= {run.run: run for run in here if run.consumer_group}
             answer = yield Call(
                 group,
                 "confirm",
-                {"transaction_id": transaction_id, "asked": ours, "only_winners": only_winners},
+                {
+                    "transaction_id": transaction_id,
+                    "asked": {
+                        run.producer_id: (run.records, run.last)
+                        for run in here
+                        if not run.consumer_group
+                    },
+                    "offsets": {
+                        run.consumer_group: (run.records, run.last)
+                        for run in here
+                        if run.consumer_group
+                    },
+                    "only_winners": only_winners,
+                },
             )
             if answer == GONE:  # its commit aborts it
-                found |= {(group, pid): Expected(group, pid, *run) for pid, run in ours.items()}
+                found |= {run.run: run for run in here}
             elif answer is LOST:
                 return LOST
             elif isinstance(answer, str):
                 return ("COMMIT_INCOMPLETE", answer, transaction_id)
             else:
-                found |= {(group, pid): run._replace(group=group) for pid, run in answer.items()}
+                found |= {
+                    (group, pid, ""): run._replace(group=group) for pid, run in answer.items()
+                }
         if len(found) < len(asked):
             return ("COMMIT_INCOMPLETE", "a partition was never registered", transaction_id)
-        return tuple(found[run[:2]] for run in asked)
+        return tuple(found[run.run] for run in wanted)
 
     # -- markers --------------------------------------------------------------------------
 
@@ -395,6 +424,9 @@ class MetadataLeader:
             row = self.group.machine.coordinator.get(transaction_id)
             if row is None or group not in row.pending():
                 return
+            if group not in row.next_markers():
+                yield None
+                continue
             marker = self.group.machine.coordinator.marker(row, group, 1)
             answer = yield Call(group, "marker", {"marker": marker})
             if answer is LOST:

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
+from cluster.partition.group_offsets import OffsetsTable
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run_records import pack_marker, unpack_marker
 from cluster.transactions.runs import Marked, RunTable
+from cluster.transactions.sinks import Asked
 from cluster.transactions.types import Holder, Marker, Refused
 
 LIFETIME_MS = 10**12
@@ -32,10 +34,11 @@ NOTHING = "nothing"  # an entry that only confirms a leader
 
 
 class PartitionMachine:
-    """A partition's replica: last-seen map, staged runs, next offset."""
+    """A partition's replica: last-seen map, staged runs, next offset, offsets of groups."""
 
     def __init__(self) -> None:
         self.last_seen, self.runs, self.next_offset = LastSeen(), RunTable(), 0
+        self.group_offsets = OffsetsTable()
 
     def apply(self, index: int, entry: Any) -> Any:
         if isinstance(entry, BatchEntry):
@@ -44,6 +47,8 @@ class PartitionMachine:
             return self.last_seen.open(entry.producer_id, entry.epoch, index)
         if isinstance(entry, Marker):
             return self._apply_marker(index, unpack_marker(pack_marker(entry)))
+        if isinstance(entry, bytes):
+            return self.group_offsets.apply(index, entry[1:], self.runs.over)
         return None
 
     def _apply_batch(self, index: int, entry: BatchEntry) -> Verdict:
@@ -74,17 +79,27 @@ class PartitionMachine:
             marker, self.last_seen, index=index, next_offset=self.next_offset, time_ms=index
         )
         self.next_offset += sum(run.expected.records for run in marked.published)
+        if not marked.repeated:
+            wanted = marker.expected if marker.committed else ()
+            stored = {one.consumer_group: one.last for one in wanted if one.consumer_group}
+            self.group_offsets.end(marker.transaction_id, stored, marker.stamp_ms)
         return marked
 
     def dump(self) -> bytes:
-        last_seen, runs = self.last_seen.dump(), self.runs.dump()
-        head = json.dumps([self.next_offset, len(last_seen)]).encode()
-        return b"\n".join((head, last_seen + runs))
+        last_seen, runs, offsets = (
+            self.last_seen.dump(),
+            self.runs.dump(),
+            self.group_offsets.dump(),
+        )
+        head = json.dumps([self.next_offset, len(last_seen), len(runs)]).encode()
+        return b"\n".join((head, last_seen + runs + offsets))
 
     def load(self, data: bytes) -> None:
         head, rest = data.split(b"\n", 1)
-        self.next_offset, size = json.loads(head)
-        self.last_seen, self.runs = LastSeen.load(rest[:size]), RunTable.load(rest[size:])
+        self.next_offset, size, more = json.loads(head)
+        self.last_seen = LastSeen.load(rest[:size])
+        self.runs = RunTable.load(rest[size : size + more])
+        self.group_offsets = OffsetsTable.load(rest[size + more :])
 
 
 class Named(NamedTuple):
@@ -181,12 +196,12 @@ class MetadataMachine:
     def markers_done(self, transaction_id: int, group: int, runs: Any) -> None:
         self.coordinator.markers_done(transaction_id, {group: runs})
 
-    def draw_ticket(self, key: str, query: str) -> Any:
-        return self.coordinator.draw_ticket(key, query)
+    def draw_ticket(self, key: str) -> Any:
+        return self.coordinator.draw_ticket(key, jobs=False)
 
-    def begin_batch(self, key: str, run: str, ticket: int, batch: int) -> Any:
+    def begin_batch(self, key: str, query: str, run: str, ticket: int, batch: int) -> Any:
         begun = self.coordinator.begin_batch(
-            key, run, ticket, batch, now_ms=self.clock_ms, total_ms=HOUR_MS
+            Asked(key, query, run, ticket, batch), now_ms=self.clock_ms, total_ms=HOUR_MS
         )
         if begun.transaction is not None:
             return begun.transaction.transaction_id

@@ -10,6 +10,8 @@ from tests.sim.transactions.checker import Checker
 from tests.sim.transactions.clients import Producer, command
 from tests.sim.transactions.leaders import METADATA, MetadataLeader, PartitionLeader
 from tests.sim.transactions.machines import MetadataMachine, PartitionMachine
+from tests.sim.transactions.offsets import OffsetsLeader, sweep
+from tests.sim.transactions.pipeline import Worker
 from tests.sim.transactions.sink import Sink
 from tests.sim.transactions.world import Faults, Group, World
 
@@ -34,10 +36,10 @@ def make_world(seed: int) -> tuple[World, Checker]:
     return world, checker
 
 
-def add_partition(world: World) -> int:
+def add_partition(world: World, leader: type[PartitionLeader] = PartitionLeader) -> int:
     """A new partition, known to the metadata."""
     number = max(world.groups) + 1
-    world.groups[number] = Group(world, number, PartitionMachine, PartitionLeader)
+    world.groups[number] = Group(world, number, PartitionMachine, leader)
     world.groups[METADATA].propose(("add_group", {"group": number}), lambda result: None)
     return number
 
@@ -61,14 +63,29 @@ class Run:
         self.counts: Counter[str] = Counter()
         self.producers: list[Producer | Sink] = []
         self.groups = [add_partition(self.world) for _ in range(self.rng.randint(1, 3))]
+        self.nonce = self.sinks = self.offsets = 0
+        if self.rng.random() < 0.4:
+            self.offsets = add_partition(self.world, OffsetsLeader)
         self.world.settle()
-        self.nonce = self.sinks = 0
         self.world.shuffled = self.rng.random() < 0.9
         self.world.faults = Faults(*(self.rng.choice((0.0, 0.02, 0.1)) for _ in range(3)))
         for name in range(self.rng.randint(1, 2)):
             self._start(f"p{name}")
         if self.rng.random() < 0.3:
             self._start_sink()
+        self.by_members = self.rng.random() < 0.7
+        if self.offsets:
+            for partition in range(self.rng.randint(1, 2)):
+                self._start_worker(partition)
+
+    def _start_worker(self, partition: int) -> None:
+        self.nonce += 1
+        member = f"member {self.nonce}" if self.by_members else ""
+        worker = Worker(
+            self.world, self.checker, self.rng, self.nonce, partition, self.offsets, member=member
+        )
+        self.producers.append(worker)
+        self.world.spawn(worker.live(list(self.groups), self.rng.randint(2, 6)))
 
     def _start(self, name: str) -> None:
         self.nonce += 1
@@ -131,17 +148,25 @@ class Run:
         elif fault == "expire":
             world.now += rng.choice((1.0, 70.0, 1000.0))
             world.groups[METADATA].leader.expire()
-        elif fault == "successor" and len(self.producers) < 5:
+            sweep(world)
+        elif fault == "successor" and len(self.producers) < (8 if self.offsets else 5):
             known = rng.choice(self.producers)
-            if isinstance(known, Producer):
+            if isinstance(known, Worker):
+                self._start_worker(known.partition)
+            elif isinstance(known, Producer):
                 self._start(known.name)
             else:
                 self._start_sink()
-        elif fault == "drop" and rng.random() < 0.3 and group.number and not self.sinks:
+        elif fault == "drop" and rng.random() < 0.3 and group.number in self.groups and self._drops:
             drop_partition(world, group.number)
             self.groups.append(add_partition(world))
         elif fault == "operator":
             self._operator()
+
+    @property
+    def _drops(self) -> bool:
+        """Whether topics are deleted: sinks and workers go on with all that they began with."""
+        return not (self.sinks or self.offsets)
 
     def _operator(self) -> None:
         coordinator = self.world.groups[METADATA].machine.coordinator
@@ -162,6 +187,8 @@ class Run:
         for step in range(HEALED_STEPS):
             if not world.deliver_one() or step % 10 == 0:
                 world.wake()
+            if step % 100 == 0:
+                sweep(world)
             for group in list(world.groups.values()):
                 group.commit(len(group.pending))
             if all(producer.done for producer in self.producers) and not world.queue:

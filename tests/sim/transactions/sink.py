@@ -27,7 +27,7 @@ class Sink:
 
     def live(self, groups: list[int], batches: int) -> Process:
         try:
-            self.ticket = yield from self._until(command("draw_ticket", key=KEY, query=QUERY))
+            self.ticket = yield from self._until(command("draw_ticket", key=KEY))
             batch = 0
             while batch < batches and not self.stopped:
                 batch = yield from self._batch(groups, batch)
@@ -46,7 +46,14 @@ class Sink:
     def _batch(self, groups: list[int], batch: int) -> Process:
         """The number of the next batch to write."""
         answer = yield from self._until(
-            command("begin_batch", key=KEY, run=self.name, ticket=self.ticket, batch=batch)
+            command(
+                "begin_batch",
+                key=KEY,
+                query=QUERY,
+                run=self.name,
+                ticket=self.ticket,
+                batch=batch,
+            )
         )
         if not isinstance(answer, int):
             if answer[0] in ("BUSY", "TOO_MANY_TRANSACTIONS"):

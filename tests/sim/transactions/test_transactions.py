@@ -40,6 +40,15 @@ CAUGHT_BY = {
     "deleted-partitions-are-waited-for": "c18_topic_deleted_between_decision_and_marker",
     "a-deleted-partition-is-left-out": "c18_topic_deleted_before_the_commit",
     "batches-of-a-sink-overtake": "c46_next_batch_of_a_sink_before_the_markers",
+    "offsets-before-records": "c43_marker_of_the_offsets_comes_last",
+    "commits-beside-staged-offsets": "c25_new_owner_that_seeks",
+    "a-fetch-does-not-wait": "c44_manual_group_restarts_between_decision_and_marker",
+    "a-fetch-waits-for-the-decision-only": "c44_manual_group_restarts_between_decision_and_marker",
+    "a-member-is-its-ownership": "c25_ownership_that_was_lost_and_won_again",
+    "all-that-is-staged-is-stored": "c45_calls_that_come_in_another_order",
+    "staged-offsets-in-any-order": "c45_calls_that_come_in_another_order",
+    "offsets-after-the-end-are-staged": "c45_offsets_after_the_end",
+    "overtaken-transactions-stay-open": "c25_old_owner_is_gone",
 }
 
 

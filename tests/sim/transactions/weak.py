@@ -14,12 +14,16 @@ import cluster.transactions.runs as runs_module
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.record import Run as PublishedChain
 from cluster.dedup.verdict import Kind, Verdict
+from cluster.groups.ownership import GroupOwnership
+from cluster.groups.staged import StagedOffsets
+from cluster.partition.group_offsets import OffsetsTable
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run import Ended
 from cluster.transactions.runs import RunTable
 from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import COMMIT_STATES, Expected, Marker, State
 from tests.sim.transactions.leaders import MetadataLeader, PartitionLeader
+from tests.sim.transactions.offsets import GROUP, TOPIC, OffsetsLeader
 
 Patch = tuple[Any, str, Any]
 WEAKNESSES: dict[str, Callable[[], list[Patch]]] = {}
@@ -300,15 +304,119 @@ def batches_of_a_sink_overtake() -> list[Patch]:
     """A sink's next batch begins while the one before is being published."""
     begin_batch = Coordinator.begin_batch
 
-    def at_once(self: Coordinator, key: str, run: str, ticket: int, batch: int, **more: Any) -> Any:
-        sink = self._sinks.check(key, run, ticket, batch)
+    def at_once(self: Coordinator, asked: Any, **more: Any) -> Any:
+        sink = self.sinks.admit(asked)
         last = self._rows.get(sink.last_id)
         if last is not None and last.state is State.COMMITTING:
             last_id, sink.last_id = sink.last_id, 0
             try:
-                return begin_batch(self, key, run, ticket, batch, **more)
+                return begin_batch(self, asked, **more)
             finally:
                 sink.last_id = sink.last_id or last_id
-        return begin_batch(self, key, run, ticket, batch, **more)
+        return begin_batch(self, asked, **more)
 
     return [(Coordinator, "begin_batch", at_once)]
+
+
+# -- offsets of groups ------------------------------------------------------------------
+
+
+@weakness
+def offsets_before_records() -> list[Patch]:
+    """A successor reads on from an offset whose records are not readable yet."""
+    return [(Transaction, "next_markers", Transaction.pending)]
+
+
+@weakness
+def commits_beside_staged_offsets() -> list[Patch]:
+    """A marker takes back what the new owner has committed since."""
+
+    def beside(self: OffsetsTable, group: str, record: Any) -> Any:
+        staged, self.staged = self.staged, StagedOffsets()
+        try:
+            return commit_offset(self, group, record)
+        finally:
+            self.staged = staged
+
+    commit_offset = OffsetsTable._commit
+    return [(OffsetsTable, "_commit", beside)]
+
+
+@weakness
+def a_fetch_does_not_wait() -> list[Patch]:
+    """The new owner reads what is committed now, and does the work again."""
+
+    def at_once(self: OffsetsLeader, partition: int) -> Any:
+        known = self._table().group(GROUP)
+        state = None if known is None else known.get((TOPIC, partition))
+        yield from ()
+        return -1 if state is None else state.offset
+
+    return [(OffsetsLeader, "_fetch", at_once)]
+
+
+@weakness
+def a_fetch_waits_for_the_decision_only() -> list[Patch]:
+    """Decided is not applied: the old offset is there until the marker has come."""
+
+    def decided(self: OffsetsLeader, partition: int) -> Any:
+        number = self._table().staged.holders(GROUP).get((TOPIC, partition))
+        if number is not None:
+            yield self._abort(number)
+        known = self._table().group(GROUP)
+        state = None if known is None else known.get((TOPIC, partition))
+        return -1 if state is None else state.offset
+
+    return [(OffsetsLeader, "_fetch", decided)]
+
+
+@weakness
+def a_member_is_its_ownership() -> list[Patch]:
+    """Who lost a partition and won it again commits what it read under the first ownership."""
+    check = GroupOwnership.check_commit
+
+    def by_member(self: GroupOwnership, part: Any, member: str, ownership: int, number: int) -> str:
+        owner = self.owners.get(part)
+        if owner is not None and owner.member == member:
+            ownership = owner.number
+        return check(self, part, member, ownership, number)
+
+    return [(GroupOwnership, "check_commit", by_member)]
+
+
+@weakness
+def all_that_is_staged_is_stored() -> list[Patch]:
+    """A marker stores what came after the check, too."""
+    end = OffsetsTable.end
+
+    def everything(self: OffsetsTable, number: int, stored: Any, stamp_ms: int) -> bool:
+        newest = {group: self.staged.calls(number, group)[-1].number for group in stored}
+        return end(self, number, newest, stamp_ms)
+
+    return [(OffsetsTable, "end", everything)]
+
+
+@weakness
+def staged_offsets_in_any_order() -> list[Patch]:
+    """A delayed call replaces the offset of a later one."""
+    stage = OffsetsTable._stage
+
+    def any_order(self: OffsetsTable, call: Any, over: Any) -> Any:
+        known = self.staged.calls(call.transaction_id, call.group)
+        if known and call.number < known[-1].number:
+            call.number = known[-1].number + 1
+        return stage(self, call, over)
+
+    return [(OffsetsTable, "_stage", any_order)]
+
+
+@weakness
+def offsets_after_the_end_are_staged() -> list[Patch]:
+    """No marker comes any more: nobody commits the partition's offset ever again."""
+    return [(RunTable, "over", lambda self, number: None)]
+
+
+@weakness
+def overtaken_transactions_stay_open() -> list[Patch]:
+    """The new owner commits nothing until the old one's transaction expires."""
+    return [(OffsetsTable, "overtaken", lambda self: [])]

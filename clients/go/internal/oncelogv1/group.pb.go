@@ -1021,8 +1021,9 @@ type OffsetCommitResult struct {
 	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	// Empty: stored, now or (duplicate) before. Else FENCED, OUT_OF_ORDER,
 	// SEQUENCE_CONFLICT, UNKNOWN_TOPIC_OR_PARTITION, THROTTLED (too many groups
-	// or offsets), FENCED_MEMBER (the partition is another's now) or
-	// GROUP_HAS_MEMBERS: nothing has changed.
+	// or offsets), FENCED_MEMBER (the partition is another's now), GROUP_HAS_MEMBERS
+	// or TRANSACTION_CONFLICT (a transaction has staged an offset of the partition;
+	// again once it has ended): nothing has changed.
 	Error     string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Message   string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Duplicate bool   `protobuf:"varint,5,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
@@ -1172,17 +1173,190 @@ func (x *CommitOffsetsResponse) GetResults() []*OffsetCommitResult {
 	return nil
 }
 
-type FetchOffsetsRequest struct {
+type StageOffsetsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	Partitions    []*TopicPartition      `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"` // empty: all that the group committed
+	TransactionId int64                  `protobuf:"varint,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
+	// Who has begun it.
+	ProducerId int64  `protobuf:"varint,2,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
+	Epoch      int32  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Group      string `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
+	// Without producer_id, epoch and sequence: the transaction stands for them.
+	Offsets []*OffsetCommit `protobuf:"bytes,5,rep,name=offsets,proto3" json:"offsets,omitempty"`
+	// As in CommitOffsets.
+	MemberId string `protobuf:"bytes,6,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	// From 1; rises with each call of the transaction for the group, and with member_id
+	// it is the member's commit_number, too. The same again is a repeat.
+	Number        int64 `protobuf:"varint,7,opt,name=number,proto3" json:"number,omitempty"`
+	TimeoutMs     int32 `protobuf:"varint,8,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *StageOffsetsRequest) Reset() {
+	*x = StageOffsetsRequest{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageOffsetsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageOffsetsRequest) ProtoMessage() {}
+
+func (x *StageOffsetsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageOffsetsRequest.ProtoReflect.Descriptor instead.
+func (*StageOffsetsRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *StageOffsetsRequest) GetTransactionId() int64 {
+	if x != nil {
+		return x.TransactionId
+	}
+	return 0
+}
+
+func (x *StageOffsetsRequest) GetProducerId() int64 {
+	if x != nil {
+		return x.ProducerId
+	}
+	return 0
+}
+
+func (x *StageOffsetsRequest) GetEpoch() int32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *StageOffsetsRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *StageOffsetsRequest) GetOffsets() []*OffsetCommit {
+	if x != nil {
+		return x.Offsets
+	}
+	return nil
+}
+
+func (x *StageOffsetsRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *StageOffsetsRequest) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *StageOffsetsRequest) GetTimeoutMs() int32 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+type StageOffsetsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: staged, now or (duplicate) before. Else nothing is staged. For good:
+	// TRANSACTION_ABORTED, TRANSACTION_ENDED, FENCED, FENCED_MEMBER, GROUP_HAS_MEMBERS,
+	// OUT_OF_ORDER (a later call is staged), SEQUENCE_CONFLICT (the number is staged with
+	// other offsets). Again: TRANSACTION_CONFLICT (another transaction has staged an offset
+	// of one of the partitions), UNKNOWN_TOPIC_OR_PARTITION, THROTTLED.
+	Error         string `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Duplicate     bool   `protobuf:"varint,3,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageOffsetsResponse) Reset() {
+	*x = StageOffsetsResponse{}
+	mi := &file_oncelog_v1_group_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageOffsetsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageOffsetsResponse) ProtoMessage() {}
+
+func (x *StageOffsetsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_group_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageOffsetsResponse.ProtoReflect.Descriptor instead.
+func (*StageOffsetsResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *StageOffsetsResponse) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *StageOffsetsResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *StageOffsetsResponse) GetDuplicate() bool {
+	if x != nil {
+		return x.Duplicate
+	}
+	return false
+}
+
+type FetchOffsetsRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Group      string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Partitions []*TopicPartition      `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"` // empty: all that the group committed
+	// Of who looks, and does not read on from there: what is committed now. Transactions
+	// go on.
+	IgnoreTransactions bool `protobuf:"varint,3,opt,name=ignore_transactions,json=ignoreTransactions,proto3" json:"ignore_transactions,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
 func (x *FetchOffsetsRequest) Reset() {
 	*x = FetchOffsetsRequest{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[15]
+	mi := &file_oncelog_v1_group_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1368,7 @@ func (x *FetchOffsetsRequest) String() string {
 func (*FetchOffsetsRequest) ProtoMessage() {}
 
 func (x *FetchOffsetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[15]
+	mi := &file_oncelog_v1_group_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1381,7 @@ func (x *FetchOffsetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchOffsetsRequest.ProtoReflect.Descriptor instead.
 func (*FetchOffsetsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{15}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FetchOffsetsRequest) GetGroup() string {
@@ -1222,6 +1396,13 @@ func (x *FetchOffsetsRequest) GetPartitions() []*TopicPartition {
 		return x.Partitions
 	}
 	return nil
+}
+
+func (x *FetchOffsetsRequest) GetIgnoreTransactions() bool {
+	if x != nil {
+		return x.IgnoreTransactions
+	}
+	return false
 }
 
 type CommittedOffset struct {
@@ -1240,7 +1421,7 @@ type CommittedOffset struct {
 
 func (x *CommittedOffset) Reset() {
 	*x = CommittedOffset{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[16]
+	mi := &file_oncelog_v1_group_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1433,7 @@ func (x *CommittedOffset) String() string {
 func (*CommittedOffset) ProtoMessage() {}
 
 func (x *CommittedOffset) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[16]
+	mi := &file_oncelog_v1_group_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1446,7 @@ func (x *CommittedOffset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommittedOffset.ProtoReflect.Descriptor instead.
 func (*CommittedOffset) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{16}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CommittedOffset) GetTopic() string {
@@ -1333,7 +1514,7 @@ type FetchOffsetsResponse struct {
 
 func (x *FetchOffsetsResponse) Reset() {
 	*x = FetchOffsetsResponse{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[17]
+	mi := &file_oncelog_v1_group_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1526,7 @@ func (x *FetchOffsetsResponse) String() string {
 func (*FetchOffsetsResponse) ProtoMessage() {}
 
 func (x *FetchOffsetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[17]
+	mi := &file_oncelog_v1_group_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1539,7 @@ func (x *FetchOffsetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchOffsetsResponse.ProtoReflect.Descriptor instead.
 func (*FetchOffsetsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{17}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FetchOffsetsResponse) GetOffsets() []*CommittedOffset {
@@ -1379,7 +1560,7 @@ type ListGroupsRequest struct {
 
 func (x *ListGroupsRequest) Reset() {
 	*x = ListGroupsRequest{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[18]
+	mi := &file_oncelog_v1_group_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1572,7 @@ func (x *ListGroupsRequest) String() string {
 func (*ListGroupsRequest) ProtoMessage() {}
 
 func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[18]
+	mi := &file_oncelog_v1_group_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1585,7 @@ func (x *ListGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsRequest.ProtoReflect.Descriptor instead.
 func (*ListGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{18}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListGroupsRequest) GetAfterGroup() string {
@@ -1432,7 +1613,7 @@ type GroupInfo struct {
 
 func (x *GroupInfo) Reset() {
 	*x = GroupInfo{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[19]
+	mi := &file_oncelog_v1_group_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1625,7 @@ func (x *GroupInfo) String() string {
 func (*GroupInfo) ProtoMessage() {}
 
 func (x *GroupInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[19]
+	mi := &file_oncelog_v1_group_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1638,7 @@ func (x *GroupInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupInfo.ProtoReflect.Descriptor instead.
 func (*GroupInfo) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{19}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GroupInfo) GetGroup() string {
@@ -1493,7 +1674,7 @@ type ListGroupsResponse struct {
 
 func (x *ListGroupsResponse) Reset() {
 	*x = ListGroupsResponse{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[20]
+	mi := &file_oncelog_v1_group_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1686,7 @@ func (x *ListGroupsResponse) String() string {
 func (*ListGroupsResponse) ProtoMessage() {}
 
 func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[20]
+	mi := &file_oncelog_v1_group_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1699,7 @@ func (x *ListGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGroupsResponse.ProtoReflect.Descriptor instead.
 func (*ListGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{20}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListGroupsResponse) GetGroups() []*GroupInfo {
@@ -1551,7 +1732,7 @@ type DescribeGroupRequest struct {
 
 func (x *DescribeGroupRequest) Reset() {
 	*x = DescribeGroupRequest{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[21]
+	mi := &file_oncelog_v1_group_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1744,7 @@ func (x *DescribeGroupRequest) String() string {
 func (*DescribeGroupRequest) ProtoMessage() {}
 
 func (x *DescribeGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[21]
+	mi := &file_oncelog_v1_group_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1757,7 @@ func (x *DescribeGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeGroupRequest.ProtoReflect.Descriptor instead.
 func (*DescribeGroupRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{21}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DescribeGroupRequest) GetGroup() string {
@@ -1603,7 +1784,7 @@ type DescribeGroupResponse struct {
 
 func (x *DescribeGroupResponse) Reset() {
 	*x = DescribeGroupResponse{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[22]
+	mi := &file_oncelog_v1_group_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1796,7 @@ func (x *DescribeGroupResponse) String() string {
 func (*DescribeGroupResponse) ProtoMessage() {}
 
 func (x *DescribeGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[22]
+	mi := &file_oncelog_v1_group_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1809,7 @@ func (x *DescribeGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeGroupResponse.ProtoReflect.Descriptor instead.
 func (*DescribeGroupResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{22}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DescribeGroupResponse) GetGroup() string {
@@ -1709,7 +1890,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[23]
+	mi := &file_oncelog_v1_group_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1902,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[23]
+	mi := &file_oncelog_v1_group_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1915,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{23}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GroupMember) GetMemberId() string {
@@ -1795,7 +1976,7 @@ type DeleteGroupRequest struct {
 
 func (x *DeleteGroupRequest) Reset() {
 	*x = DeleteGroupRequest{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[24]
+	mi := &file_oncelog_v1_group_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1988,7 @@ func (x *DeleteGroupRequest) String() string {
 func (*DeleteGroupRequest) ProtoMessage() {}
 
 func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[24]
+	mi := &file_oncelog_v1_group_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +2001,7 @@ func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupRequest.ProtoReflect.Descriptor instead.
 func (*DeleteGroupRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{24}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteGroupRequest) GetGroup() string {
@@ -1839,7 +2020,7 @@ type DeleteGroupResponse struct {
 
 func (x *DeleteGroupResponse) Reset() {
 	*x = DeleteGroupResponse{}
-	mi := &file_oncelog_v1_group_proto_msgTypes[25]
+	mi := &file_oncelog_v1_group_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2032,7 @@ func (x *DeleteGroupResponse) String() string {
 func (*DeleteGroupResponse) ProtoMessage() {}
 
 func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_group_proto_msgTypes[25]
+	mi := &file_oncelog_v1_group_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2045,7 @@ func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupResponse.ProtoReflect.Descriptor instead.
 func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{25}
+	return file_oncelog_v1_group_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteGroupResponse) GetExisted() bool {
@@ -1975,12 +2156,28 @@ const file_oncelog_v1_group_proto_rawDesc = "" +
 	"\rcurrent_epoch\x18\b \x01(\x05R\fcurrentEpoch\x12#\n" +
 	"\rlast_sequence\x18\t \x01(\x03R\flastSequence\"Q\n" +
 	"\x15CommitOffsetsResponse\x128\n" +
-	"\aresults\x18\x01 \x03(\v2\x1e.oncelog.v1.OffsetCommitResultR\aresults\"g\n" +
+	"\aresults\x18\x01 \x03(\v2\x1e.oncelog.v1.OffsetCommitResultR\aresults\"\x91\x02\n" +
+	"\x13StageOffsetsRequest\x12%\n" +
+	"\x0etransaction_id\x18\x01 \x01(\x03R\rtransactionId\x12\x1f\n" +
+	"\vproducer_id\x18\x02 \x01(\x03R\n" +
+	"producerId\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x05R\x05epoch\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\x122\n" +
+	"\aoffsets\x18\x05 \x03(\v2\x18.oncelog.v1.OffsetCommitR\aoffsets\x12\x1b\n" +
+	"\tmember_id\x18\x06 \x01(\tR\bmemberId\x12\x16\n" +
+	"\x06number\x18\a \x01(\x03R\x06number\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\b \x01(\x05R\ttimeoutMs\"d\n" +
+	"\x14StageOffsetsResponse\x12\x14\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
+	"\tduplicate\x18\x03 \x01(\bR\tduplicate\"\x98\x01\n" +
 	"\x13FetchOffsetsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12:\n" +
 	"\n" +
 	"partitions\x18\x02 \x03(\v2\x1a.oncelog.v1.TopicPartitionR\n" +
-	"partitions\"\xe9\x01\n" +
+	"partitions\x12/\n" +
+	"\x13ignore_transactions\x18\x03 \x01(\bR\x12ignoreTransactions\"\xe9\x01\n" +
 	"\x0fCommittedOffset\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +
@@ -2032,9 +2229,10 @@ const file_oncelog_v1_group_proto_rawDesc = "" +
 	"\x12DeleteGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"/\n" +
 	"\x13DeleteGroupResponse\x12\x18\n" +
-	"\aexisted\x18\x01 \x01(\bR\aexisted2\xcc\x04\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted2\x9f\x05\n" +
 	"\fGroupService\x12T\n" +
 	"\rCommitOffsets\x12 .oncelog.v1.CommitOffsetsRequest\x1a!.oncelog.v1.CommitOffsetsResponse\x12Q\n" +
+	"\fStageOffsets\x12\x1f.oncelog.v1.StageOffsetsRequest\x1a .oncelog.v1.StageOffsetsResponse\x12Q\n" +
 	"\fFetchOffsets\x12\x1f.oncelog.v1.FetchOffsetsRequest\x1a .oncelog.v1.FetchOffsetsResponse\x12K\n" +
 	"\n" +
 	"ListGroups\x12\x1d.oncelog.v1.ListGroupsRequest\x1a\x1e.oncelog.v1.ListGroupsResponse\x12T\n" +
@@ -2055,7 +2253,7 @@ func file_oncelog_v1_group_proto_rawDescGZIP() []byte {
 	return file_oncelog_v1_group_proto_rawDescData
 }
 
-var file_oncelog_v1_group_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_oncelog_v1_group_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_oncelog_v1_group_proto_goTypes = []any{
 	(*MemberHello)(nil),           // 0: oncelog.v1.MemberHello
 	(*MemberOwned)(nil),           // 1: oncelog.v1.MemberOwned
@@ -2072,60 +2270,65 @@ var file_oncelog_v1_group_proto_goTypes = []any{
 	(*CommitOffsetsRequest)(nil),  // 12: oncelog.v1.CommitOffsetsRequest
 	(*OffsetCommitResult)(nil),    // 13: oncelog.v1.OffsetCommitResult
 	(*CommitOffsetsResponse)(nil), // 14: oncelog.v1.CommitOffsetsResponse
-	(*FetchOffsetsRequest)(nil),   // 15: oncelog.v1.FetchOffsetsRequest
-	(*CommittedOffset)(nil),       // 16: oncelog.v1.CommittedOffset
-	(*FetchOffsetsResponse)(nil),  // 17: oncelog.v1.FetchOffsetsResponse
-	(*ListGroupsRequest)(nil),     // 18: oncelog.v1.ListGroupsRequest
-	(*GroupInfo)(nil),             // 19: oncelog.v1.GroupInfo
-	(*ListGroupsResponse)(nil),    // 20: oncelog.v1.ListGroupsResponse
-	(*DescribeGroupRequest)(nil),  // 21: oncelog.v1.DescribeGroupRequest
-	(*DescribeGroupResponse)(nil), // 22: oncelog.v1.DescribeGroupResponse
-	(*GroupMember)(nil),           // 23: oncelog.v1.GroupMember
-	(*DeleteGroupRequest)(nil),    // 24: oncelog.v1.DeleteGroupRequest
-	(*DeleteGroupResponse)(nil),   // 25: oncelog.v1.DeleteGroupResponse
-	(*TopicPartition)(nil),        // 26: oncelog.v1.TopicPartition
+	(*StageOffsetsRequest)(nil),   // 15: oncelog.v1.StageOffsetsRequest
+	(*StageOffsetsResponse)(nil),  // 16: oncelog.v1.StageOffsetsResponse
+	(*FetchOffsetsRequest)(nil),   // 17: oncelog.v1.FetchOffsetsRequest
+	(*CommittedOffset)(nil),       // 18: oncelog.v1.CommittedOffset
+	(*FetchOffsetsResponse)(nil),  // 19: oncelog.v1.FetchOffsetsResponse
+	(*ListGroupsRequest)(nil),     // 20: oncelog.v1.ListGroupsRequest
+	(*GroupInfo)(nil),             // 21: oncelog.v1.GroupInfo
+	(*ListGroupsResponse)(nil),    // 22: oncelog.v1.ListGroupsResponse
+	(*DescribeGroupRequest)(nil),  // 23: oncelog.v1.DescribeGroupRequest
+	(*DescribeGroupResponse)(nil), // 24: oncelog.v1.DescribeGroupResponse
+	(*GroupMember)(nil),           // 25: oncelog.v1.GroupMember
+	(*DeleteGroupRequest)(nil),    // 26: oncelog.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),   // 27: oncelog.v1.DeleteGroupResponse
+	(*TopicPartition)(nil),        // 28: oncelog.v1.TopicPartition
 }
 var file_oncelog_v1_group_proto_depIdxs = []int32{
-	26, // 0: oncelog.v1.MemberHello.owned:type_name -> oncelog.v1.TopicPartition
-	26, // 1: oncelog.v1.MemberOwned.partitions:type_name -> oncelog.v1.TopicPartition
+	28, // 0: oncelog.v1.MemberHello.owned:type_name -> oncelog.v1.TopicPartition
+	28, // 1: oncelog.v1.MemberOwned.partitions:type_name -> oncelog.v1.TopicPartition
 	0,  // 2: oncelog.v1.JoinGroupRequest.hello:type_name -> oncelog.v1.MemberHello
 	1,  // 3: oncelog.v1.JoinGroupRequest.owned:type_name -> oncelog.v1.MemberOwned
 	2,  // 4: oncelog.v1.JoinGroupRequest.ping:type_name -> oncelog.v1.MemberPing
 	3,  // 5: oncelog.v1.JoinGroupRequest.leave:type_name -> oncelog.v1.MemberLeave
 	4,  // 6: oncelog.v1.GroupHeartbeatRequest.request:type_name -> oncelog.v1.JoinGroupRequest
 	6,  // 7: oncelog.v1.GroupAssignment.partitions:type_name -> oncelog.v1.OwnedPartition
-	26, // 8: oncelog.v1.GroupAssignment.revoke:type_name -> oncelog.v1.TopicPartition
+	28, // 8: oncelog.v1.GroupAssignment.revoke:type_name -> oncelog.v1.TopicPartition
 	7,  // 9: oncelog.v1.JoinGroupResponse.assignment:type_name -> oncelog.v1.GroupAssignment
 	8,  // 10: oncelog.v1.JoinGroupResponse.fenced:type_name -> oncelog.v1.MemberFenced
 	9,  // 11: oncelog.v1.JoinGroupResponse.instance_held:type_name -> oncelog.v1.InstanceHeld
 	11, // 12: oncelog.v1.CommitOffsetsRequest.offsets:type_name -> oncelog.v1.OffsetCommit
 	13, // 13: oncelog.v1.CommitOffsetsResponse.results:type_name -> oncelog.v1.OffsetCommitResult
-	26, // 14: oncelog.v1.FetchOffsetsRequest.partitions:type_name -> oncelog.v1.TopicPartition
-	16, // 15: oncelog.v1.FetchOffsetsResponse.offsets:type_name -> oncelog.v1.CommittedOffset
-	19, // 16: oncelog.v1.ListGroupsResponse.groups:type_name -> oncelog.v1.GroupInfo
-	16, // 17: oncelog.v1.DescribeGroupResponse.offsets:type_name -> oncelog.v1.CommittedOffset
-	23, // 18: oncelog.v1.DescribeGroupResponse.members:type_name -> oncelog.v1.GroupMember
-	6,  // 19: oncelog.v1.GroupMember.owned:type_name -> oncelog.v1.OwnedPartition
-	26, // 20: oncelog.v1.GroupMember.revoking:type_name -> oncelog.v1.TopicPartition
-	12, // 21: oncelog.v1.GroupService.CommitOffsets:input_type -> oncelog.v1.CommitOffsetsRequest
-	15, // 22: oncelog.v1.GroupService.FetchOffsets:input_type -> oncelog.v1.FetchOffsetsRequest
-	18, // 23: oncelog.v1.GroupService.ListGroups:input_type -> oncelog.v1.ListGroupsRequest
-	21, // 24: oncelog.v1.GroupService.DescribeGroup:input_type -> oncelog.v1.DescribeGroupRequest
-	24, // 25: oncelog.v1.GroupService.DeleteGroup:input_type -> oncelog.v1.DeleteGroupRequest
-	4,  // 26: oncelog.v1.GroupService.JoinGroup:input_type -> oncelog.v1.JoinGroupRequest
-	5,  // 27: oncelog.v1.GroupService.GroupHeartbeat:input_type -> oncelog.v1.GroupHeartbeatRequest
-	14, // 28: oncelog.v1.GroupService.CommitOffsets:output_type -> oncelog.v1.CommitOffsetsResponse
-	17, // 29: oncelog.v1.GroupService.FetchOffsets:output_type -> oncelog.v1.FetchOffsetsResponse
-	20, // 30: oncelog.v1.GroupService.ListGroups:output_type -> oncelog.v1.ListGroupsResponse
-	22, // 31: oncelog.v1.GroupService.DescribeGroup:output_type -> oncelog.v1.DescribeGroupResponse
-	25, // 32: oncelog.v1.GroupService.DeleteGroup:output_type -> oncelog.v1.DeleteGroupResponse
-	10, // 33: oncelog.v1.GroupService.JoinGroup:output_type -> oncelog.v1.JoinGroupResponse
-	10, // 34: oncelog.v1.GroupService.GroupHeartbeat:output_type -> oncelog.v1.JoinGroupResponse
-	28, // [28:35] is the sub-list for method output_type
-	21, // [21:28] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	11, // 14: oncelog.v1.StageOffsetsRequest.offsets:type_name -> oncelog.v1.OffsetCommit
+	28, // 15: oncelog.v1.FetchOffsetsRequest.partitions:type_name -> oncelog.v1.TopicPartition
+	18, // 16: oncelog.v1.FetchOffsetsResponse.offsets:type_name -> oncelog.v1.CommittedOffset
+	21, // 17: oncelog.v1.ListGroupsResponse.groups:type_name -> oncelog.v1.GroupInfo
+	18, // 18: oncelog.v1.DescribeGroupResponse.offsets:type_name -> oncelog.v1.CommittedOffset
+	25, // 19: oncelog.v1.DescribeGroupResponse.members:type_name -> oncelog.v1.GroupMember
+	6,  // 20: oncelog.v1.GroupMember.owned:type_name -> oncelog.v1.OwnedPartition
+	28, // 21: oncelog.v1.GroupMember.revoking:type_name -> oncelog.v1.TopicPartition
+	12, // 22: oncelog.v1.GroupService.CommitOffsets:input_type -> oncelog.v1.CommitOffsetsRequest
+	15, // 23: oncelog.v1.GroupService.StageOffsets:input_type -> oncelog.v1.StageOffsetsRequest
+	17, // 24: oncelog.v1.GroupService.FetchOffsets:input_type -> oncelog.v1.FetchOffsetsRequest
+	20, // 25: oncelog.v1.GroupService.ListGroups:input_type -> oncelog.v1.ListGroupsRequest
+	23, // 26: oncelog.v1.GroupService.DescribeGroup:input_type -> oncelog.v1.DescribeGroupRequest
+	26, // 27: oncelog.v1.GroupService.DeleteGroup:input_type -> oncelog.v1.DeleteGroupRequest
+	4,  // 28: oncelog.v1.GroupService.JoinGroup:input_type -> oncelog.v1.JoinGroupRequest
+	5,  // 29: oncelog.v1.GroupService.GroupHeartbeat:input_type -> oncelog.v1.GroupHeartbeatRequest
+	14, // 30: oncelog.v1.GroupService.CommitOffsets:output_type -> oncelog.v1.CommitOffsetsResponse
+	16, // 31: oncelog.v1.GroupService.StageOffsets:output_type -> oncelog.v1.StageOffsetsResponse
+	19, // 32: oncelog.v1.GroupService.FetchOffsets:output_type -> oncelog.v1.FetchOffsetsResponse
+	22, // 33: oncelog.v1.GroupService.ListGroups:output_type -> oncelog.v1.ListGroupsResponse
+	24, // 34: oncelog.v1.GroupService.DescribeGroup:output_type -> oncelog.v1.DescribeGroupResponse
+	27, // 35: oncelog.v1.GroupService.DeleteGroup:output_type -> oncelog.v1.DeleteGroupResponse
+	10, // 36: oncelog.v1.GroupService.JoinGroup:output_type -> oncelog.v1.JoinGroupResponse
+	10, // 37: oncelog.v1.GroupService.GroupHeartbeat:output_type -> oncelog.v1.JoinGroupResponse
+	30, // [30:38] is the sub-list for method output_type
+	22, // [22:30] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_group_proto_init() }
@@ -2151,7 +2354,7 @@ func file_oncelog_v1_group_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_group_proto_rawDesc), len(file_oncelog_v1_group_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

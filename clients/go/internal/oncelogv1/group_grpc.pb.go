@@ -26,6 +26,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	GroupService_CommitOffsets_FullMethodName  = "/oncelog.v1.GroupService/CommitOffsets"
+	GroupService_StageOffsets_FullMethodName   = "/oncelog.v1.GroupService/StageOffsets"
 	GroupService_FetchOffsets_FullMethodName   = "/oncelog.v1.GroupService/FetchOffsets"
 	GroupService_ListGroups_FullMethodName     = "/oncelog.v1.GroupService/ListGroups"
 	GroupService_DescribeGroup_FullMethodName  = "/oncelog.v1.GroupService/DescribeGroup"
@@ -41,6 +42,12 @@ type GroupServiceClient interface {
 	// Stores offsets; also how a group seeks. Offsets of one call are applied
 	// together, each with a result of its own.
 	CommitOffsets(ctx context.Context, in *CommitOffsetsRequest, opts ...grpc.CallOption) (*CommitOffsetsResponse, error)
+	// Stores offsets with a transaction: they count when it is committed, together with
+	// its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
+	StageOffsets(ctx context.Context, in *StageOffsetsRequest, opts ...grpc.CallOption) (*StageOffsetsResponse, error)
+	// What a group has committed. Who asks is about to read on from there: a transaction
+	// that has staged offsets of these partitions is aborted, or, if it was decided to
+	// commit, waited for.
 	FetchOffsets(ctx context.Context, in *FetchOffsetsRequest, opts ...grpc.CallOption) (*FetchOffsetsResponse, error)
 	// The groups in those partitions of __offsets that the answering node leads:
 	// ask every node.
@@ -70,6 +77,16 @@ func (c *groupServiceClient) CommitOffsets(ctx context.Context, in *CommitOffset
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CommitOffsetsResponse)
 	err := c.cc.Invoke(ctx, GroupService_CommitOffsets_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *groupServiceClient) StageOffsets(ctx context.Context, in *StageOffsetsRequest, opts ...grpc.CallOption) (*StageOffsetsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StageOffsetsResponse)
+	err := c.cc.Invoke(ctx, GroupService_StageOffsets_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -146,6 +163,12 @@ type GroupServiceServer interface {
 	// Stores offsets; also how a group seeks. Offsets of one call are applied
 	// together, each with a result of its own.
 	CommitOffsets(context.Context, *CommitOffsetsRequest) (*CommitOffsetsResponse, error)
+	// Stores offsets with a transaction: they count when it is committed, together with
+	// its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
+	StageOffsets(context.Context, *StageOffsetsRequest) (*StageOffsetsResponse, error)
+	// What a group has committed. Who asks is about to read on from there: a transaction
+	// that has staged offsets of these partitions is aborted, or, if it was decided to
+	// commit, waited for.
 	FetchOffsets(context.Context, *FetchOffsetsRequest) (*FetchOffsetsResponse, error)
 	// The groups in those partitions of __offsets that the answering node leads:
 	// ask every node.
@@ -173,6 +196,9 @@ type UnimplementedGroupServiceServer struct{}
 
 func (UnimplementedGroupServiceServer) CommitOffsets(context.Context, *CommitOffsetsRequest) (*CommitOffsetsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CommitOffsets not implemented")
+}
+func (UnimplementedGroupServiceServer) StageOffsets(context.Context, *StageOffsetsRequest) (*StageOffsetsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StageOffsets not implemented")
 }
 func (UnimplementedGroupServiceServer) FetchOffsets(context.Context, *FetchOffsetsRequest) (*FetchOffsetsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FetchOffsets not implemented")
@@ -227,6 +253,24 @@ func _GroupService_CommitOffsets_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(GroupServiceServer).CommitOffsets(ctx, req.(*CommitOffsetsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _GroupService_StageOffsets_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StageOffsetsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GroupServiceServer).StageOffsets(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GroupService_StageOffsets_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GroupServiceServer).StageOffsets(ctx, req.(*StageOffsetsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -338,6 +382,10 @@ var GroupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CommitOffsets",
 			Handler:    _GroupService_CommitOffsets_Handler,
+		},
+		{
+			MethodName: "StageOffsets",
+			Handler:    _GroupService_StageOffsets_Handler,
 		},
 		{
 			MethodName: "FetchOffsets",

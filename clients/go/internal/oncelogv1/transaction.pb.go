@@ -95,8 +95,11 @@ type BeginTransactionRequest struct {
 	// 0: the server's default.
 	IdleTimeoutMs  int32 `protobuf:"varint,6,opt,name=idle_timeout_ms,json=idleTimeoutMs,proto3" json:"idle_timeout_ms,omitempty"`
 	TotalTimeoutMs int32 `protobuf:"varint,7,opt,name=total_timeout_ms,json=totalTimeoutMs,proto3" json:"total_timeout_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Where it will probably write, such as where the one before did: the first batch there
+	// is staged sooner. It may write elsewhere, too, and need not write here.
+	Partitions    []*TopicPartition `protobuf:"bytes,8,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BeginTransactionRequest) Reset() {
@@ -176,6 +179,13 @@ func (x *BeginTransactionRequest) GetTotalTimeoutMs() int32 {
 		return x.TotalTimeoutMs
 	}
 	return 0
+}
+
+func (x *BeginTransactionRequest) GetPartitions() []*TopicPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
 }
 
 type BeginTransactionResponse struct {
@@ -334,8 +344,10 @@ type CommitTransactionRequest struct {
 	// All that was staged. A repeat of the call says the same.
 	Runs []*StagedRun `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
 	// Answer at the decision, before the records are readable.
-	AtDecision    bool  `protobuf:"varint,5,opt,name=at_decision,json=atDecision,proto3" json:"at_decision,omitempty"`
-	TimeoutMs     int32 `protobuf:"varint,6,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	AtDecision bool  `protobuf:"varint,5,opt,name=at_decision,json=atDecision,proto3" json:"at_decision,omitempty"`
+	TimeoutMs  int32 `protobuf:"varint,6,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// All offsets that were staged (GroupService.StageOffsets): one for each group.
+	Offsets       []*StagedOffsets `protobuf:"bytes,7,rep,name=offsets,proto3" json:"offsets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -412,6 +424,74 @@ func (x *CommitTransactionRequest) GetTimeoutMs() int32 {
 	return 0
 }
 
+func (x *CommitTransactionRequest) GetOffsets() []*StagedOffsets {
+	if x != nil {
+		return x.Offsets
+	}
+	return nil
+}
+
+// What a transaction has staged of one group's offsets.
+type StagedOffsets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	OffsetCount   int64                  `protobuf:"varint,2,opt,name=offset_count,json=offsetCount,proto3" json:"offset_count,omitempty"` // of all calls together
+	LastNumber    int64                  `protobuf:"varint,3,opt,name=last_number,json=lastNumber,proto3" json:"last_number,omitempty"`    // of the last call
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StagedOffsets) Reset() {
+	*x = StagedOffsets{}
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StagedOffsets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StagedOffsets) ProtoMessage() {}
+
+func (x *StagedOffsets) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StagedOffsets.ProtoReflect.Descriptor instead.
+func (*StagedOffsets) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *StagedOffsets) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *StagedOffsets) GetOffsetCount() int64 {
+	if x != nil {
+		return x.OffsetCount
+	}
+	return 0
+}
+
+func (x *StagedOffsets) GetLastNumber() int64 {
+	if x != nil {
+		return x.LastNumber
+	}
+	return 0
+}
+
 // What a transaction has staged in one partition.
 type StagedRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -425,7 +505,7 @@ type StagedRun struct {
 
 func (x *StagedRun) Reset() {
 	*x = StagedRun{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[5]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +517,7 @@ func (x *StagedRun) String() string {
 func (*StagedRun) ProtoMessage() {}
 
 func (x *StagedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[5]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +530,7 @@ func (x *StagedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagedRun.ProtoReflect.Descriptor instead.
 func (*StagedRun) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{5}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StagedRun) GetTopic() string {
@@ -492,7 +572,7 @@ type CommitTransactionResponse struct {
 
 func (x *CommitTransactionResponse) Reset() {
 	*x = CommitTransactionResponse{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[6]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +584,7 @@ func (x *CommitTransactionResponse) String() string {
 func (*CommitTransactionResponse) ProtoMessage() {}
 
 func (x *CommitTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[6]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +597,7 @@ func (x *CommitTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitTransactionResponse.ProtoReflect.Descriptor instead.
 func (*CommitTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{6}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CommitTransactionResponse) GetState() TransactionState {
@@ -547,7 +627,7 @@ type PublishedRun struct {
 
 func (x *PublishedRun) Reset() {
 	*x = PublishedRun{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[7]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +639,7 @@ func (x *PublishedRun) String() string {
 func (*PublishedRun) ProtoMessage() {}
 
 func (x *PublishedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[7]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +652,7 @@ func (x *PublishedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishedRun.ProtoReflect.Descriptor instead.
 func (*PublishedRun) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{7}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PublishedRun) GetTopic() string {
@@ -615,7 +695,7 @@ type AbortTransactionRequest struct {
 
 func (x *AbortTransactionRequest) Reset() {
 	*x = AbortTransactionRequest{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[8]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +707,7 @@ func (x *AbortTransactionRequest) String() string {
 func (*AbortTransactionRequest) ProtoMessage() {}
 
 func (x *AbortTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[8]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +720,7 @@ func (x *AbortTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortTransactionRequest.ProtoReflect.Descriptor instead.
 func (*AbortTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{8}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AbortTransactionRequest) GetTransactionId() int64 {
@@ -672,7 +752,7 @@ type AbortTransactionResponse struct {
 
 func (x *AbortTransactionResponse) Reset() {
 	*x = AbortTransactionResponse{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[9]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +764,7 @@ func (x *AbortTransactionResponse) String() string {
 func (*AbortTransactionResponse) ProtoMessage() {}
 
 func (x *AbortTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[9]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +777,7 @@ func (x *AbortTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortTransactionResponse.ProtoReflect.Descriptor instead.
 func (*AbortTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{9}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{10}
 }
 
 type ListTransactionsRequest struct {
@@ -711,7 +791,7 @@ type ListTransactionsRequest struct {
 
 func (x *ListTransactionsRequest) Reset() {
 	*x = ListTransactionsRequest{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[10]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +803,7 @@ func (x *ListTransactionsRequest) String() string {
 func (*ListTransactionsRequest) ProtoMessage() {}
 
 func (x *ListTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[10]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +816,7 @@ func (x *ListTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{10}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListTransactionsRequest) GetProducerName() string {
@@ -769,7 +849,7 @@ type ListTransactionsResponse struct {
 
 func (x *ListTransactionsResponse) Reset() {
 	*x = ListTransactionsResponse{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[11]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +861,7 @@ func (x *ListTransactionsResponse) String() string {
 func (*ListTransactionsResponse) ProtoMessage() {}
 
 func (x *ListTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[11]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +874,7 @@ func (x *ListTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{11}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTransactionsResponse) GetTransactions() []*TransactionDescription {
@@ -817,13 +897,17 @@ type TransactionDescription struct {
 	IdleTimeoutMs  int32                  `protobuf:"varint,9,opt,name=idle_timeout_ms,json=idleTimeoutMs,proto3" json:"idle_timeout_ms,omitempty"`
 	TotalTimeoutMs int32                  `protobuf:"varint,10,opt,name=total_timeout_ms,json=totalTimeoutMs,proto3" json:"total_timeout_ms,omitempty"`
 	Partitions     []*TransactionPart     `protobuf:"bytes,11,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Of a sink: producer_name is the sink's, producer_id 0.
+	Sink bool `protobuf:"varint,12,opt,name=sink,proto3" json:"sink,omitempty"`
+	// In all partitions that answer.
+	StagedBytes   int64 `protobuf:"varint,13,opt,name=staged_bytes,json=stagedBytes,proto3" json:"staged_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransactionDescription) Reset() {
 	*x = TransactionDescription{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[12]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +919,7 @@ func (x *TransactionDescription) String() string {
 func (*TransactionDescription) ProtoMessage() {}
 
 func (x *TransactionDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[12]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +932,7 @@ func (x *TransactionDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionDescription.ProtoReflect.Descriptor instead.
 func (*TransactionDescription) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{12}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TransactionDescription) GetTransactionId() int64 {
@@ -928,18 +1012,37 @@ func (x *TransactionDescription) GetPartitions() []*TransactionPart {
 	return nil
 }
 
+func (x *TransactionDescription) GetSink() bool {
+	if x != nil {
+		return x.Sink
+	}
+	return false
+}
+
+func (x *TransactionDescription) GetStagedBytes() int64 {
+	if x != nil {
+		return x.StagedBytes
+	}
+	return 0
+}
+
 type TransactionPart struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // empty: it was deleted
-	Partition     int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
-	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"` // whether the partition knows the outcome
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Topic     string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // empty: it was deleted
+	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Ended     bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"` // whether the partition knows the outcome
+	// What is staged there now; -1: the partition's leader does not answer.
+	StagedRecords int64 `protobuf:"varint,4,opt,name=staged_records,json=stagedRecords,proto3" json:"staged_records,omitempty"`
+	StagedBytes   int64 `protobuf:"varint,5,opt,name=staged_bytes,json=stagedBytes,proto3" json:"staged_bytes,omitempty"`
+	// In __offsets: for how many partitions of which groups offsets are staged.
+	StagedOffsets int64 `protobuf:"varint,6,opt,name=staged_offsets,json=stagedOffsets,proto3" json:"staged_offsets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransactionPart) Reset() {
 	*x = TransactionPart{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[13]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1054,7 @@ func (x *TransactionPart) String() string {
 func (*TransactionPart) ProtoMessage() {}
 
 func (x *TransactionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[13]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1067,7 @@ func (x *TransactionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionPart.ProtoReflect.Descriptor instead.
 func (*TransactionPart) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{13}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TransactionPart) GetTopic() string {
@@ -988,12 +1091,121 @@ func (x *TransactionPart) GetEnded() bool {
 	return false
 }
 
+func (x *TransactionPart) GetStagedRecords() int64 {
+	if x != nil {
+		return x.StagedRecords
+	}
+	return 0
+}
+
+func (x *TransactionPart) GetStagedBytes() int64 {
+	if x != nil {
+		return x.StagedBytes
+	}
+	return 0
+}
+
+func (x *TransactionPart) GetStagedOffsets() int64 {
+	if x != nil {
+		return x.StagedOffsets
+	}
+	return 0
+}
+
+type DescribeTransactionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TransactionId int64                  `protobuf:"varint,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeTransactionRequest) Reset() {
+	*x = DescribeTransactionRequest{}
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeTransactionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeTransactionRequest) ProtoMessage() {}
+
+func (x *DescribeTransactionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeTransactionRequest.ProtoReflect.Descriptor instead.
+func (*DescribeTransactionRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DescribeTransactionRequest) GetTransactionId() int64 {
+	if x != nil {
+		return x.TransactionId
+	}
+	return 0
+}
+
+type DescribeTransactionResponse struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Transaction   *TransactionDescription `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeTransactionResponse) Reset() {
+	*x = DescribeTransactionResponse{}
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeTransactionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeTransactionResponse) ProtoMessage() {}
+
+func (x *DescribeTransactionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeTransactionResponse.ProtoReflect.Descriptor instead.
+func (*DescribeTransactionResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *DescribeTransactionResponse) GetTransaction() *TransactionDescription {
+	if x != nil {
+		return x.Transaction
+	}
+	return nil
+}
+
 var File_oncelog_v1_transaction_proto protoreflect.FileDescriptor
 
 const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"\n" +
 	"\x1concelog/v1/transaction.proto\x12\n" +
-	"oncelog.v1\"\xfe\x01\n" +
+	"oncelog.v1\x1a\x16oncelog/v1/batch.proto\"\xba\x02\n" +
 	"\x17BeginTransactionRequest\x12#\n" +
 	"\rproducer_name\x18\x01 \x01(\tR\fproducerName\x12\x1f\n" +
 	"\vproducer_id\x18\x02 \x01(\x03R\n" +
@@ -1003,7 +1215,10 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"leaseToken\x12\x14\n" +
 	"\x05nonce\x18\x05 \x01(\x04R\x05nonce\x12&\n" +
 	"\x0fidle_timeout_ms\x18\x06 \x01(\x05R\ridleTimeoutMs\x12(\n" +
-	"\x10total_timeout_ms\x18\a \x01(\x05R\x0etotalTimeoutMs\"\x93\x01\n" +
+	"\x10total_timeout_ms\x18\a \x01(\x05R\x0etotalTimeoutMs\x12:\n" +
+	"\n" +
+	"partitions\x18\b \x03(\v2\x1a.oncelog.v1.TopicPartitionR\n" +
+	"partitions\"\x93\x01\n" +
 	"\x18BeginTransactionResponse\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\x03R\rtransactionId\x12&\n" +
 	"\x0fidle_timeout_ms\x18\x02 \x01(\x05R\ridleTimeoutMs\x12(\n" +
@@ -1011,7 +1226,7 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"\x1cKeepTransactionsAliveRequest\x12'\n" +
 	"\x0ftransaction_ids\x18\x01 \x03(\x03R\x0etransactionIds\"5\n" +
 	"\x1dKeepTransactionsAliveResponse\x12\x14\n" +
-	"\x05ended\x18\x01 \x03(\x03R\x05ended\"\xe3\x01\n" +
+	"\x05ended\x18\x01 \x03(\x03R\x05ended\"\x98\x02\n" +
 	"\x18CommitTransactionRequest\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\x03R\rtransactionId\x12\x1f\n" +
 	"\vproducer_id\x18\x02 \x01(\x03R\n" +
@@ -1021,7 +1236,13 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"\vat_decision\x18\x05 \x01(\bR\n" +
 	"atDecision\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x06 \x01(\x05R\ttimeoutMs\"\x87\x01\n" +
+	"timeout_ms\x18\x06 \x01(\x05R\ttimeoutMs\x123\n" +
+	"\aoffsets\x18\a \x03(\v2\x19.oncelog.v1.StagedOffsetsR\aoffsets\"i\n" +
+	"\rStagedOffsets\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
+	"\foffset_count\x18\x02 \x01(\x03R\voffsetCount\x12\x1f\n" +
+	"\vlast_number\x18\x03 \x01(\x03R\n" +
+	"lastNumber\"\x87\x01\n" +
 	"\tStagedRun\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12!\n" +
@@ -1047,7 +1268,7 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"\rolder_than_ms\x18\x02 \x01(\x03R\volderThanMs\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\"b\n" +
 	"\x18ListTransactionsResponse\x12F\n" +
-	"\ftransactions\x18\x01 \x03(\v2\".oncelog.v1.TransactionDescriptionR\ftransactions\"\xa8\x03\n" +
+	"\ftransactions\x18\x01 \x03(\v2\".oncelog.v1.TransactionDescriptionR\ftransactions\"\xdf\x03\n" +
 	"\x16TransactionDescription\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\x03R\rtransactionId\x122\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1c.oncelog.v1.TransactionStateR\x05state\x12\x16\n" +
@@ -1063,24 +1284,34 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	" \x01(\x05R\x0etotalTimeoutMs\x12;\n" +
 	"\n" +
 	"partitions\x18\v \x03(\v2\x1b.oncelog.v1.TransactionPartR\n" +
-	"partitions\"[\n" +
+	"partitions\x12\x12\n" +
+	"\x04sink\x18\f \x01(\bR\x04sink\x12!\n" +
+	"\fstaged_bytes\x18\r \x01(\x03R\vstagedBytes\"\xcc\x01\n" +
 	"\x0fTransactionPart\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
-	"\x05ended\x18\x03 \x01(\bR\x05ended*\xd3\x01\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\x12%\n" +
+	"\x0estaged_records\x18\x04 \x01(\x03R\rstagedRecords\x12!\n" +
+	"\fstaged_bytes\x18\x05 \x01(\x03R\vstagedBytes\x12%\n" +
+	"\x0estaged_offsets\x18\x06 \x01(\x03R\rstagedOffsets\"C\n" +
+	"\x1aDescribeTransactionRequest\x12%\n" +
+	"\x0etransaction_id\x18\x01 \x01(\x03R\rtransactionId\"c\n" +
+	"\x1bDescribeTransactionResponse\x12D\n" +
+	"\vtransaction\x18\x01 \x01(\v2\".oncelog.v1.TransactionDescriptionR\vtransaction*\xd3\x01\n" +
 	"\x10TransactionState\x12!\n" +
 	"\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16TRANSACTION_STATE_OPEN\x10\x01\x12 \n" +
 	"\x1cTRANSACTION_STATE_COMMITTING\x10\x02\x12\x1f\n" +
 	"\x1bTRANSACTION_STATE_COMMITTED\x10\x03\x12\x1e\n" +
 	"\x1aTRANSACTION_STATE_ABORTING\x10\x04\x12\x1d\n" +
-	"\x19TRANSACTION_STATE_ABORTED\x10\x052\x81\x04\n" +
+	"\x19TRANSACTION_STATE_ABORTED\x10\x052\xe9\x04\n" +
 	"\x12TransactionService\x12]\n" +
 	"\x10BeginTransaction\x12#.oncelog.v1.BeginTransactionRequest\x1a$.oncelog.v1.BeginTransactionResponse\x12l\n" +
 	"\x15KeepTransactionsAlive\x12(.oncelog.v1.KeepTransactionsAliveRequest\x1a).oncelog.v1.KeepTransactionsAliveResponse\x12`\n" +
 	"\x11CommitTransaction\x12$.oncelog.v1.CommitTransactionRequest\x1a%.oncelog.v1.CommitTransactionResponse\x12]\n" +
 	"\x10AbortTransaction\x12#.oncelog.v1.AbortTransactionRequest\x1a$.oncelog.v1.AbortTransactionResponse\x12]\n" +
-	"\x10ListTransactions\x12#.oncelog.v1.ListTransactionsRequest\x1a$.oncelog.v1.ListTransactionsResponseb\x06proto3"
+	"\x10ListTransactions\x12#.oncelog.v1.ListTransactionsRequest\x1a$.oncelog.v1.ListTransactionsResponse\x12f\n" +
+	"\x13DescribeTransaction\x12&.oncelog.v1.DescribeTransactionRequest\x1a'.oncelog.v1.DescribeTransactionResponseb\x06proto3"
 
 var (
 	file_oncelog_v1_transaction_proto_rawDescOnce sync.Once
@@ -1095,7 +1326,7 @@ func file_oncelog_v1_transaction_proto_rawDescGZIP() []byte {
 }
 
 var file_oncelog_v1_transaction_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_oncelog_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_oncelog_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_oncelog_v1_transaction_proto_goTypes = []any{
 	(TransactionState)(0),                 // 0: oncelog.v1.TransactionState
 	(*BeginTransactionRequest)(nil),       // 1: oncelog.v1.BeginTransactionRequest
@@ -1103,38 +1334,47 @@ var file_oncelog_v1_transaction_proto_goTypes = []any{
 	(*KeepTransactionsAliveRequest)(nil),  // 3: oncelog.v1.KeepTransactionsAliveRequest
 	(*KeepTransactionsAliveResponse)(nil), // 4: oncelog.v1.KeepTransactionsAliveResponse
 	(*CommitTransactionRequest)(nil),      // 5: oncelog.v1.CommitTransactionRequest
-	(*StagedRun)(nil),                     // 6: oncelog.v1.StagedRun
-	(*CommitTransactionResponse)(nil),     // 7: oncelog.v1.CommitTransactionResponse
-	(*PublishedRun)(nil),                  // 8: oncelog.v1.PublishedRun
-	(*AbortTransactionRequest)(nil),       // 9: oncelog.v1.AbortTransactionRequest
-	(*AbortTransactionResponse)(nil),      // 10: oncelog.v1.AbortTransactionResponse
-	(*ListTransactionsRequest)(nil),       // 11: oncelog.v1.ListTransactionsRequest
-	(*ListTransactionsResponse)(nil),      // 12: oncelog.v1.ListTransactionsResponse
-	(*TransactionDescription)(nil),        // 13: oncelog.v1.TransactionDescription
-	(*TransactionPart)(nil),               // 14: oncelog.v1.TransactionPart
+	(*StagedOffsets)(nil),                 // 6: oncelog.v1.StagedOffsets
+	(*StagedRun)(nil),                     // 7: oncelog.v1.StagedRun
+	(*CommitTransactionResponse)(nil),     // 8: oncelog.v1.CommitTransactionResponse
+	(*PublishedRun)(nil),                  // 9: oncelog.v1.PublishedRun
+	(*AbortTransactionRequest)(nil),       // 10: oncelog.v1.AbortTransactionRequest
+	(*AbortTransactionResponse)(nil),      // 11: oncelog.v1.AbortTransactionResponse
+	(*ListTransactionsRequest)(nil),       // 12: oncelog.v1.ListTransactionsRequest
+	(*ListTransactionsResponse)(nil),      // 13: oncelog.v1.ListTransactionsResponse
+	(*TransactionDescription)(nil),        // 14: oncelog.v1.TransactionDescription
+	(*TransactionPart)(nil),               // 15: oncelog.v1.TransactionPart
+	(*DescribeTransactionRequest)(nil),    // 16: oncelog.v1.DescribeTransactionRequest
+	(*DescribeTransactionResponse)(nil),   // 17: oncelog.v1.DescribeTransactionResponse
+	(*TopicPartition)(nil),                // 18: oncelog.v1.TopicPartition
 }
 var file_oncelog_v1_transaction_proto_depIdxs = []int32{
-	6,  // 0: oncelog.v1.CommitTransactionRequest.runs:type_name -> oncelog.v1.StagedRun
-	0,  // 1: oncelog.v1.CommitTransactionResponse.state:type_name -> oncelog.v1.TransactionState
-	8,  // 2: oncelog.v1.CommitTransactionResponse.runs:type_name -> oncelog.v1.PublishedRun
-	13, // 3: oncelog.v1.ListTransactionsResponse.transactions:type_name -> oncelog.v1.TransactionDescription
-	0,  // 4: oncelog.v1.TransactionDescription.state:type_name -> oncelog.v1.TransactionState
-	14, // 5: oncelog.v1.TransactionDescription.partitions:type_name -> oncelog.v1.TransactionPart
-	1,  // 6: oncelog.v1.TransactionService.BeginTransaction:input_type -> oncelog.v1.BeginTransactionRequest
-	3,  // 7: oncelog.v1.TransactionService.KeepTransactionsAlive:input_type -> oncelog.v1.KeepTransactionsAliveRequest
-	5,  // 8: oncelog.v1.TransactionService.CommitTransaction:input_type -> oncelog.v1.CommitTransactionRequest
-	9,  // 9: oncelog.v1.TransactionService.AbortTransaction:input_type -> oncelog.v1.AbortTransactionRequest
-	11, // 10: oncelog.v1.TransactionService.ListTransactions:input_type -> oncelog.v1.ListTransactionsRequest
-	2,  // 11: oncelog.v1.TransactionService.BeginTransaction:output_type -> oncelog.v1.BeginTransactionResponse
-	4,  // 12: oncelog.v1.TransactionService.KeepTransactionsAlive:output_type -> oncelog.v1.KeepTransactionsAliveResponse
-	7,  // 13: oncelog.v1.TransactionService.CommitTransaction:output_type -> oncelog.v1.CommitTransactionResponse
-	10, // 14: oncelog.v1.TransactionService.AbortTransaction:output_type -> oncelog.v1.AbortTransactionResponse
-	12, // 15: oncelog.v1.TransactionService.ListTransactions:output_type -> oncelog.v1.ListTransactionsResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	18, // 0: oncelog.v1.BeginTransactionRequest.partitions:type_name -> oncelog.v1.TopicPartition
+	7,  // 1: oncelog.v1.CommitTransactionRequest.runs:type_name -> oncelog.v1.StagedRun
+	6,  // 2: oncelog.v1.CommitTransactionRequest.offsets:type_name -> oncelog.v1.StagedOffsets
+	0,  // 3: oncelog.v1.CommitTransactionResponse.state:type_name -> oncelog.v1.TransactionState
+	9,  // 4: oncelog.v1.CommitTransactionResponse.runs:type_name -> oncelog.v1.PublishedRun
+	14, // 5: oncelog.v1.ListTransactionsResponse.transactions:type_name -> oncelog.v1.TransactionDescription
+	0,  // 6: oncelog.v1.TransactionDescription.state:type_name -> oncelog.v1.TransactionState
+	15, // 7: oncelog.v1.TransactionDescription.partitions:type_name -> oncelog.v1.TransactionPart
+	14, // 8: oncelog.v1.DescribeTransactionResponse.transaction:type_name -> oncelog.v1.TransactionDescription
+	1,  // 9: oncelog.v1.TransactionService.BeginTransaction:input_type -> oncelog.v1.BeginTransactionRequest
+	3,  // 10: oncelog.v1.TransactionService.KeepTransactionsAlive:input_type -> oncelog.v1.KeepTransactionsAliveRequest
+	5,  // 11: oncelog.v1.TransactionService.CommitTransaction:input_type -> oncelog.v1.CommitTransactionRequest
+	10, // 12: oncelog.v1.TransactionService.AbortTransaction:input_type -> oncelog.v1.AbortTransactionRequest
+	12, // 13: oncelog.v1.TransactionService.ListTransactions:input_type -> oncelog.v1.ListTransactionsRequest
+	16, // 14: oncelog.v1.TransactionService.DescribeTransaction:input_type -> oncelog.v1.DescribeTransactionRequest
+	2,  // 15: oncelog.v1.TransactionService.BeginTransaction:output_type -> oncelog.v1.BeginTransactionResponse
+	4,  // 16: oncelog.v1.TransactionService.KeepTransactionsAlive:output_type -> oncelog.v1.KeepTransactionsAliveResponse
+	8,  // 17: oncelog.v1.TransactionService.CommitTransaction:output_type -> oncelog.v1.CommitTransactionResponse
+	11, // 18: oncelog.v1.TransactionService.AbortTransaction:output_type -> oncelog.v1.AbortTransactionResponse
+	13, // 19: oncelog.v1.TransactionService.ListTransactions:output_type -> oncelog.v1.ListTransactionsResponse
+	17, // 20: oncelog.v1.TransactionService.DescribeTransaction:output_type -> oncelog.v1.DescribeTransactionResponse
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_transaction_proto_init() }
@@ -1142,13 +1382,14 @@ func file_oncelog_v1_transaction_proto_init() {
 	if File_oncelog_v1_transaction_proto != nil {
 		return
 	}
+	file_oncelog_v1_batch_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_transaction_proto_rawDesc), len(file_oncelog_v1_transaction_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

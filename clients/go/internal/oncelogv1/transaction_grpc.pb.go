@@ -26,6 +26,7 @@ const (
 	TransactionService_CommitTransaction_FullMethodName     = "/oncelog.v1.TransactionService/CommitTransaction"
 	TransactionService_AbortTransaction_FullMethodName      = "/oncelog.v1.TransactionService/AbortTransaction"
 	TransactionService_ListTransactions_FullMethodName      = "/oncelog.v1.TransactionService/ListTransactions"
+	TransactionService_DescribeTransaction_FullMethodName   = "/oncelog.v1.TransactionService/DescribeTransaction"
 )
 
 // TransactionServiceClient is the client API for TransactionService service.
@@ -42,6 +43,8 @@ type TransactionServiceClient interface {
 	AbortTransaction(ctx context.Context, in *AbortTransactionRequest, opts ...grpc.CallOption) (*AbortTransactionResponse, error)
 	// Transactions that have not ended in all partitions, the oldest first.
 	ListTransactions(ctx context.Context, in *ListTransactionsRequest, opts ...grpc.CallOption) (*ListTransactionsResponse, error)
+	// One of them, or one that has ended and whose owner has begun no other since.
+	DescribeTransaction(ctx context.Context, in *DescribeTransactionRequest, opts ...grpc.CallOption) (*DescribeTransactionResponse, error)
 }
 
 type transactionServiceClient struct {
@@ -102,6 +105,16 @@ func (c *transactionServiceClient) ListTransactions(ctx context.Context, in *Lis
 	return out, nil
 }
 
+func (c *transactionServiceClient) DescribeTransaction(ctx context.Context, in *DescribeTransactionRequest, opts ...grpc.CallOption) (*DescribeTransactionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeTransactionResponse)
+	err := c.cc.Invoke(ctx, TransactionService_DescribeTransaction_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TransactionServiceServer is the server API for TransactionService service.
 // All implementations must embed UnimplementedTransactionServiceServer
 // for forward compatibility.
@@ -116,6 +129,8 @@ type TransactionServiceServer interface {
 	AbortTransaction(context.Context, *AbortTransactionRequest) (*AbortTransactionResponse, error)
 	// Transactions that have not ended in all partitions, the oldest first.
 	ListTransactions(context.Context, *ListTransactionsRequest) (*ListTransactionsResponse, error)
+	// One of them, or one that has ended and whose owner has begun no other since.
+	DescribeTransaction(context.Context, *DescribeTransactionRequest) (*DescribeTransactionResponse, error)
 	mustEmbedUnimplementedTransactionServiceServer()
 }
 
@@ -140,6 +155,9 @@ func (UnimplementedTransactionServiceServer) AbortTransaction(context.Context, *
 }
 func (UnimplementedTransactionServiceServer) ListTransactions(context.Context, *ListTransactionsRequest) (*ListTransactionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTransactions not implemented")
+}
+func (UnimplementedTransactionServiceServer) DescribeTransaction(context.Context, *DescribeTransactionRequest) (*DescribeTransactionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeTransaction not implemented")
 }
 func (UnimplementedTransactionServiceServer) mustEmbedUnimplementedTransactionServiceServer() {}
 func (UnimplementedTransactionServiceServer) testEmbeddedByValue()                            {}
@@ -252,6 +270,24 @@ func _TransactionService_ListTransactions_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TransactionService_DescribeTransaction_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeTransactionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TransactionServiceServer).DescribeTransaction(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TransactionService_DescribeTransaction_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TransactionServiceServer).DescribeTransaction(ctx, req.(*DescribeTransactionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TransactionService_ServiceDesc is the grpc.ServiceDesc for TransactionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -278,6 +314,10 @@ var TransactionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListTransactions",
 			Handler:    _TransactionService_ListTransactions_Handler,
+		},
+		{
+			MethodName: "DescribeTransaction",
+			Handler:    _TransactionService_DescribeTransaction_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

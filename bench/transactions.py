@@ -1,0 +1,320 @@
+"""What transactions cost: their rate, the time of a commit, and what they take from the rest.
+
+    python bench/transactions.py [--producers 16] [--seconds 10] [--rounds 3] [--json]
+
+Three nodes here, one client over plain gRPC, so that it is the nodes that are measured. Rates
+depend on the machine and on what else it does, so processor time per transaction is given,
+too; the other two figures are ratios whose halves take turns.
+
+    rate        transactions of ten small records each in one partition, one at a time for
+                each producer, answered when they are readable
+    commit      p50 of a commit over six partitions, in p50 of a single record's append
+    throughput  1 KiB records with a commit each 100 ms, against none
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # run as a file from a checkout, installed or not
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import grpc
+
+from bench.figures import Figures, percentiles
+from bench.processes import BenchError, usage
+from harness.api import CHANNEL_OPTIONS, batch, reason, verdict
+from harness.local_cluster import LocalCluster
+from oncelog.v1 import batch_pb2, log_pb2, log_pb2_grpc, producer_pb2, transaction_pb2_grpc
+from oncelog.v1 import producer_pb2_grpc as producers
+from oncelog.v1 import transaction_pb2 as pb
+
+TOPIC, PARTITIONS = "bench", 6
+SMALL, RECORDS = 10, 10
+KIB_RECORDS, WINDOW = 64, 8  # records of 1 KiB in a batch; batches under way
+COMMIT_EVERY = 0.1
+TIMEOUT = 30.0
+RETRY = 0.02
+
+
+class Nodes:
+    """Channels, and who leads which partition."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.leaders = [cluster.leader(TOPIC, number) for number in range(PARTITIONS)]
+        self.channels = {
+            node: grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            for node, address in cluster.addresses.items()
+        }
+
+    async def close(self) -> None:
+        for channel in self.channels.values():
+            await channel.close()
+
+
+class Stream:
+    """A ProduceStream to one node, of one producer."""
+
+    def __init__(self, channel: Any) -> None:
+        self._queue: asyncio.Queue[batch_pb2.Batch] = asyncio.Queue()
+        self._waiting: dict[int, asyncio.Future[str]] = {}
+        self._ids = count(1)
+        self._call = log_pb2_grpc.LogServiceStub(channel).ProduceStream(self._requests())
+        self._reader = asyncio.create_task(self._read())
+
+    async def _requests(self) -> AsyncIterator[log_pb2.ProduceRequest]:
+        while True:
+            yield log_pb2.ProduceRequest(batches=[await self._queue.get()])
+
+    async def _read(self) -> None:
+        async for answer in self._call:
+            for result in answer.results:
+                self._waiting.pop(result.id).set_result(verdict(result))
+
+    async def send(self, one: batch_pb2.Batch) -> str:
+        one.id = next(self._ids)
+        future = self._waiting[one.id] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(one)
+        return await future
+
+    async def close(self) -> None:
+        self._call.cancel()
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+
+class Sender:
+    """One producer name: batches, with and without transactions."""
+
+    def __init__(self, nodes: Nodes, name: str) -> None:
+        self.nodes, self.name = nodes, name
+        self.streams: dict[int, Stream] = {}
+        self.last = [-1] * PARTITIONS
+        self.runs: dict[int, pb.StagedRun] = {}
+        self.number, self._nonces = 0, count(1)
+        channel = nodes.channels[1 + hash(name) % len(nodes.channels)]
+        self._transactions = transaction_pb2_grpc.TransactionServiceStub(channel)
+        self._producers = producers.ProducerServiceStub(channel)
+        self.lease: Any = None
+
+    async def open(self) -> None:
+        request = producer_pb2.LeaseProducerRequest(producer_name=self.name, nonce=1)
+        self.lease = await self._producers.LeaseProducer(request, timeout=TIMEOUT)
+        self.streams = {node: Stream(self.nodes.channels[node]) for node in set(self.nodes.leaders)}
+
+    async def close(self) -> None:
+        for stream in self.streams.values():
+            await stream.close()
+
+    async def send(self, partition: int, records: int, payload: bytes) -> str:
+        """Repeats what only waits for a marker."""
+        first, prev = self.last[partition] + 1, self.last[partition]
+        one = batch(
+            TOPIC,
+            partition,
+            self.lease.producer_id,
+            first,
+            payload,
+            epoch=self.lease.epoch,
+            count=records,
+            prev=prev,
+            transaction_id=self.number,
+        )
+        if prev < 0:
+            one.lease_token = self.lease.lease_token
+        self.last[partition] += records
+        if self.number:
+            run = self.runs.setdefault(partition, pb.StagedRun(topic=TOPIC, partition=partition))
+            run.record_count += records
+            run.last_sequence = self.last[partition]
+        stream = self.streams[self.nodes.leaders[partition]]
+        while True:
+            found = await stream.send(one)
+            if found == "NOT_LEADER":
+                text = f"{TOPIC}/{partition} has another leader: the machine is too busy"
+                raise BenchError(text)
+            if found not in ("TRANSACTION_CONFLICT", "NOT_READY", "OUT_OF_ORDER"):
+                break
+            await asyncio.sleep(RETRY)
+        assert found in ("APPENDED", "STAGED", "DUPLICATE"), found
+        return found
+
+    async def begin(self) -> None:
+        request = pb.BeginTransactionRequest(
+            producer_name=self.name,
+            producer_id=self.lease.producer_id,
+            epoch=self.lease.epoch,
+            lease_token=self.lease.lease_token,
+            nonce=next(self._nonces),
+            partitions=[
+                batch_pb2.TopicPartition(topic=TOPIC, partition=partition)
+                for partition in self.runs
+            ],
+        )
+        answer = await self._again(self._transactions.BeginTransaction, request)
+        self.number, self.runs = answer.transaction_id, {}
+
+    async def commit(self, *, at_decision: bool = False) -> None:
+        request = pb.CommitTransactionRequest(
+            transaction_id=self.number,
+            producer_id=self.lease.producer_id,
+            epoch=self.lease.epoch,
+            runs=self.runs.values(),
+            at_decision=at_decision,
+        )
+        self.number = 0
+        await self._again(self._transactions.CommitTransaction, request)
+
+    @staticmethod
+    async def _again(call: Callable[..., Any], request: Any) -> Any:
+        while True:
+            try:
+                return await call(request, timeout=TIMEOUT)
+            except grpc.aio.AioRpcError as error:
+                if reason(error) not in ("NOT_READY", "REQUEST_TIMEOUT", "THROTTLED"):
+                    raise
+                await asyncio.sleep(RETRY)
+
+
+async def together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for work in works:
+            group.create_task(work)
+
+
+async def rate(nodes: Nodes, pids: list[int], producers: int, seconds: float) -> Figures:
+    senders = [Sender(nodes, f"rate-{number}-{time.time_ns()}") for number in range(producers)]
+    await together(sender.open() for sender in senders)
+    times: list[float] = []
+
+    async def work(sender: Sender, partition: int, end: float) -> None:
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            await sender.begin()
+            await sender.send(partition, RECORDS, b"x" * SMALL * RECORDS)
+            await sender.commit()
+            times.append((time.perf_counter() - start) * 1000)
+
+    start, before = time.perf_counter(), usage(pids)
+    await together(
+        work(sender, number % PARTITIONS, start + seconds) for number, sender in enumerate(senders)
+    )
+    spent, took = usage(pids) - before, time.perf_counter() - start
+    await together(sender.close() for sender in senders)
+    return {
+        "transactions_per_s": len(times) / took,
+        "node_cpu_ms_per_transaction": 1000 * spent.cpu_s / len(times),
+        **percentiles(times),
+    }
+
+
+async def commits(nodes: Nodes, seconds: float) -> Figures:
+    """Appends of one record and commits over all partitions, in turn."""
+    plain, staged = Sender(nodes, f"plain-{time.time_ns()}"), Sender(nodes, f"t-{time.time_ns()}")
+    await together((plain.open(), staged.open()))
+    appends: list[float] = []
+    commits: list[float] = []
+    end = time.perf_counter() + seconds
+    for number in count():
+        if time.perf_counter() > end:
+            break
+        start = time.perf_counter()
+        await plain.send(number % PARTITIONS, 1, b"x" * 100)
+        appends.append((time.perf_counter() - start) * 1000)
+        await staged.begin()
+        await together(_sent(staged, partition) for partition in range(PARTITIONS))
+        start = time.perf_counter()
+        await staged.commit()
+        commits.append((time.perf_counter() - start) * 1000)
+    await together((plain.close(), staged.close()))
+    append, commit = percentiles(appends)["p50_ms"], percentiles(commits)["p50_ms"]
+    return {"append_p50_ms": append, "commit_p50_ms": commit, "in_appends": commit / append}
+
+
+async def _sent(sender: Sender, partition: int) -> None:
+    await sender.send(partition, 1, b"x" * 100)
+
+
+async def throughput(nodes: Nodes, seconds: float, *, commit: bool) -> float:
+    """MiB/s of one producer over all partitions."""
+    sender = Sender(nodes, f"through-{time.time_ns()}")
+    await sender.open()
+    payload, sent = b"x" * 1024 * KIB_RECORDS, 0
+    start = time.perf_counter()
+    while time.perf_counter() < start + seconds:
+        if commit:
+            await sender.begin()
+        end = time.perf_counter() + COMMIT_EVERY
+        under_way: set[asyncio.Task[str]] = set()
+        while time.perf_counter() < end:
+            while len(under_way) < WINDOW:
+                one = sender.send(sent % PARTITIONS, KIB_RECORDS, payload)
+                under_way.add(asyncio.create_task(one))
+                sent += 1
+            _, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+        if under_way:
+            await asyncio.wait(under_way)
+        if commit:
+            await sender.commit(at_decision=True)
+    took = time.perf_counter() - start
+    await sender.close()
+    return sent * len(payload) / took / 2**20
+
+
+async def measure(cluster: LocalCluster, options: argparse.Namespace) -> dict[str, Figures]:
+    nodes = Nodes(cluster)
+    pids = [process.pid for process in cluster.nodes.values()]
+    found: dict[str, Figures] = {}
+    if "rate" in options.only:
+        await rate(nodes, pids, options.producers, 1)
+        found["rate"] = await rate(nodes, pids, options.producers, options.seconds)
+    if "commit" in options.only:
+        found["commit"] = await commits(nodes, options.seconds)
+    if "throughput" in options.only:
+        rates: dict[bool, list[float]] = {False: [], True: []}
+        for number in range(2 * options.rounds):
+            which = (True, False, False, True)[number % 4]
+            rates[which].append(await throughput(nodes, options.seconds / 2, commit=which))
+        without, with_commits = (sorted(one)[len(one) // 2] for one in rates.values())
+        found["throughput"] = {
+            "without_mib_per_s": without,
+            "with_mib_per_s": with_commits,
+            "ratio": with_commits / without,
+        }
+    await nodes.close()
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What transactions cost.")
+    parser.add_argument("--producers", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="rate,commit,throughput")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        LocalCluster(Path(scratch), settings={}) as cluster,
+    ):
+        cluster.api(1).create_topic(TOPIC, partitions=PARTITIONS, replicas=3)
+        found = asyncio.run(measure(cluster, options))
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    for part, figures in found.items():
+        print(part, "  ".join(f"{name} {value:.4g}" for name, value in figures.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Offsets that open transactions have staged in a partition of `__offsets`. Deterministic, pure.
+
+    StageOffsets entry --OffsetsTable--> StagedOffsets --marker--> stored, or dropped
+
+A transaction's calls for one group are kept in the order of their numbers, until its marker:
+a commit stores those that its decision names. Of one offset only one transaction has staged
+something, and nobody else commits it meanwhile: else the marker would bring back what others
+have moved since, or what was staged would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from cluster.v1 import offsets_pb2 as pb
+
+MAX_STAGED = 10_000  # offsets of one transaction and group, all calls together
+
+Key = tuple[str, int]  # topic, partition
+
+
+class StagedOffsets:
+    """By transaction and group. `len`: how many groups have some."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, dict[str, list[pb.StageOffsets]]] = {}
+        # group -> offset -> the transaction that has staged it
+        self._holders: dict[str, dict[Key, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    # -- looking at it ------------------------------------------------------------------
+
+    def transactions(self) -> Iterable[int]:
+        return self._calls.keys()
+
+    def calls(self, transaction_id: int, group: str) -> list[pb.StageOffsets]:
+        """The oldest first."""
+        return self._calls.get(transaction_id, {}).get(group, [])
+
+    def of(self, transaction_id: int) -> dict[str, tuple[int, int]]:
+        """Group -> how many offsets of all calls together, number of the last call."""
+        groups = self._calls.get(transaction_id, {})
+        return {group: (_count(calls), calls[-1].number) for group, calls in groups.items()}
+
+    def holders(self, group: str) -> Mapping[Key, int]:
+        """Offset -> the transaction that has staged it."""
+        return self._holders.get(group, {})
+
+    def all_calls(self) -> Iterator[pb.StageOffsets]:
+        """By transaction, group and number."""
+        for _, groups in sorted(self._calls.items()):
+            for _, calls in sorted(groups.items()):
+                yield from calls
+
+    # -- apply --------------------------------------------------------------------------
+
+    def add(self, call: pb.StageOffsets) -> None:
+        """A call that was checked."""
+        groups = self._calls.setdefault(call.transaction_id, {})
+        groups.setdefault(call.group, []).append(call)
+        holders = self._holders.setdefault(call.group, {})
+        for record in call.offsets:
+            holders[record.topic, record.partition] = call.transaction_id
+
+    def end(self, transaction_id: int) -> dict[str, list[pb.StageOffsets]]:
+        """What the transaction had staged, by group; it is not staged any more."""
+        groups = self._calls.pop(transaction_id, {})
+        for group in groups:
+            holders = self._holders[group]
+            left = {key: number for key, number in holders.items() if number != transaction_id}
+            if left:
+                self._holders[group] = left
+            else:
+                del self._holders[group]
+        return groups
+
+
+def _count(calls: Iterable[pb.StageOffsets]) -> int:
+    return sum(len(call.offsets) for call in calls)

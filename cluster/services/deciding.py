@@ -1,0 +1,135 @@
+"""How a commit is decided: the partitions are asked first, then one command is the decision.
+
+    TransactionService, SinkService --decide--> Decisions --confirm--> leaders of the partitions
+                                                  '--CommitTransaction--> metadata
+
+Whoever answers the client, and however often, the outcome is the coordinator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from cluster.features import TRANSACTIONS
+from cluster.metadata.topics import Rejected
+from cluster.services.context import NodeContext
+from cluster.services.errors import accepted, rejection
+from cluster.services.requests import invalid, timeout_s
+from cluster.transactions.run_records import expected_record
+from cluster.transactions.transaction import Transaction
+from cluster.transactions.types import (
+    ABORT_STATES,
+    CHECK_AGAIN,
+    TRANSACTION_ABORTED,
+    Expected,
+    Published,
+    State,
+)
+from cluster.v1 import metadata_pb2 as meta
+from cluster.v1 import peer_pb2 as peer
+from cluster.v1 import transactions_pb2 as tpb
+
+
+class Coordination(Protocol):
+    """What these services need of the node's `Transactions`."""
+
+    async def confirm(
+        self, transaction_id: int, asked: Sequence[Expected], groups: Iterable[int], sink: bool
+    ) -> list[Expected]: ...
+
+    async def published(self, row: Transaction) -> Mapping[int, Sequence[Published]]: ...
+
+    def publish(self, row: Transaction) -> None: ...
+
+    async def finished(self, row: Transaction) -> None: ...
+
+    async def keep_alive(self, transaction_ids: Sequence[int]) -> list[int]: ...
+
+    async def staged(
+        self, transaction_ids: Sequence[int]
+    ) -> tuple[set[int], list[peer.StagedHere]]: ...
+
+
+class Decisions:
+    """Of one node's services."""
+
+    def __init__(self, node: NodeContext, coordination: Coordination) -> None:
+        self.node, self._coordination = node, coordination
+
+    async def decide(
+        self,
+        commit: tpb.CommitTransaction,
+        asked: Sequence[Expected],
+        timeout_ms: int,
+        *,
+        sink: str = "",
+    ) -> Transaction:
+        """The transaction, once it is decided to commit. Raises what it is refused with.
+
+        sink: whose transaction it must be; empty: that of a producer.
+        """
+        number, coordinator = commit.transaction_id, self.node.metadata.coordinator
+        while True:
+            row = coordinator.get(number)
+            if row is None:
+                await self.catch_up()
+                row = coordinator.get(number)
+            _check_whose(row, number, sink)
+            groups = [] if row is None else list(row.parts)
+            expected: Sequence[Expected] = asked
+            if row is not None and row.state is State.OPEN:
+                confirmed = await self._confirm(row, asked, groups)
+                if confirmed is None:
+                    continue
+                expected = confirmed
+            del commit.expected[:]
+            commit.expected.extend(map(expected_record, expected))
+            commit.checked = len(groups)
+            result = await self.propose(tpb.TransactionCommand(commit=commit), timeout_ms)
+            if result.error == CHECK_AGAIN:
+                continue
+            state = State(accepted(result).transaction.state)
+            decided = coordinator.get(number) or row
+            if state in ABORT_STATES or decided is None:
+                text = f"transaction {number} was aborted: {result.transaction.reason}"
+                raise rejection(TRANSACTION_ABORTED, text)
+            return decided
+
+    async def _confirm(
+        self, row: Transaction, asked: Sequence[Expected], groups: list[int]
+    ) -> Sequence[Expected] | None:
+        """What the partitions say; None: this node was behind, look again.
+
+        A no is true if the transaction is still open afterwards, with these partitions:
+        its runs go when it ends.
+        """
+        live = [group for group in groups if not row.parts[group].gone]
+        if len(live) < len(groups):
+            return asked  # the decision will be to abort
+        try:
+            return await self._coordination.confirm(row.transaction_id, asked, live, row.sink)
+        except Rejected:
+            await self.catch_up()
+            known = self.node.metadata.coordinator.get(row.transaction_id)
+            if known is not None and known.state is State.OPEN and list(known.parts) == groups:
+                raise
+            return None
+
+    async def catch_up(self) -> None:
+        """Returns when this node has applied what was committed before the call."""
+        await self.node.propose_metadata(meta.MetadataCommand(), timeout_s(0, self.node))
+
+    async def propose(
+        self, command: tpb.TransactionCommand, timeout_ms: int
+    ) -> meta.MetadataResult:
+        self.node.metadata.features.require(TRANSACTIONS)
+        timeout = timeout_s(timeout_ms, self.node)
+        return await self.node.propose_metadata(meta.MetadataCommand(transaction=command), timeout)
+
+
+def _check_whose(row: Transaction | None, number: int, sink: str) -> None:
+    if row is None or (row.owner == sink if row.sink else not sink):
+        return
+    whose = f"sink {row.owner!r}" if row.sink else "a producer"
+    raise invalid("transaction_id", f"{number} is a transaction of {whose}")
