@@ -310,11 +310,11 @@ def _replace(admin: Admin, node: int, wait: Wait) -> None:
 
 def _wait_settled(admin: Admin, nodes: Collection[int], wait: Wait) -> None:
     for _ in range(int(SETTLE_TIMEOUT / LOOK_AGAIN)):
-        found = admin.list_nodes()
-        if all(one.alive and one.settled for one in found if one.node_id in nodes):
+        waited_for = [one for one in admin.list_nodes() if one.node_id in nodes]
+        if all(one.alive and one.settled for one in waited_for):
             return
         wait(LOOK_AGAIN)
-    raise HarnessError(f"nodes {nodes} are not settled: {found}")
+    raise HarnessError(f"nodes {nodes} are not settled: {admin.list_nodes()}")
 
 
 def listed(nodes: Iterable[int]) -> str:

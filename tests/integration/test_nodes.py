@@ -149,3 +149,14 @@ def test_a_drained_node_leads_nothing(make_cluster: MakeCluster) -> None:
             lambda: (found := status(admin, 2)) is not None and found.leaderships > 0,
             "node 2 leads again what it is preferred for",
         )
+
+
+def test_a_node_that_waits_to_be_added_ends_when_told(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(start=False)
+    spec = cluster.nodes[1].spec
+    cluster.nodes[1] = NodeProcess(replace(spec, nodes={1: spec.nodes[1]}))
+    cluster.start_nodes([1])
+    waiting = joining(cluster, 2, spec.nodes[1])
+    waiting.start()
+    eventually(lambda: "does not join yet" in waiting.log_text(), "node 2 waits")
+    assert waiting.terminate() == 0
