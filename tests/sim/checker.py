@@ -73,6 +73,7 @@ class Checker:
         self.damaged: set[tuple[int, int]] = set()  # (node, group): the run has damaged its state
         self.disks: dict[int, DurableDisk] = {}
         self.lost_disks: list[DurableDisk] = []
+        self.lost_votes: list[tuple[int, int, int]] = []  # (group, term, candidate)
         self.families: tuple[Any, Any] = (None, None)  # entries, state
         self.acknowledged = self.applied = 0
 
@@ -102,6 +103,7 @@ class Checker:
         if other != node:
             raise Violation(f"group {gid}: nodes {other} and {node} both lead in term {term}")
         votes = sum(self.votes.get((gid, term, voter)) == node for voter in self.disks)
+        votes += self.lost_votes.count((gid, term, node))
         # A lone replica asks nobody for a vote.
         if votes < self._majority(gid) and self._majority(gid) > 1:
             raise Violation(f"group {gid}: node {node} leads in term {term} with {votes} votes")

@@ -49,8 +49,9 @@ class Joining:
         checker.disks[node.id] = node.disk
         for key in [key for key in checker.promised if key[0] == node.id]:
             del checker.promised[key]
-        for vote in [vote for vote in checker.votes if vote[2] == node.id]:
-            del checker.votes[vote]
+        for gid, term, voter in [vote for vote in checker.votes if vote[2] == node.id]:
+            # It may be on its way, and counts.
+            checker.lost_votes.append((gid, term, checker.votes.pop((gid, term, voter))))
         cluster.trace("node %d has an empty disk", node.id)
 
     def _ask(self) -> None:
