@@ -105,7 +105,25 @@ class PartitionSample:
     follower_lag: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """One consumer group whose offsets this node keeps, at one moment. Seconds.
+
+    rebalances:   of this leader's term. since_commit: -1 if nothing was committed.
+    idle:         of the member that has not come back for records for longest.
+    lag:          topic -> records behind the group's offsets.
+    """
+
+    group: str
+    members: int = 0
+    rebalances: int = 0
+    idle: float = 0.0
+    since_commit: float = -1.0
+    lag: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
 Source = Callable[[], Iterable[PartitionSample]]
+GroupSource = Callable[[], Iterable[GroupSample]]
 
 
 class Clocks(Protocol):
@@ -161,9 +179,9 @@ class SyncState(Protocol):
 
 
 class Metrics:
-    """A node's own figures; set `source` for its partitions' and `storage` for its store's.
+    """A node's own figures; set `source`, `groups` and `storage` for those of its parts.
 
-    Both are called in a thread of the page's server; `storage` may raise StorageError.
+    They are called in a thread of the page's server; `storage` may raise StorageError.
     """
 
     def __init__(self) -> None:
@@ -177,6 +195,7 @@ class Metrics:
         self.sync_watch: SyncState | None = None
         self.memory: Memory | None = None
         self.source: Source = tuple
+        self.groups: GroupSource = tuple
         self.storage: StorageSource = lambda: None
         self.clocks: Clocks | None = None
         self.upgrades: Upgrades | None = None
@@ -221,6 +240,7 @@ class _NodeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         metrics = self._metrics
         yield from _partition_families(list(metrics.source()))
+        yield from _group_families(list(metrics.groups()))
         yield CounterMetricFamily(
             "oncelog_elections", "Elections that this node won", metrics.elections
         )
@@ -386,6 +406,38 @@ def _partition_families(partitions: Sequence[PartitionSample]) -> Iterator[Metri
         yield gauge
     yield from _lags(partitions)
     yield from _verdicts(partitions)
+
+
+def _group_families(groups: Sequence[GroupSample]) -> Iterator[Metric]:
+    labels = ("group",)
+    members = GaugeMetricFamily("oncelog_group_members", "Members of a group", labels=labels)
+    rebalances = CounterMetricFamily(
+        "oncelog_group_rebalances",
+        "Times that partitions of a group changed hands, since this node keeps it",
+        labels=labels,
+    )
+    idle = GaugeMetricFamily(
+        "oncelog_group_idle_seconds",
+        "Since the member that works longest came back for records",
+        labels=labels,
+    )
+    commit = GaugeMetricFamily(
+        "oncelog_group_commit_age_seconds", "Since a group last committed", labels=labels
+    )
+    lag = GaugeMetricFamily(
+        "oncelog_group_lag_records",
+        "Records behind a group's offsets, where this node has all of the partitions",
+        labels=("group", "topic"),
+    )
+    for one in groups:
+        members.add_metric([one.group], one.members)
+        rebalances.add_metric([one.group], one.rebalances)
+        idle.add_metric([one.group], one.idle)
+        if one.since_commit >= 0:
+            commit.add_metric([one.group], one.since_commit)
+        for topic, records in one.lag.items():
+            lag.add_metric([one.group, topic], records)
+    yield from (members, rebalances, idle, commit, lag)
 
 
 def _lags(partitions: Sequence[PartitionSample]) -> Iterator[Metric]:

@@ -36,6 +36,8 @@ FEATURES = (
     "any_replica",
     "offsets",
     "admin",
+    "transactions",
+    "members",
 )
 VERBS = (
     "defaults",
@@ -46,6 +48,9 @@ VERBS = (
     "flush",
     "last_sequence",
     "resolve",
+    "begin",
+    "commit_transaction",
+    "abort_transaction",
     "open_consumer",
     "subscribe",
     "assign",
@@ -64,7 +69,7 @@ VERBS = (
     "close",
 )
 KINDS = ("verb", "cluster", "until", "seen", "vector", "pause_ms")
-SEEN = (*CALLS, "result", "arrived")
+SEEN = (*CALLS, "result", "arrived", "hello", "owned", "leave")
 
 
 class CaseError(Exception):

@@ -16,11 +16,19 @@ from conformance.broker.journal import Event, Journal
 from harness.payload import decompress, values_and_keys
 from oncelog.v1 import batch_pb2
 
-SUCCESS = ("APPENDED", "DUPLICATE")
+SUCCESS = ("APPENDED", "DUPLICATE", "STAGED")
 REFUSED = ("INVALID_BATCH", "BATCH_TOO_LARGE", "OFFSET_MISMATCH")
 MAX_IN_FLIGHT = 5
 
 Chain = tuple[str, int, int, int]  # topic, partition, producer id, epoch
+Sequence = tuple[Chain, int, int]  # with the transaction, 0 for none, and the sequence
+
+
+@dataclass(slots=True)
+class Staging:
+    """A transaction of the driver: `outcome` is open, committed, aborted or unknown."""
+
+    outcome: str = "open"
 
 
 @dataclass(slots=True)
@@ -33,6 +41,7 @@ class Sent:
     partition: int | None
     values: list[bytes | None]
     result: dict[str, Any] = field(default_factory=lambda: {"pending": True})
+    staging: Staging | None = None
 
     @property
     def outcome(self) -> str:
@@ -51,11 +60,18 @@ class Evidence:
     sent: list[Sent]
     max_in_flight: int = MAX_IN_FLIGHT
 
+    def was_aborted(self, transaction: int) -> bool:
+        return self.cluster.transactions.ended.get(transaction) is False
+
     def batches(self) -> Iterator[Event]:
         """Batches with a producer id, as they came."""
         for event in self.journal.events:
             if event.call == "produce" and event.facts["producer_id"]:
                 yield event
+
+
+def _transaction(event: Event) -> int:
+    return int(event.facts.get("transaction", 0))
 
 
 def _chain(event: Event) -> Chain:
@@ -71,8 +87,8 @@ def _without_id(batch: batch_pb2.Batch) -> bytes:
 
 def identical(evidence: Evidence) -> Iterator[str]:
     """A retry is byte-identical, but for its id; a batch that was refused made room for another."""
-    known: dict[tuple[Chain, int], bytes] = {}
-    by_id: dict[tuple[str, int, int], tuple[Chain, int]] = {}
+    known: dict[Sequence, bytes] = {}
+    by_id: dict[tuple[str, int, int], Sequence] = {}
     for event in evidence.journal.events:
         facts = event.facts
         if event.call == "result" and facts["verdict"] in REFUSED:
@@ -81,7 +97,8 @@ def identical(evidence: Evidence) -> Iterator[str]:
                 known.pop(key, None)
         if event.call != "produce" or not facts["producer_id"]:
             continue
-        key = (_chain(event), facts["first"])
+        # After an abort its sequences are given out again.
+        key = (_chain(event), _transaction(event), facts["first"])
         by_id[facts["topic"], facts["partition"], event.message.id] = key
         data = _without_id(event.message)
         if known.setdefault(key, data) != data:
@@ -112,6 +129,7 @@ class _Given:
     prev: int
     first: int
     last: int
+    transaction: int
     refused: bool = False
 
 
@@ -129,9 +147,18 @@ def chain(evidence: Evidence) -> Iterator[str]:
         if event.call != "produce" or not facts["producer_id"]:
             continue
         key = _chain(event)
-        before = given.setdefault(key, [])
-        mine = _Given(facts["prev"], facts["first"], facts["last"])
-        known = [one for one in before if (one.first, one.last) == (mine.first, mine.last)]
+        number = _transaction(event)
+        before = given[key] = [
+            one
+            for one in given.get(key, [])
+            if one.transaction == number or not evidence.was_aborted(one.transaction)
+        ]
+        mine = _Given(facts["prev"], facts["first"], facts["last"], number)
+        known = [
+            one
+            for one in before
+            if (one.first, one.last, one.transaction) == (mine.first, mine.last, number)
+        ]
         if not known:
             if before and mine.prev not in _ends(before):
                 yield f"{key}: prev {mine.prev}, but {sorted(_ends(before))} was sent before"
@@ -153,14 +180,18 @@ def _ends(given: list[_Given]) -> set[int]:
 def window(evidence: Evidence) -> Iterator[str]:
     """No more batches of a partition without an answer than allowed."""
     waiting: dict[Chain, dict[int, int]] = {}  # id -> first sequence
+    under: dict[int, int] = {}  # id -> transaction
     by_id: dict[tuple[str, int, int], Chain] = {}
     for event in evidence.journal.events:
         facts = event.facts
         if event.call == "produce" and facts["producer_id"]:
             key = _chain(event)
             by_id[facts["topic"], facts["partition"], event.message.id] = key
+            number = _transaction(event)
             mine = waiting.setdefault(key, {})
-            mine[event.message.id] = facts["first"]
+            for other in [n for n in mine if evidence.was_aborted(under[n]) and under[n] != number]:
+                del mine[other]
+            mine[event.message.id], under[event.message.id] = facts["first"], number
             if len(set(mine.values())) > evidence.max_in_flight:
                 yield f"{key}: {len(set(mine.values()))} batches wait for their answers"
         elif event.call == "result":
@@ -175,6 +206,8 @@ def window(evidence: Evidence) -> Iterator[str]:
 def stored(evidence: Evidence) -> Iterator[str]:
     """What was acknowledged is in the log, where the client says; what failed surely is not."""
     for sent in evidence.sent:
+        if sent.outcome == "stored" and sent.staging is not None:
+            continue  # what became of it says its transaction
         if sent.outcome == "stored":
             yield from _is_there(evidence, sent)
         elif sent.outcome in ("never_sent", "not_stored"):
@@ -198,6 +231,21 @@ def _is_there(evidence: Evidence, sent: Sent) -> Iterator[str]:
         offset = ok["offset"] + number
         if offset >= partition.log_start and log.get(offset, b"nothing") != value:
             yield f"{sent.tag}: acknowledged at {offset}, where {log.get(offset)!r} is"
+
+
+def whole(evidence: Evidence) -> Iterator[str]:
+    """All of a committed transaction is in the log, nothing of an aborted or open one, and of
+    one whose outcome the client does not know all or nothing."""
+    by_staging: dict[int, tuple[Staging, list[tuple[str, bytes | None]]]] = {}
+    for sent in evidence.sent:
+        if sent.staging is not None and sent.outcome != "never_sent":
+            _, values = by_staging.setdefault(id(sent.staging), (sent.staging, []))
+            values += [(sent.topic, value) for value in sent.values]
+    for staging, values in by_staging.values():
+        there = sum(value in _all_values(evidence.cluster, topic) for topic, value in values)
+        wanted = {"committed": {len(values)}, "unknown": {0, len(values)}}
+        if there not in wanted.get(staging.outcome, {0}):
+            yield f"{there} of {len(values)} records of a transaction ({staging.outcome}) are there"
 
 
 def once(evidence: Evidence) -> Iterator[str]:
@@ -237,6 +285,7 @@ RULES: dict[str, Callable[[Evidence], Iterable[str]]] = {
     "chain": chain,
     "window": window,
     "stored": stored,
+    "whole": whole,
     "once": once,
 }
 

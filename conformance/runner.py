@@ -17,13 +17,15 @@ from typing import Any, Literal
 from conformance.broker.server import Broker
 from conformance.cases import Case
 from conformance.driver import Driver, DriverError
-from conformance.judge import MAX_IN_FLIGHT, Evidence, Sent, contents, judge
+from conformance.judge import MAX_IN_FLIGHT, Evidence, Sent, Staging, contents, judge
 from conformance.matching import ANY, mismatch
 from conformance.vectors import ROOT, Vector
 
 COMMAND_S = 25.0  # the longest that a driver may take for one command
 LONGEST_S = 15.0  # that a step waits for what is to come
 TIMESTAMP_US = 1_700_000_000_000_000
+# Verbs that end a transaction, and how.
+ENDS: Mapping[str, str] = {"commit_transaction": "committed", "abort_transaction": "aborted"}
 EXPECTATIONS = ("verb", "expect", "expect_error", "count")
 DEFAULTS = ROOT / "docs" / "client-defaults.json"
 
@@ -67,6 +69,7 @@ class Play:
         self._broker = broker
         self._driver = driver
         self._sent: dict[tuple[str, str], Sent] = {}
+        self._staging: dict[str, Staging] = {}
         self._max_in_flight = 0
         self._leases: dict[str, dict[str, Any]] = {}
 
@@ -142,6 +145,8 @@ class Play:
         if verb in ("await", "poll"):
             fields.setdefault("timeout_ms", self._longest_ms)
         answer = await self._ask(verb, fields)
+        if verb in ("begin", *ENDS):
+            self._note_transaction(step["handle"], verb, answer)
         if verb == "await" and "ok" in answer:
             self._take_results(step["handle"], answer["ok"])
         self._compare(step, answer)
@@ -196,8 +201,26 @@ class Play:
                 fields["key"] = fields["key"].encode().hex()
         key = (fields["handle"], fields["tag"])
         assert key not in self._sent, f"the tag {key} stands twice in {self._case.name}"
+        staging = self._staging.get(fields["handle"])
         self._sent[key] = Sent(*key, fields["topic"], fields.get("partition"), values)
+        if staging is not None and staging.outcome == "open":
+            self._sent[key].staging = staging
         return fields
+
+    def _note_transaction(self, handle: str, verb: str, answer: Mapping[str, Any]) -> None:
+        """What the driver says of its transaction is what the judge holds it to."""
+        if verb == "begin":
+            if "ok" in answer:
+                self._staging[handle] = Staging()
+            return
+        staging = self._staging.get(handle)
+        if staging is None:
+            return
+        if "ok" in answer:
+            staging.outcome = ENDS[verb]
+        elif staging.outcome in ("open", "unknown"):
+            sure = answer["error"].get("outcome") == "not_stored"
+            staging.outcome = "aborted" if sure else "unknown"
 
     def _take_results(self, handle: str, ok: Mapping[str, Any]) -> None:
         results = ok.get("results")

@@ -15,7 +15,8 @@ from oncelog._engine.admin import AdminCore
 from oncelog._engine.arguments import as_commits
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
-from oncelog.config import AdminConfig, ClientSettings, settings_from_dotted
+from oncelog.config import AdminConfig, ClientSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import TopicPartition
 
 T = TypeVar("T")
@@ -197,6 +198,22 @@ class Admin:
     def delete_group(self, group: str) -> bool:
         """Forget a group and its offsets; tell whether there was one."""
         return self._run(self._core.groups.delete(group))
+
+    # --- transactions ----------------------------------------------------------------
+
+    def list_transactions(
+        self, producer_name: str = "", older_than_ms: int = 0, limit: int = 0
+    ) -> list[types.TransactionInfo]:
+        """Return transactions that have not ended in all their partitions, the oldest first."""
+        return self._run(self._core.list_transactions(producer_name, older_than_ms, limit))
+
+    def describe_transaction(self, transaction_id: int) -> types.TransactionInfo:
+        """Raises UnknownTransactionError for one that nobody remembers."""
+        return self._run(self._core.describe_transaction(transaction_id))
+
+    def abort_transaction(self, transaction_id: int) -> None:
+        """Abort somebody's transaction. Raises TransactionCommittedError if it is decided."""
+        self._run(self._core.abort_transaction(transaction_id))
 
     # --- life ------------------------------------------------------------------------
 

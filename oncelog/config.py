@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypedDict, get_args
 
 from oncelog.errors import ConfigError
-from oncelog.types import ProducerIdentity
+from oncelog.types import ProducerIdentity, TopicPartition
 from oncelog.wire.batch import BATCH_OVERHEAD, MAX_PAYLOAD_BYTES
 from oncelog.wire.compression import CODECS, require_codec
 
@@ -24,6 +24,10 @@ from oncelog.wire.compression import CODECS, require_codec
 Partitioner = Callable[[str, bytes | None, int], int]
 CompressionType = Literal["none", "zstd", "lz4"]
 OffsetReset = Literal["earliest", "latest", "none"]
+Assignor = Literal["uniform", "range"]
+# What a member of a group is told; of oncelog.aio they may be coroutine functions.
+OnPartitions = Callable[[list[TopicPartition]], Any]
+OnRevoked = Callable[[list[TopicPartition], float], Any]
 
 MAX_NAME_CHARS = 249
 MAX_INT32 = 2**31 - 1
@@ -110,6 +114,17 @@ class ConsumerSettings(ClientSettings, total=False):
     """Keyword arguments of Consumer; ConsumerConfig explains them."""
 
     group_id: str | None
+    membership: str
+    group_instance_id: str | None
+    assignor: Assignor
+    session_timeout_ms: int
+    revoke_timeout_ms: int
+    processing_timeout_ms: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    on_assigned: OnPartitions | None
+    on_revoked: OnRevoked | None
+    on_lost: OnPartitions | None
     auto_offset_reset: OffsetReset
     isolation_level: str
     fetch_min_bytes: int
@@ -324,9 +339,31 @@ class ConsumerConfig(ClientConfig):
     """Settings of a Consumer. Times in milliseconds, sizes in bytes."""
 
     group_id: str | None = None
+    # "assigned": the nodes share topics out among the group's members. "manual": the group
+    # only keeps offsets, and each consumer reads what it is told to.
+    membership: str = "assigned"
+    # A name that outlives the process: one that comes back within a session goes on as it was.
+    group_instance_id: str | None = None
+    # The group's first member decides on these four. After session_timeout_ms without a word
+    # a member is none any more; it has revoke_timeout_ms to give a partition back, and
+    # processing_timeout_ms to come back for more records.
+    assignor: Assignor = "uniform"
+    session_timeout_ms: int = 10_000
+    revoke_timeout_ms: int = 60_000
+    processing_timeout_ms: int = 300_000
+    # Commit what was given out before the last call for records, now and then and before
+    # partitions are given back.
+    enable_auto_commit: bool = False
+    auto_commit_interval_ms: int = 5_000
+    # Called by reading calls and `close`, on their thread. on_revoked also gets the time
+    # (time.monotonic) until which it may take; after on_lost nothing can be committed.
+    on_assigned: OnPartitions | None = None
+    on_revoked: OnRevoked | None = None
+    on_lost: OnPartitions | None = None
     # Where to start, or go on when the position is gone: "none" raises instead.
     auto_offset_reset: OffsetReset = "latest"
-    # Staged records of a transaction have no offset yet, so nobody can read them.
+    # Moot, for programs that set it: staged records of a transaction have no offset yet, so
+    # nobody can read them, and nobody waits for their end.
     isolation_level: str = "read_committed"
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
@@ -344,7 +381,7 @@ class ConsumerConfig(ClientConfig):
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
         _choice("auto_offset_reset", self.auto_offset_reset, get_args(OffsetReset))
-        _choice("isolation_level", self.isolation_level, ("read_committed",))
+        _choice("isolation_level", self.isolation_level, ("read_committed", "read_uncommitted"))
         _range("fetch_min_bytes", self.fetch_min_bytes, 0, MAX_INT32)
         _range("fetch_max_wait_ms", self.fetch_max_wait_ms, 0, MAX_INT32)
         _range("fetch_max_bytes", self.fetch_max_bytes, 1, MAX_INT32)
@@ -352,8 +389,7 @@ class ConsumerConfig(ClientConfig):
         _range("max_poll_records", self.max_poll_records, 1, MAX_INT32)
         _flag("check_crcs", self.check_crcs)
         _flag("any_replica", self.any_replica)
-        if self.group_id is not None:
-            check_name("group_id", self.group_id)
+        self._check_group()
         if self.consumer_timeout_ms is not None:
             _range("consumer_timeout_ms", self.consumer_timeout_ms, 0, MAX_INT32)
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
@@ -369,6 +405,32 @@ class ConsumerConfig(ClientConfig):
                 raise ConfigError(
                     "replica_node_id needs any_replica=True", "replica_node_id", "any_replica"
                 )
+
+    def _check_group(self) -> None:
+        for name in ("group_id", "group_instance_id"):
+            if getattr(self, name) is not None:
+                check_name(name, getattr(self, name))
+        _choice("membership", self.membership, ("assigned", "manual"))
+        _choice("assignor", self.assignor, get_args(Assignor))
+        _range("session_timeout_ms", self.session_timeout_ms, 1000, 30 * 60_000)
+        _range("revoke_timeout_ms", self.revoke_timeout_ms, 1000, 60 * 60_000)
+        _range("processing_timeout_ms", self.processing_timeout_ms, 1000, 24 * 60 * 60_000)
+        _range("auto_commit_interval_ms", self.auto_commit_interval_ms, 1, MAX_INT32)
+        _flag("enable_auto_commit", self.enable_auto_commit)
+        for name in ("on_assigned", "on_revoked", "on_lost"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise ConfigError(f"{name} must be callable", name)
+        if self.group_id is None or self.membership == "manual":
+            given = (
+                "group_instance_id", "enable_auto_commit", "on_assigned", "on_revoked", "on_lost",
+            )  # fmt: skip
+            for name in given:
+                if getattr(self, name):
+                    text = f"{name} is for members of a group"
+                    raise ConfigError(
+                        f"{text}: it needs a group_id, and membership='assigned'",
+                        name, "group_id", "membership",
+                    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,72 +449,19 @@ def check_name(setting: str, name: object) -> None:
         )
 
 
-# --- dotted names --------------------------------------------------------------------
-
-# Kafka's names that are not ours with dots for underscores.
-_ALIASES = {
-    "max.in.flight.requests.per.connection": "max_in_flight",
-    "transactional.id": "producer_name",
-    "reconnect.backoff.ms": "retry_backoff_ms",
-    "reconnect.backoff.max.ms": "retry_backoff_max_ms",
-    "retry.backoff.max.ms": "retry_backoff_max_ms",
-    "fetch.wait.max.ms": "fetch_max_wait_ms",
-}
-
-
-def settings_from_dotted(
-    config: type[ClientConfig], dotted: Mapping[str, object]
-) -> tuple[object, dict[str, Any]]:
-    """Return (bootstrap_servers, settings) of a mapping such as {"linger.ms": "5"}.
-
-    Values may be strings, as they come from a file. Raises ConfigError for a key that is
-    no setting, a value that does not parse, and two keys for the same setting.
-    """
-    fields = {field.name: str(field.type) for field in dataclasses.fields(config)}
-    settings: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    for key, value in dotted.items():
-        name = _ALIASES.get(key, key.replace(".", "_").replace("-", "_"))
-        if name not in fields:
-            raise ConfigError(f"{config._what()} has no setting {key!r}", key)
-        if name in origin:
-            raise ConfigError(
-                f"{origin[name]!r} and {key!r} are the same setting", origin[name], key
-            )
-        origin[name] = key
-        settings[name] = _parse(key, value, fields[name])
-    if "bootstrap_servers" not in settings:
-        raise ConfigError("bootstrap.servers is missing", "bootstrap.servers")
-    return settings.pop("bootstrap_servers"), settings
-
-
-def _parse(key: str, value: object, kind: str) -> object:
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    if kind == "bool":
-        if text.lower() not in ("true", "false"):
-            raise ConfigError(f"{key} must be true or false, got {value!r}", key)
-        return text.lower() == "true"
-    if kind.startswith("int"):
-        try:
-            return int(text)
-        except ValueError:
-            raise ConfigError(f"{key} must be an integer, got {value!r}", key) from None
-    return text
-
-
 __all__ = [
     "AdminConfig",
+    "Assignor",
     "ClientConfig",
     "ClientSettings",
     "CompressionType",
     "ConsumerConfig",
     "ConsumerSettings",
     "OffsetReset",
+    "OnPartitions",
+    "OnRevoked",
     "Partitioner",
     "ProducerConfig",
     "ProducerSettings",
     "parse_bootstrap",
-    "settings_from_dotted",
 ]

@@ -7,7 +7,9 @@ done here, so the engine's thread stays free.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -15,14 +17,20 @@ from oncelog import errors
 from oncelog._engine.arguments import as_commits
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog._engine.consume.fetcher import Fetcher
+from oncelog._engine.consume.member import GroupMember
+from oncelog._engine.consume.rebalance import Ask, Rebalance, Tell
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.threads import refuse_on_engine_thread
-from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
+from oncelog.config import ConsumerConfig, ConsumerSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
 from oncelog.wire.stored import StoredBatch
 
+log = logging.getLogger("oncelog.consumer")
+
 T = TypeVar("T")
+PATTERN = "^"  # of a topic's name, where one begins with it
 
 
 class Consumer:
@@ -31,12 +39,16 @@ class Consumer:
     `settings`: see `ConsumerConfig`. Survives leader changes and restarts unseen. One
     consumer belongs to one thread at a time.
 
-    With a `group_id` reading starts where the group committed last, if it did; commits
-    are made by `commit` only, never behind your back. Groups keep offsets, they do not
-    share out partitions: assign those yourself.
+    With a `group_id` reading starts where the group committed last, if it did. The topics
+    (or patterns of topics, "^..."), named here or by `subscribe`, are shared out among the
+    group's consumers; partitions come and go while you read, by the calls that give out
+    records: on_assigned, on_revoked, on_lost. With membership="manual", or `assign` instead
+    of topics, the group only keeps offsets. Commits are made by `commit` only, unless
+    enable_auto_commit is set.
 
     Raises, from reading calls: OffsetOutOfRangeError, UnknownTopicOrPartitionError,
-    CorruptLogError; reading can go on after them, for instance after a seek.
+    CorruptLogError; reading can go on after them, for instance after a seek. Whatever ends a
+    membership for good, as FencedMemberError, is raised by each.
     """
 
     def __init__(
@@ -46,10 +58,12 @@ class Consumer:
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         self.config = ConsumerConfig.from_settings(bootstrap_servers, settings)
-        self._closed = False
+        self._closed = self._closing = False
         self._why_closed = "the consumer is closed"
         self._cluster, self._fetcher = runtime.run(self._build())
         self._buffer = self._fetcher.buffer
+        self._member: GroupMember | None = None
+        self._rebalance: Rebalance | None = None
         runtime.register(self)
         if topics:
             try:
@@ -71,11 +85,47 @@ class Consumer:
     # --- what to read ----------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics, and nothing else."""
+        """Read all partitions of these topics, and nothing else; in a group, our share."""
         self._check_open()
+        names = self._names(topics)
+        self._ask(self._learn(name for name in names if not name.startswith(PATTERN)))
+        if not self._shares:
+            self._subscribe_known(names)
+            return
+        member = self._ask(self._join(names))
+        if self._rebalance is None:
+            self._rebalance = self._shared(member, _asked, _told)
+            self._member = member
+
+    def _names(self, topics: Iterable[str]) -> list[str]:
         names = [topics] if isinstance(topics, str) else list(topics)
-        self._ask(self._learn(names))
-        self._subscribe_known(names)
+        if not self._shares and any(name.startswith(PATTERN) for name in names):
+            text = "patterns of topics are for members of a group"
+            raise errors.InvalidRequestError(text, field="topics")
+        return names
+
+    # --- membership ------------------------------------------------------------------
+
+    @property
+    def _shares(self) -> bool:
+        return self.config.group_id is not None and self.config.membership == "assigned"
+
+    async def _join(self, names: Sequence[str]) -> GroupMember:
+        """The group has answered when this returns; on the engine's loop."""
+        if self._member is not None:
+            await self._member.subscribe(names)
+            return self._member
+        groups = self._fetcher.positions.groups
+        member = GroupMember(self.config, self._cluster, groups, self._buffer, names)
+        try:
+            await member.joined(self._request_s)
+        except BaseException:
+            await member.leave()
+            raise
+        return member
+
+    def _shared(self, member: GroupMember, ask: Ask, tell: Tell) -> Rebalance:
+        return Rebalance(self.config, self._buffer, member, self._fetcher.wake, ask, tell)
 
     def _subscribe_known(self, names: Iterable[str]) -> None:
         self._assign_known(
@@ -83,11 +133,20 @@ class Consumer:
         )
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these partitions; those already assigned keep their position."""
+        """Read exactly these partitions; those already assigned keep their position.
+
+        Raises InvalidRequestError for a member of a group, to which the nodes assign.
+        """
         self._check_open()
+        self._check_manual()
         tps = [TopicPartition(topic, partition) for topic, partition in partitions]
         self._ask(self._learn(tp.topic for tp in tps))
         self._assign_known(tps)
+
+    def _check_manual(self) -> None:
+        if self._member is not None:
+            text = "the group assigns the partitions; make the consumer with membership='manual'"
+            raise errors.InvalidRequestError(text, field="partitions")
 
     def _assign_known(self, tps: list[TopicPartition]) -> None:
         for tp in tps:
@@ -133,10 +192,10 @@ class Consumer:
         cursor, generation = self._buffer.cursor(chunk.tp), chunk.generation
         if cursor is None:
             return
-        offset = chunk.next
+        offset, interruptions = chunk.next, self._buffer.interruptions
         for record in chunk.records(self.config.check_crcs)[offset - chunk.base_offset :]:
-            if cursor.generation != generation:
-                break  # a seek went elsewhere
+            if cursor.generation != generation or interruptions:
+                break  # a seek went elsewhere, or partitions change
             # Before the record is given out: who leaves the loop has had it.
             offset += 1
             chunk.next = offset
@@ -218,8 +277,24 @@ class Consumer:
 
     def _next_chunk(self, timeout: float | None) -> Chunk | None:
         refuse_on_engine_thread("read records")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if self._rebalance is not None and self._rebalance.is_due:
+                _at_once(self._rebalance.follow())
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            chunk = self._peek(left)
+            if chunk is not None or left == 0.0 or not self._buffer.interruptions:
+                return chunk
+
+    def _peek(self, timeout: float | None) -> Chunk | None:
         self._check_open()
-        chunk = self._buffer.peek(timeout)
+        try:
+            chunk = self._buffer.peek(timeout)
+        except errors.UnknownTopicOrPartitionError as error:
+            if self._rebalance is None:
+                raise
+            log.debug("the group will take it away: %s", error)
+            return None
         if chunk is None:
             self._check_open()
         return chunk
@@ -309,15 +384,24 @@ class Consumer:
 
         Returns when it is stored on a majority. Raises FencedError, OutOfOrderError or
         SequenceConflictError for an OffsetCommit with a producer id, UnknownTopicOr-
-        PartitionError, InvalidRequestError without a `group_id`.
+        PartitionError, InvalidRequestError without a `group_id`; in a group with members
+        FencedMemberError for what is another's by now, GroupHasMembersError if this is none.
         """
-        group, commits = self._group(), self._commits(offsets)
+        commits = self._commits(offsets)
         if commits:
-            self._ask(self._fetcher.positions.groups.commit(group, commits))
+            self._ask(self._stored_offsets(commits))
+
+    def _stored_offsets(
+        self, commits: Mapping[TopicPartition, OffsetCommit]
+    ) -> Coroutine[Any, Any, dict[TopicPartition, bool]]:
+        if self._member is not None and self._rebalance is not None:
+            return self._member.commit(commits, dict(self._rebalance.numbers))
+        return self._fetcher.positions.groups.commit(self._group(), commits)
 
     def _commits(
         self, offsets: Mapping[tuple[str, int], int | OffsetCommit] | None
     ) -> dict[TopicPartition, OffsetCommit]:
+        self._group()
         if offsets is not None:
             return as_commits(offsets)
         positions = {tp: self._buffer.position(tp) for tp in self.assignment()}
@@ -326,13 +410,24 @@ class Consumer:
     def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
         """Return what the group has committed for a partition; None: nothing."""
         group, tp = self._group(), TopicPartition(*partition)
-        return self._ask(self._fetcher.positions.groups.committed(group, [tp])).get(tp)
+        return self._ask(self._fetcher.positions.groups.committed_now(group, tp))
 
     def _group(self) -> str:
         self._check_open()
         if self.config.group_id is None:
             raise errors.InvalidRequestError("the consumer has no group_id", field="group_id")
         return self.config.group_id
+
+    def metrics(self) -> dict[str, int | float]:
+        """How far reading is, by the last answers, and how the group is doing."""
+        lags, rebalance, member = self._buffer.lags(), self._rebalance, self._member
+        return {
+            "partitions": len(self.assignment()),
+            "records_lag": sum(lags.values()),
+            "records_lag_max": max(lags.values(), default=0),
+            "rebalances": 0 if rebalance is None else rebalance.count,
+            "seconds_since_progress": 0.0 if member is None else member.idle_s(),
+        }
 
     # --- life ------------------------------------------------------------------------
 
@@ -341,12 +436,25 @@ class Consumer:
             raise errors.ClientClosedError(self._why_closed)
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._buffer.close()
-            runtime.run(self._shut())
+        """A member has finished with what it was given: on_revoked is called, and it leaves."""
+        self._close(failed=False)
+
+    def _close(self, failed: bool) -> None:
+        if self._begin_to_close():
+            try:
+                if self._rebalance is not None:
+                    _at_once(self._rebalance.leave(failed))
+            finally:
+                runtime.run(self._shut())
+
+    def _begin_to_close(self) -> bool:
+        """False: it has been begun. While it leaves its group it can commit still."""
+        begun, self._closing = self._closed or self._closing, True
+        return not begun
 
     async def _shut(self) -> None:
+        self._closed = True
+        self._buffer.close()
         await self._fetcher.stop()
         await self._cluster.close()
 
@@ -364,7 +472,24 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(failed=error is not None)
+
+
+def _at_once(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Runs what waits for nothing but `_asked` and `_told`, which return at once."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waits for something else")
+
+
+async def _asked(coroutine: Coroutine[Any, Any, T]) -> T:
+    return runtime.run(coroutine)
+
+
+async def _told(callback: Callable[..., Any], *arguments: Any) -> None:
+    callback(*arguments)
 
 
 __all__ = ["Consumer"]

@@ -24,12 +24,21 @@ verdicts of a produce response.
     │   ├── InternalError             a bug or a broken invariant on the other side
     │   ├── OffsetOutOfRangeError     no record there; log_start_offset, high_watermark
     │   ├── CorruptLogError           stored data is damaged
+    │   ├── FencedMemberError         the partition is another member's, or the member none any more
+    │   ├── GroupHasMembersError      a commit by hand: the group's members commit
     │   ├── DeliveryError             a record that is not known to be stored; outcome
     │   │   ├── InvalidBatchError
     │   │   ├── BatchTooLargeError
     │   │   ├── OffsetMismatchError   next_offset: what the expected offset had to be
     │   │   ├── DeliveryTimeoutError  delivery_timeout_ms is over (a TimeoutError)
     │   │   ├── UndeliveredRecordsError   flush or close: count and first cause
+    │   │   ├── TransactionError      what was asked for did not come about
+    │   │   │   ├── TransactionAbortedError    nothing of it is readable; the message says why
+    │   │   │   ├── TransactionCommittedError  an abort that came too late
+    │   │   │   ├── CommitTimeoutError         not known yet: commit again (a TimeoutError)
+    │   │   │   ├── CommitIncompleteError, CommitDiffersError
+    │   │   │   ├── TransactionOpenError       of the same producer name
+    │   │   │   └── TransactionEndedError, UnknownTransactionError
     │   │   └── ProducerFatalError    the producer cannot go on; make a new one
     │   │       ├── FencedError       current_epoch: a successor has taken over
     │   │       ├── SequenceConflictError
@@ -229,6 +238,21 @@ class CorruptLogError(FatalError):
     offset: int = -1
 
 
+class FencedMemberError(FatalError):
+    """The group has given the partition to another member, or goes on without this one.
+
+    A commit that was tried more than once may have been stored before that.
+    """
+
+    reason = "FENCED_MEMBER"
+
+
+class GroupHasMembersError(FatalError):
+    """A commit by hand, while the group's members share its partitions."""
+
+    reason = "GROUP_HAS_MEMBERS"
+
+
 class ClientClosedError(FatalError):
     """The client was used after `close()`, or after a fork."""
 
@@ -372,6 +396,16 @@ class CommitDiffersError(TransactionError):
     reason = "COMMIT_DIFFERS"
 
 
+class CommitTimeoutError(TransactionError, TimeoutError):
+    """No answer to the commit in time: whether it is committed is not known yet.
+
+    Repeat the commit, or the abort: the same transaction answers how it ended.
+    """
+
+    reason = "COMMIT_TIMEOUT"
+    outcome: Outcome = "unknown"
+
+
 class SinkError(TransactionError):
     """A sink does not take a batch as what comes next; the message has what to do."""
 
@@ -439,41 +473,3 @@ class MissingExtraError(ConfigError, ImportError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.feature, self.package, self.extra)
-
-
-__all__ = [
-    "BatchTooLargeError",
-    "BrokerUnavailableError",
-    "BufferFullError",
-    "ClientClosedError",
-    "ConfigError",
-    "CorruptLogError",
-    "DeliveryError",
-    "DeliveryTimeoutError",
-    "FatalError",
-    "FencedError",
-    "InternalError",
-    "InvalidBatchError",
-    "InvalidRequestError",
-    "MissingExtraError",
-    "NotLeaderError",
-    "NotReadyError",
-    "NotSupportedError",
-    "OffsetMismatchError",
-    "OffsetOutOfRangeError",
-    "OncelogError",
-    "OutOfOrderError",
-    "Outcome",
-    "ProducerExpiredError",
-    "ProducerFatalError",
-    "ProducerNameNotFoundError",
-    "RequestTimeoutError",
-    "RetriableError",
-    "SequenceConflictError",
-    "StorageFullError",
-    "ThrottledError",
-    "TopicAlreadyExistsError",
-    "UndeliveredRecordsError",
-    "UnknownProducerError",
-    "UnknownTopicOrPartitionError",
-]

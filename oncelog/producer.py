@@ -7,7 +7,6 @@ and sender -> nodes. `send` does no IO and, once a topic is known, does not wait
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -16,7 +15,15 @@ from typing import Any, Self, Unpack
 
 from oncelog import errors
 from oncelog._engine.admin import AdminCore
-from oncelog._engine.arguments import Bytes, Headers, as_bytes, as_headers, check_int, encode_list
+from oncelog._engine.arguments import (
+    Bytes,
+    Headers,
+    as_bytes,
+    as_headers,
+    check_int,
+    encode_list,
+    rising_sequences,
+)
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.leaders import TopicView
@@ -25,7 +32,10 @@ from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery, RecordFuture
 from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
-from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
+from oncelog._engine.produce.transactions import Transactions
+from oncelog.config import ProducerConfig, ProducerSettings
+from oncelog.dotted import settings_from_dotted
+from oncelog.transaction import Transaction
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence, TopicPartition
 from oncelog.wire.batch import MAX_PAYLOAD_BYTES, RECORD_OVERHEAD
 from oncelog.wire.stored import StoredBatch
@@ -51,6 +61,7 @@ class Producer:
         self._closed = False
         self._why_closed = "the producer is closed"
         self._cluster, self._sender, self._accumulator = runtime.run(self._build())
+        self._transactions = Transactions(self._sender)
         self._topics = self._cluster.leaders.topics
         self._placement = Placement(self._accumulator, self.config.partitioner)
         # For `send`: one attribute instead of three.
@@ -269,22 +280,8 @@ class Producer:
         )
 
     def _check_sequences(self, sequences: Any, count: int) -> list[int]:
-        """Return the sequences of a batch, or the first and the last of an Arrow array."""
-        if hasattr(sequences, "type"):
-            from oncelog.wire.arrow import rising_ends
-
-            size = len(sequences)
-            given, rising = rising_ends(sequences)
-        else:
-            given = list(sequences)
-            size = len(given)
-            rising = all(a < b for a, b in itertools.pairwise(given))
+        given = rising_sequences(sequences, count)
         self._check_sequence(given[0] if given else 0)
-        if size != count or not rising:
-            raise errors.InvalidRequestError(
-                f"sequences must be {count} rising numbers, one for each record",
-                field="sequences",
-            )
         return given
 
     def _check_sequence(self, sequence: int) -> None:
@@ -321,6 +318,16 @@ class Producer:
     def _check_open(self) -> None:
         if self._closed:
             raise errors.ClientClosedError(self._why_closed)
+
+    # --- transactions ----------------------------------------------------------------
+
+    def transaction(self, *, idle_timeout_ms: int = 0, total_timeout_ms: int = 0) -> Transaction:
+        """A transaction, to be begun by `with` or `begin`; see `Transaction`.
+
+        It is aborted after `idle_timeout_ms` (60 s) without a sign of this process, and after
+        `total_timeout_ms` (15 min). Needs a `producer_name`.
+        """
+        return Transaction(self, idle_timeout_ms, total_timeout_ms)
 
     # --- waiting, asking -------------------------------------------------------------
 
@@ -373,11 +380,13 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Flush, then free everything; what is not settled in `timeout` seconds fails.
 
-        Raises UndeliveredRecordsError as `flush` does. A second close does nothing.
+        A transaction that is open is aborted. Raises UndeliveredRecordsError as `flush` does.
+        A second close does nothing.
         """
         if self._closed:
             return
         try:
+            runtime.run(self._transactions.close(timeout))
             self._flush(timeout)
         except errors.RequestTimeoutError:
             pass  # what is left fails below, and is reported with its outcome

@@ -358,23 +358,87 @@ class GroupInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A consumer that shares a group's partitions with others."""
+
+    member_id: str
+    instance_id: str  # empty: none
+    client_host: str
+    owned: Mapping[TopicPartition, int]  # with the number of each ownership
+    revoking: tuple[TopicPartition, ...]  # asked back
+    idle_ms: int  # since it last came back for records
+    connected: bool  # to this coordinator
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group's committed offsets."""
+    """A group's committed offsets, and its members, if it has any."""
 
     group: str
     exists: bool
     last_commit_ms: int
     coordinator_id: int
     offsets: Mapping[TopicPartition, CommittedOffset]
+    members: tuple[GroupMember, ...] = ()
+    epoch: int = 0  # of the newest assignment
+    assignor: str = ""
+
+
+class PublishedRun(NamedTuple):
+    """Where a transaction's records are in one partition: they lie together."""
+
+    base_offset: int
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTransaction:
+    """What a commit answers: where its records are. No places: it ended long ago."""
+
+    transaction_id: int
+    runs: Mapping[TopicPartition, PublishedRun]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPart:
+    """What a transaction has in one partition."""
+
+    topic: str  # empty: it was deleted
+    partition: int
+    ended: bool  # the partition knows the outcome
+    staged_records: int  # now; -1: the partition's leader does not answer
+    staged_bytes: int
+    staged_offsets: int  # in __offsets: of groups
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionInfo:
+    """A transaction, and how far it is."""
+
+    transaction_id: int
+    state: str  # OPEN, COMMITTING, ABORTING, COMMITTED or ABORTED
+    reason: str  # of an abort
+    producer_name: str  # or the sink's
+    sink: bool
+    producer_id: int
+    epoch: int
+    begun_ms: int
+    age_ms: int
+    idle_timeout_ms: int
+    total_timeout_ms: int
+    staged_bytes: int  # in all partitions that answer
+    partitions: Sequence[TransactionPart]
 
 
 __all__ = [
     "BatchMetadata",
     "ClusterInfo",
     "CommittedOffset",
+    "CommittedTransaction",
     "ExpectedOffsets",
     "GroupDescription",
     "GroupInfo",
+    "GroupMember",
     "Header",
     "NodeInfo",
     "OffsetCommit",
@@ -385,6 +449,7 @@ __all__ = [
     "ProducerLease",
     "ProducerName",
     "ProducerState",
+    "PublishedRun",
     "RecentBatch",
     "Record",
     "RecordMetadata",
@@ -393,5 +458,7 @@ __all__ = [
     "TopicConfig",
     "TopicInfo",
     "TopicPartition",
+    "TransactionInfo",
+    "TransactionPart",
     "UpgradeInfo",
 ]

@@ -79,6 +79,7 @@ from cluster.node.upgrades import Upgrades, keep_version
 from cluster.partition.replica import Partition
 from cluster.security.settings import Security
 from cluster.services.group_members import GroupMembers
+from cluster.services.samples import group_samples
 from cluster.services.turns import Turns
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
@@ -272,6 +273,9 @@ class Node:
         stack, tasks = self._stack, Tasks()
         self.metrics.source = lambda: sample(
             self._replicas.by_group.values(), self._peers.linked_since
+        )
+        self.metrics.groups = lambda: group_samples(
+            self, self._group_members, self._clocks.now_ms()
         )
         self.metrics.transactions = lambda: transactions(
             self.metadata.coordinator, int(time.time() * 1000)

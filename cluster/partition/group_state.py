@@ -63,8 +63,8 @@ class GroupState:
         return None if found is None else stored(pb.GroupRecord.FromString(found).offsets[0])
 
     def items(self) -> Iterator[tuple[Key, OffsetState]]:
-        """By topic and partition."""
-        for key, record in self._records.items():
+        """By topic and partition; as they are now, whatever thread asks."""
+        for key, record in list(self._records.items()):
             yield key, stored(pb.GroupRecord.FromString(record).offsets[0])
 
     def put(self, record: pb.OffsetRecord, grown: int) -> None:

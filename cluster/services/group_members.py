@@ -101,6 +101,7 @@ class RunningGroup:
         self._timer: asyncio.TimerHandle | None = None
         self._outcomes_due = 0
         self.closed = False
+        self.rebalances = 0  # of this term
         table = replica.group_offsets
         assert table is not None
         self._table: OffsetsTable = table
@@ -198,6 +199,7 @@ class RunningGroup:
 
     def _command(self, proposal: Proposal) -> internal.OffsetsCommand:
         if isinstance(proposal, Change):
+            self.rebalances += 1
             changes = [
                 internal.OwnerChange(
                     topic_id=part.topic_id, partition=part.partition, expected=expected, member=to
@@ -271,6 +273,10 @@ class GroupMembers:
         for term in self._terms.values():
             for group in list(term.groups.values()):
                 group.metadata_changed()
+
+    def led(self) -> list[tuple[Partition, dict[str, RunningGroup]]]:
+        """The partitions of `__offsets` that this node leads, with their groups; any thread."""
+        return [(term.replica, dict(term.groups)) for term in list(self._terms.values())]
 
     def role_changed(self) -> None:
         """Some partition has another leader: ends what this node leads no more, begins the rest.

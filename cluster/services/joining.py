@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from cluster.budget import Account
 from cluster.dedup.verdict import MAX_INT64
 from cluster.features import GROUPS
 from cluster.groups.coordinator import Assignment, Fenced, Hello, InstanceHeld
@@ -20,8 +21,10 @@ from cluster.services.context import NodeContext
 from cluster.services.decoding import decoded
 from cluster.services.errors import write
 from cluster.services.group_members import Connection, GroupMembers, Message, RunningGroup
+from cluster.services.metering import COPIES, SMALL_BYTES
 from cluster.services.requests import count_in_range, in_range, invalid
 from cluster.services.topic_names import Subscription
+from oncelog.errors import ThrottledError
 from oncelog.v1 import batch_pb2
 from oncelog.v1 import group_pb2 as pb
 
@@ -47,27 +50,37 @@ class Joining:
 
     async def stream(self, requests: AsyncIterator[pb.JoinGroupRequest], context: Any) -> None:
         """Serves a connection until it ends. Raises ClusterError, InvalidRequestError."""
+        account = self._node.memory.of_call(context.peer())
+        account.receiving = True
         first = await anext(aiter(requests), None)
+        account.receiving = False
         if first is None or not decoded(first).HasField("hello"):
             raise invalid("message", "a stream begins with a hello")
-        hello = first.hello
-        running, connection = await self._hello(hello, context.peer())
-        account = self._node.memory.of_call(context.peer())
-        reader = asyncio.create_task(self._read(running, hello, requests))
+        # What the member wants to read is kept as long as its stream.
+        account.take(COPIES * first.ByteSize())
+        if self._node.memory.full and account.held > SMALL_BYTES:
+            raise ThrottledError("this node's memory for clients (client_memory_bytes) is used")
+        running, connection = await self._hello(first.hello, context.peer())
+        reader = asyncio.create_task(self._read(running, first.hello, requests, account))
+        news = asyncio.create_task(connection.next())
         try:
             while True:
-                news = asyncio.create_task(connection.next())
                 await asyncio.wait({news, reader}, return_when=asyncio.FIRST_COMPLETED)
                 if not news.done():
-                    news.cancel()
                     reader.result()
                     return  # the member has closed its side
                 message = news.result()
-                await write(context, _response(running, connection.number, message), account)
+                response = _response(running, connection.number, message)
+                size = COPIES * response.ByteSize()
+                account.take(size)
+                await write(context, response, account)
+                account.release(size)
                 if not isinstance(message, Assignment):
                     return
+                news = asyncio.create_task(connection.next())
         finally:
             reader.cancel()
+            news.cancel()
 
     async def heartbeat(self, request: pb.GroupHeartbeatRequest, peer: str) -> pb.JoinGroupResponse:
         """One request of a member without a stream, and the newest message for it."""
@@ -120,10 +133,19 @@ class Joining:
         running: RunningGroup,
         hello: pb.MemberHello,
         requests: AsyncIterator[pb.JoinGroupRequest],
+        account: Account,
     ) -> None:
         """Raises InvalidRequestError for what has no place on a stream that has begun."""
+        account.receiving = True
         async for request in requests:
-            self._said(running, hello.member_id, hello.connection, decoded(request))
+            account.receiving = False
+            size = COPIES * decoded(request).ByteSize()
+            account.take(size)
+            self._said(running, hello.member_id, hello.connection, request)
+            account.release(size)
+            if account.must_wait:
+                await account.room()
+            account.receiving = True
 
     def _said(
         self, running: RunningGroup, member: str, connection: int, request: pb.JoinGroupRequest

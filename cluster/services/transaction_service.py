@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from cluster.dedup.verdict import MAX_INT64
+from cluster.dedup.verdict import MAX_INT64, Kind
 from cluster.errors import NotReadyError
 from cluster.metadata.producer_names import check_producer_name
 from cluster.metadata.topics import OFFSETS_TOPIC
@@ -77,6 +77,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         pid, epoch = request.producer_id, request.epoch
         verdict = await self._leases.check(request.lease_token, pid, epoch)
         if verdict is not None:
+            if verdict.kind is Kind.NOT_READY:
+                raise NotReadyError(verdict.message)
             raise invalid("lease_token", verdict.message)
         begin = tpb.BeginTransaction(
             producer_name=request.producer_name,

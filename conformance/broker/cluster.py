@@ -10,11 +10,12 @@ The verdicts are the nodes' own code.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Verdict, fenced
+from cluster.features import TRANSACTIONS
 from cluster.metadata.lease_tokens import proves, sign
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import TopicState
@@ -25,8 +26,11 @@ from cluster.services.admission import begins_chain, refusal
 from cluster.services.errors import accepted
 from cluster.services.leases import unproven
 from cluster.services.producing import meta_of
+from cluster.transactions.runs import RunTable
 from cluster.v1 import metadata_pb2 as meta
 from conformance.broker import payloads
+from conformance.broker.members import Members
+from conformance.broker.transactions import Transactions
 from oncelog import errors
 from oncelog.v1 import batch_pb2, cluster_pb2
 from oncelog.v1 import log_pb2 as pb
@@ -45,6 +49,8 @@ class Partition:
         self.leader_id = replicas[0]
         self.term = 1
         self.last_seen = LastSeen()
+        self.runs = RunTable()
+        self.staged: dict[int, list[tuple[batch_pb2.Batch, BatchMeta]]] = {}
         self.log: list[batch_pb2.StoredBatch] = []
         self.log_start = 0
         self.next_offset = 0
@@ -56,8 +62,12 @@ class Partition:
 
     def store(self, batch: batch_pb2.Batch, found: BatchMeta, now_ms: int, pin: bool) -> int:
         """Returns the base offset."""
+        self.last_seen.record(found, self.next_offset, now_ms, pin=pin)
+        return self.put(batch, found, now_ms)
+
+    def put(self, batch: batch_pb2.Batch, found: BatchMeta, now_ms: int) -> int:
+        """At the end of the log; returns the base offset."""
         base = self.next_offset
-        self.last_seen.record(found, base, now_ms, pin=pin)
         stored = batch_pb2.StoredBatch(
             header=batch.header, payload=batch.payload, base_offset=base, append_time_ms=now_ms
         )
@@ -84,8 +94,10 @@ class Cluster:
         self.addresses: dict[int, str] = {}
         self.metadata = MetadataState(lease_lifetime_ms=lifetime_ms)
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self.transactions = Transactions(self)
         self.offsets = OffsetsTable()
         self.offsets_leader = 1
+        self.members = Members()
         self._offsets_applied = 0
         self.stopped: set[int] = set()
         self._clock_ms = clock_ms
@@ -93,6 +105,8 @@ class Cluster:
         self._nonce = 0
         self._news = asyncio.Event()
         self.propose(create_lease_secret=meta.CreateLeaseSecret(secret=SECRET))
+        upgrade = meta.FinalizeUpgrade(version=2, features=[TRANSACTIONS])
+        self.propose(finalize_upgrade=upgrade)
 
     @property
     def now_ms(self) -> int:
@@ -106,7 +120,8 @@ class Cluster:
             producer_name_expiry_ms=FOR_EVER,
             **command,
         ).SerializeToString()
-        result = self.metadata.apply(self.metadata.applied_index + 1, packed)
+        upgrade = "finalize_upgrade" in command
+        result = self.metadata.apply(self.metadata.applied_index + 1, packed, upgrade=upgrade)
         return accepted(meta.MetadataResult.FromString(result))
 
     # --- news ------------------------------------------------------------------------
@@ -171,15 +186,19 @@ class Cluster:
             held = self.metadata.name(change.name)
             error.current_epoch = -1 if held is None else held.epoch
             raise
+        self.transactions.mark()  # what the name had open is aborted
         end = result.stamp_ms + self.metadata.lease_lifetime_ms
         return result.producer_id, result.epoch, end
 
     def token(self, producer_id: int, epoch: int, expire_ms: int) -> bytes:
         return sign(SECRET, producer_id, epoch, expire_ms)
 
-    def _unproven(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
+    def is_proven(self, token: bytes, producer_id: int, epoch: int) -> bool:
         issued = self.metadata.is_issued(producer_id)
-        if issued and proves(SECRET, token, producer_id, epoch):
+        return issued and proves(SECRET, token, producer_id, epoch)
+
+    def _unproven(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
+        if self.is_proven(token, producer_id, epoch):
             return None
         return unproven(token, producer_id, epoch)
 
@@ -219,6 +238,8 @@ class Cluster:
             named = verdict.kind is Kind.NOT_LEADER and partition is not None
             return Answer(verdict, leader_id=partition.leader_id if named and partition else 0)
         assert partition is not None and settings is not None, "else it was refused"
+        if header.transaction_id:
+            return Answer(self._staged(partition, batch, found), self.now_ms)
         if settings.expected_offsets == ExpectedOffsets.IGNORED:
             found = found._replace(expected_offset=-1)
         verdict = self._judge(partition, found, settings.expected_offsets)
@@ -232,8 +253,15 @@ class Cluster:
                 verdict = verdict._replace(base_offset=stored.base_offset)
         return Answer(verdict, self.now_ms)
 
+    def _staged(self, partition: Partition, batch: batch_pb2.Batch, found: BatchMeta) -> Verdict:
+        expired = None
+        if partition.runs.run_of(found.producer_id) is None:
+            expired = self._lease_verdict(partition, found.producer_id, found.epoch)
+        return expired or self.transactions.take(partition, batch, found)
+
     def _judge(self, partition: Partition, found: BatchMeta, expected: int) -> Verdict:
         verdict = partition.last_seen.check(found, next_offset=partition.next_offset)
+        verdict = partition.runs.check_plain(found, verdict)
         if verdict.kind in (Kind.DUPLICATE, Kind.FENCED):
             return verdict
         if expected == ExpectedOffsets.REQUIRED and found.expected_offset < 0:
@@ -366,6 +394,10 @@ class Cluster:
         self._nonce += 1
         return self.lease_name(meta.LeaseName(name=name, nonce=self._nonce))
 
+    def abort_transaction(self, transaction: int) -> None:
+        """An operator aborts it."""
+        self.transactions.abort(transaction)
+
     def recreate_topic(self, name: str, partitions: int = 1) -> None:
         self.delete_topic(name)
         self.create_topic(name, partitions)
@@ -373,3 +405,11 @@ class Cluster:
     def move_offsets(self, to: int) -> None:
         """Another node leads the groups' offsets."""
         self.offsets_leader = to
+        self.members.break_streams()
+
+    def assign_member(self, epoch: int, owns: list[Any], revoke: Sequence[Any] = ()) -> None:
+        """What the members of the group are told that they own, and have to give back."""
+        self.members.assign(epoch, owns, revoke)
+
+    def fence_member(self, reason: str) -> None:
+        self.members.fence(reason)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 from cluster.partition.group_state import CommitResult
 from cluster.services.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.v1 import offsets_pb2 as internal
 from conformance.broker.lies import Lie
-from conformance.broker.stage import Stage
+from conformance.broker.members import PING_MS
+from conformance.broker.stage import Stage, abort
 from oncelog import errors
 from oncelog.v1 import group_pb2 as pb
 from oncelog.v1 import group_pb2_grpc
 
+FENCED = CommitResult("FENCED_MEMBER", "the partition is not this member's", False, None)
 UNKNOWN = CommitResult("UNKNOWN_TOPIC_OR_PARTITION", "unknown topic or partition", False, None)
 
 
@@ -35,11 +39,70 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             self._leads()
             if not request.offsets:
                 raise errors.InvalidRequestError("offsets: none", field="offsets")
-            results = [self._commit(request.group, commit) for commit in request.offsets]
+            owns = self._stage.cluster.members.owns
+            results = [
+                commit_result(commit, FENCED)
+                if request.member_id
+                and owns.get((commit.topic, commit.partition)) != commit.ownership
+                else self._commit(request.group, commit)
+                for commit in request.offsets
+            ]
             return pb.CommitOffsetsResponse(results=results)
 
-        facts = {"group": request.group, "offsets": len(request.offsets)}
+        facts = {
+            "group": request.group,
+            "offsets": len(request.offsets),
+            "member": bool(request.member_id),
+            "ownership": request.offsets[0].ownership if request.offsets else 0,
+        }
         return await self._stage.answer("commit_offsets", facts, request, context, truth)
+
+    async def JoinGroup(
+        self, request_iterator: AsyncIterator[pb.JoinGroupRequest], context: Any
+    ) -> None:
+        """A hello, and then what the case tells the members."""
+        members = self._stage.cluster.members
+        try:
+            self._leads()
+        except errors.NotLeaderError as error:
+            await abort(context, error)
+        requests = aiter(request_iterator)
+        hello = (await anext(requests)).hello
+        facts = {"epoch": hello.epoch, "connection": hello.connection, "owned": len(hello.owned)}
+        self._stage.note("hello", {"group": hello.group, **facts}, hello)
+        queue = members.open()
+        reading = asyncio.create_task(self._read(requests))
+        try:
+            while (message := await queue.get()) is not None:
+                await context.write(_of(hello.connection, message))
+                if message.HasField("fenced"):
+                    return
+        finally:
+            reading.cancel()
+            members.close(queue)
+        await abort(context, self._stage.cluster.not_leader(self._stage.cluster.offsets_leader))
+
+    async def _read(self, requests: AsyncIterator[pb.JoinGroupRequest]) -> None:
+        async for request in requests:
+            self._said(request)
+
+    def _said(self, request: pb.JoinGroupRequest) -> None:
+        kind = request.WhichOneof("message")
+        if kind == "owned":
+            facts = {"epoch": request.owned.epoch, "partitions": len(request.owned.partitions)}
+            self._stage.note("owned", facts, request)
+        elif kind == "leave":
+            self._stage.note("leave", {}, request)
+
+    async def GroupHeartbeat(
+        self, request: pb.GroupHeartbeatRequest, context: Any
+    ) -> pb.JoinGroupResponse:
+        try:
+            self._leads()
+        except errors.NotLeaderError as error:
+            await abort(context, error)
+        self._said(request.request)
+        return _of(request.connection, self._stage.cluster.members.newest())
 
     def _commit(self, group: str, commit: pb.OffsetCommit) -> pb.OffsetCommitResult:
         cluster = self._stage.cluster
@@ -73,3 +136,10 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         return await self._stage.answer(
             "fetch_offsets", {"group": request.group}, request, context, truth
         )
+
+
+def _of(connection: int, message: pb.JoinGroupResponse) -> pb.JoinGroupResponse:
+    """The message as it is sent on a connection."""
+    sent = pb.JoinGroupResponse(connection=connection, ping_interval_ms=PING_MS)
+    sent.MergeFrom(message)
+    return sent

@@ -29,6 +29,10 @@ CALLS = (
     "delete_topic",
     "commit_offsets",
     "fetch_offsets",
+    "begin",
+    "keep_alive",
+    "commit_transaction",
+    "abort_transaction",
 )
 
 

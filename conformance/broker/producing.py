@@ -22,6 +22,8 @@ from oncelog.v1 import log_pb2 as pb
 
 STRAY = 1 << 40  # added to an id: nobody ever sent that one
 MAX_RESULTS = 1000  # in one message
+STORED = (Kind.APPENDED, Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
+PUBLIC = {Kind.STAGED_DUPLICATE: Kind.STAGED}
 
 Key = tuple[str, int, int, int, int]
 Give = Callable[[pb.BatchResult], None]
@@ -131,6 +133,7 @@ class Batches:
             "vector": self._vector(batch),
             "expected_offset": found.expected_offset,
             "token": bool(batch.lease_token),
+            "transaction": header.transaction_id,
             "attempt": attempts[key],  # at any node
             "timeout_ms": timeout_ms,
             "stream": stream.number,
@@ -148,7 +151,7 @@ class Batches:
         topic, number, found = header.topic, header.partition, meta_of(header)
         reason = stream.heads.reason(topic, number, found)
         answer = self._stage.cluster.append(self._stage.node_id, batch)
-        if answer.verdict.kind in (Kind.APPENDED, Kind.DUPLICATE):
+        if answer.verdict.kind in STORED:
             return answer
         return stream.heads.answered(topic, number, found, answer, reason)
 
@@ -230,12 +233,12 @@ class Batches:
         verdict = answer.verdict
         result = pb.BatchResult(
             id=batch_id,
-            verdict=verdict.kind,  # type: ignore[arg-type]
+            verdict=PUBLIC.get(verdict.kind, verdict.kind),  # type: ignore[arg-type]
             base_offset=verdict.base_offset,
             append_time_ms=answer.append_time_ms,
             message=verdict.message,
         )
-        if verdict.kind not in (Kind.APPENDED, Kind.DUPLICATE):
+        if verdict.kind not in STORED:
             result.current_epoch = verdict.current_epoch
             result.last_sequence = verdict.last_sequence
             result.next_offset = verdict.next_offset

@@ -17,12 +17,14 @@ from conformance.broker.lies import Lie, Script
 from conformance.broker.producing import Batches, Held
 from conformance.broker.services import ClusterService, LogService, ProducerService
 from conformance.broker.stage import Stage
+from conformance.broker.transactions import TransactionService
 from oncelog.v1 import (
     cluster_pb2,
     cluster_pb2_grpc,
     group_pb2_grpc,
     log_pb2_grpc,
     producer_pb2_grpc,
+    transaction_pb2_grpc,
 )
 
 OPTIONS = [
@@ -44,6 +46,9 @@ CLUSTER_ACTIONS = (
     "delete_topic",
     "recreate_topic",
     "move_offsets",
+    "assign_member",
+    "fence_member",
+    "abort_transaction",
 )
 NODE_ACTIONS = ("stop_node", "start_node", "freeze_node", "thaw_node", "cut_after")
 HELD_ACTIONS = ("release", "arrive")
@@ -87,6 +92,8 @@ class Broker:
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(ProducerService(stage), server)
         cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(stage), server)
         group_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage), server)
+        transactions = TransactionService(stage)
+        transaction_pb2_grpc.add_TransactionServiceServicer_to_server(transactions, server)
         gate = self._gates[node_id] = Gate(server.add_insecure_port("127.0.0.1:0"))
         await server.start()
         self._servers.append(server)

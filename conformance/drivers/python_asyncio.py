@@ -17,19 +17,26 @@ from oncelog import aio
 class Awaited:
     """A client of `oncelog.aio` whose methods are called as those of its synchronous twin."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, kind: type, *args: Any, **kw: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, kind: Any, *args: Any, **kw: Any) -> None:
         self._loop = loop
         self._client = self._run(self._made(kind, args, kw))
 
     @staticmethod
-    async def _made(kind: type, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+    async def _made(kind: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
         return kind(*args, **kw)
+
+    @property
+    def plain(self) -> Any:
+        """The client itself."""
+        return self._client
 
     def _run(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
+        if not callable(method):
+            return method
 
         async def on_loop(*args: Any, **kw: Any) -> Any:
             found = method(*args, **kw)
@@ -56,6 +63,9 @@ class AsyncioDriver(Driver):
 
     def make_admin(self, servers: list[str], settings: dict[str, Any]) -> Any:
         return Awaited(self._loop, aio.Admin, servers, **settings)
+
+    def make_transaction(self, producer: Any, times: dict[str, int]) -> Any:
+        return Awaited(self._loop, producer.plain.transaction, **times)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ FEATURES = [
     "any_replica",
     "offsets",
     "admin",
+    "transactions",
+    "members",
 ]
 NOT_SHARED = (
     "bootstrap_servers",
@@ -53,7 +55,21 @@ NOT_SHARED = (
     "retries",
     "compression_level",
 )
-NOT_SHARED_READING = ("isolation_level", "consumer_timeout_ms")
+# Of members of a group, what other languages do not have yet.
+MEMBERS = (
+    "membership",
+    "group_instance_id",
+    "assignor",
+    "session_timeout_ms",
+    "revoke_timeout_ms",
+    "processing_timeout_ms",
+    "enable_auto_commit",
+    "auto_commit_interval_ms",
+    "on_assigned",
+    "on_revoked",
+    "on_lost",
+)
+NOT_SHARED_READING = ("isolation_level", "consumer_timeout_ms", *MEMBERS)
 
 Fields = Mapping[str, Any]
 Sent = Future[RecordMetadata] | Future[BatchMetadata] | Any  # Any: an Acknowledgement
@@ -72,6 +88,7 @@ class Driver:
         # Any: the asyncio twins of these classes are awaited behind the same names.
         self._clients: dict[str, Any] = {}
         self._sent: dict[str, dict[str, Sent]] = {}
+        self._transactions: dict[str, Any] = {}
         self._verbs: dict[str, Callable[[Fields], Fields]] = {
             "hello": self._hello,
             "defaults": self._defaults,
@@ -84,6 +101,9 @@ class Driver:
             "flush": self._flush,
             "last_sequence": self._last_sequence,
             "resolve": self._resolve,
+            "begin": self._begin,
+            "commit_transaction": self._commit_transaction,
+            "abort_transaction": self._abort_transaction,
             "close": self._close,
             "open_consumer": self._open_consumer,
             "subscribe": self._subscribe,
@@ -235,6 +255,37 @@ class Driver:
         found = producer.resolve(self._sent[fields["handle"]][fields["tag"]])
         return {"resolution": found.resolution.value, "offset": found.offset}
 
+    def _begin(self, fields: Fields) -> Fields:
+        times = {
+            name: fields[name]
+            for name in ("idle_timeout_ms", "total_timeout_ms")
+            if fields.get(name) is not None
+        }
+        transaction = self.make_transaction(self._clients[fields["handle"]], times)
+        transaction.begin()
+        self._transactions[fields["handle"]] = transaction
+        return {"transaction_id": transaction.transaction_id}
+
+    def make_transaction(self, producer: Any, times: dict[str, int]) -> Any:
+        return producer.transaction(**times)
+
+    def _commit_transaction(self, fields: Fields) -> Fields:
+        done = self._transactions[fields["handle"]].commit()
+        runs = [
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "base_offset": run.base_offset,
+                "record_count": run.record_count,
+            }
+            for place, run in sorted(done.runs.items())
+        ]
+        return {"transaction_id": done.transaction_id, "runs": runs}
+
+    def _abort_transaction(self, fields: Fields) -> Fields:
+        self._transactions[fields["handle"]].abort()
+        return {}
+
     def _close(self, fields: Fields) -> Fields:
         timeout_ms = fields.get("timeout_ms")
         self._end(fields["handle"], None if timeout_ms is None else timeout_ms / 1000)
@@ -254,6 +305,7 @@ class Driver:
 
     def _open_consumer(self, fields: Fields) -> Fields:
         servers, settings = _settings(fields, ConsumerConfig)
+        settings.setdefault("membership", "manual")
         self._clients[fields["handle"]] = self.make_consumer(servers, settings)
         return {}
 

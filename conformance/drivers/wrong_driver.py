@@ -46,6 +46,15 @@ def _without_metadata(fields: Fields) -> None:
         offset.pop("metadata", None)
 
 
+def _as(verb: str) -> Callable[[Fields], None]:
+    """Another verb is carried out."""
+
+    def bend(fields: Fields) -> None:
+        fields["verb"] = verb
+
+    return bend
+
+
 def _certain(ok: Fields) -> None:
     for result in ok["results"].values():
         if "error" in result:
@@ -79,6 +88,9 @@ COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     },
     "begins-at-the-end": {"open_consumer": _configured(auto_offset_reset="latest")},
     "does-not-check": {"open_consumer": _configured(check_crcs=False)},
+    "aborts-by-committing": {"abort_transaction": _as("commit_transaction")},
+    "commits-by-aborting": {"commit_transaction": _as("abort_transaction")},
+    "begins-nothing": {"begin": _as("hello")},
     "one-partition-topics": {"create_topic": _without("partitions")},
 }
 # Fault -> verb -> what is done to its answer.

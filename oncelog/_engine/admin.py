@@ -19,9 +19,10 @@ from oncelog._engine.net.cluster import (
     log_stub,
     producer_stub,
     security_stub,
+    transaction_stub,
 )
 from oncelog.types import TopicPartition
-from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2
+from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 from oncelog.wire import messages
 
 # What a node returns of its producers in one answer at most.
@@ -271,6 +272,30 @@ class AdminCore:
                 partition=tp.partition,
             )
         return await self.cluster.call_leader(tp, method, request)
+
+    # --- transactions ----------------------------------------------------------------
+
+    async def list_transactions(
+        self, producer_name: str, older_than_ms: int, limit: int
+    ) -> list[types.TransactionInfo]:
+        request = transaction_pb2.ListTransactionsRequest(
+            producer_name=producer_name, older_than_ms=older_than_ms, limit=limit
+        )
+        answer = await self._call(
+            lambda channel: transaction_stub(channel).ListTransactions, request
+        )
+        return [messages.transaction(one) for one in answer.transactions]
+
+    async def describe_transaction(self, transaction_id: int) -> types.TransactionInfo:
+        request = transaction_pb2.DescribeTransactionRequest(transaction_id=transaction_id)
+        answer = await self._call(
+            lambda channel: transaction_stub(channel).DescribeTransaction, request
+        )
+        return messages.transaction(answer.transaction)
+
+    async def abort_transaction(self, transaction_id: int) -> None:
+        request = transaction_pb2.AbortTransactionRequest(transaction_id=transaction_id)
+        await self._call(lambda channel: transaction_stub(channel).AbortTransaction, request)
 
 
 def _nonce() -> int:

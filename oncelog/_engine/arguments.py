@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -46,6 +47,24 @@ def check_int(name: str, value: object, low: int, high: int) -> None:
             field=name,
             limit=f"{low}..{high}",
         )
+
+
+def rising_sequences(sequences: Any, count: int) -> list[int]:
+    """Return the sequences of a batch, or the first and the last of an Arrow array."""
+    if hasattr(sequences, "type"):
+        from oncelog.wire.arrow import rising_ends
+
+        size = len(sequences)
+        given, rising = rising_ends(sequences)
+    else:
+        given = list(sequences)
+        size = len(given)
+        rising = all(a < b for a, b in itertools.pairwise(given))
+    if size != count or not rising:
+        raise errors.InvalidRequestError(
+            f"sequences must be {count} rising numbers, one for each record", field="sequences"
+        )
+    return given
 
 
 def encode_list(items: Iterable[Any], now_us: int) -> tuple[bytes, int, int]:
@@ -94,4 +113,13 @@ def as_commits(
     return commits
 
 
-__all__ = ["Bytes", "Headers", "as_bytes", "as_commits", "as_headers", "check_int", "encode_list"]
+__all__ = [
+    "Bytes",
+    "Headers",
+    "as_bytes",
+    "as_commits",
+    "as_headers",
+    "check_int",
+    "encode_list",
+    "rising_sequences",
+]

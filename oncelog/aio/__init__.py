@@ -12,5 +12,6 @@ Whatever waits in `oncelog` is awaited here; nothing blocks the event loop.
 from oncelog.aio.admin import Admin
 from oncelog.aio.consumer import Consumer
 from oncelog.aio.producer import Acknowledgement, Producer
+from oncelog.aio.transaction import Transaction
 
-__all__ = ["Acknowledgement", "Admin", "Consumer", "Producer"]
+__all__ = ["Acknowledgement", "Admin", "Consumer", "Producer", "Transaction"]

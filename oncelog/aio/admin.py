@@ -14,7 +14,8 @@ from oncelog import admin as sync
 from oncelog import types
 from oncelog._engine.arguments import as_commits
 from oncelog.aio.bridge import on_engine
-from oncelog.config import AdminConfig, ClientSettings, settings_from_dotted
+from oncelog.config import AdminConfig, ClientSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import TopicPartition
 
 T = TypeVar("T")
@@ -140,6 +141,17 @@ class Admin:
 
     async def delete_group(self, group: str) -> bool:
         return await self._run(self._core.groups.delete(group))
+
+    async def list_transactions(
+        self, producer_name: str = "", older_than_ms: int = 0, limit: int = 0
+    ) -> list[types.TransactionInfo]:
+        return await self._run(self._core.list_transactions(producer_name, older_than_ms, limit))
+
+    async def describe_transaction(self, transaction_id: int) -> types.TransactionInfo:
+        return await self._run(self._core.describe_transaction(transaction_id))
+
+    async def abort_transaction(self, transaction_id: int) -> None:
+        await self._run(self._core.abort_transaction(transaction_id))
 
     # --- life ------------------------------------------------------------------------
 

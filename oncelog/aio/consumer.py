@@ -6,8 +6,9 @@ records or for an answer of the cluster, the waiting is done here.
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -15,7 +16,8 @@ from oncelog import consumer as sync
 from oncelog import errors
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog.aio.bridge import Signal, on_engine
-from oncelog.config import ConsumerConfig, ConsumerSettings, settings_from_dotted
+from oncelog.config import ConsumerConfig, ConsumerSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
 from oncelog.wire.stored import StoredBatch
 
@@ -56,15 +58,23 @@ class Consumer:
     # --- what to read ----------------------------------------------------------------
 
     async def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics, and nothing else."""
-        self._sync._check_open()
-        names = [topics] if isinstance(topics, str) else list(topics)
-        await on_engine(self._sync._learn(names))
-        self._sync._subscribe_known(names)
+        """Read all partitions of these topics, and nothing else; in a group, our share."""
+        consumer = self._sync
+        consumer._check_open()
+        names = consumer._names(topics)
+        await on_engine(consumer._learn(n for n in names if not n.startswith(sync.PATTERN)))
+        if not consumer._shares:
+            consumer._subscribe_known(names)
+            return
+        member = await on_engine(consumer._join(names))
+        if consumer._rebalance is None:
+            consumer._member = member
+            consumer._rebalance = consumer._shared(member, on_engine, _told)
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these partitions; those already assigned keep their position."""
         self._sync._check_open()
+        self._sync._check_manual()
         tps = [TopicPartition(topic, partition) for topic, partition in partitions]
         await on_engine(self._sync._learn(tp.topic for tp in tps))
         self._sync._assign_known(tps)
@@ -105,15 +115,23 @@ class Consumer:
     async def _next_chunk(self, timeout_ms: int | None) -> Chunk | None:
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         signal = self._listen()
+        rebalance, buffer = self._sync._rebalance, self._sync._buffer
         while True:
             signal.clear()
-            chunk = self._sync._next_chunk(0.0)
+            if rebalance is not None and rebalance.is_due:
+                await rebalance.follow()
+            chunk = self._sync._peek(0.0)
             if chunk is not None:
                 return chunk
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            await signal.wait(left)
+            if not buffer.interruptions:
+                buffer.wait_elsewhere(True)
+                try:
+                    await signal.wait(left)
+                finally:
+                    buffer.wait_elsewhere(False)
 
     def _listen(self) -> Signal:
         """The signal that the buffer sets, of the loop that runs now."""
@@ -192,25 +210,33 @@ class Consumer:
         self, offsets: Mapping[tuple[str, int], int | OffsetCommit] | None = None
     ) -> None:
         """Store where the group goes on; see `oncelog.Consumer.commit`."""
-        group, commits = self._sync._group(), self._sync._commits(offsets)
+        commits = self._sync._commits(offsets)
         if commits:
-            await on_engine(self._sync._fetcher.positions.groups.commit(group, commits))
+            await on_engine(self._sync._stored_offsets(commits))
 
     async def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
         """Return what the group has committed for a partition; None: nothing."""
         group, tp = self._sync._group(), TopicPartition(*partition)
-        return (await on_engine(self._sync._fetcher.positions.groups.committed(group, [tp]))).get(
-            tp
-        )
+        return await on_engine(self._sync._fetcher.positions.groups.committed_now(group, tp))
+
+    def metrics(self) -> dict[str, int | float]:
+        """How far reading is, by the last answers, and how the group is doing."""
+        return self._sync.metrics()
 
     # --- life ------------------------------------------------------------------------
 
     async def close(self) -> None:
+        """A member has finished with what it was given: on_revoked is called, and it leaves."""
+        await self._close(failed=False)
+
+    async def _close(self, failed: bool) -> None:
         consumer = self._sync
-        if not consumer._closed:
-            consumer._closed = True
-            consumer._buffer.close()
-            await on_engine(consumer._shut())
+        if consumer._begin_to_close():
+            try:
+                if consumer._rebalance is not None:
+                    await consumer._rebalance.leave(failed)
+            finally:
+                await on_engine(consumer._shut())
 
     async def __aenter__(self) -> Self:
         try:
@@ -226,7 +252,13 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        await self._close(failed=error is not None)
+
+
+async def _told(callback: Callable[..., Any], *arguments: Any) -> None:
+    done = callback(*arguments)
+    if inspect.isawaitable(done):
+        await done
 
 
 __all__ = ["Consumer"]

@@ -18,7 +18,9 @@ from oncelog import producer as sync
 from oncelog._engine.arguments import Bytes, Headers
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery
 from oncelog.aio.bridge import Signal, on_engine, wait_done
-from oncelog.config import ProducerConfig, ProducerSettings, settings_from_dotted
+from oncelog.aio.transaction import Transaction
+from oncelog.config import ProducerConfig, ProducerSettings
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence
 from oncelog.wire.stored import StoredBatch
 
@@ -179,6 +181,10 @@ class Producer:
         if isinstance(topic, str) and topic and topic not in producer._cluster.leaders.topics:
             await on_engine(producer._learn(topic))
 
+    def transaction(self, *, idle_timeout_ms: int = 0, total_timeout_ms: int = 0) -> Transaction:
+        """A transaction, to be begun by `async with` or `begin`; see `oncelog.Producer`."""
+        return Transaction(self, idle_timeout_ms, total_timeout_ms)
+
     # --- waiting, asking -------------------------------------------------------------
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -210,6 +216,7 @@ class Producer:
         if producer._closed:
             return
         try:
+            await on_engine(producer._transactions.close(timeout))
             await self._flush(timeout)
         except errors.RequestTimeoutError:
             pass  # what is left fails below, and is reported with its outcome

@@ -18,6 +18,7 @@ from oncelog.cli.nodes import node
 from oncelog.cli.producers import producer
 from oncelog.cli.records import consume, produce
 from oncelog.cli.topics import topic
+from oncelog.cli.transactions import txn
 from oncelog.errors import OncelogError
 
 
@@ -32,6 +33,7 @@ cli.add_command(cluster)
 cli.add_command(node)
 cli.add_command(producer)
 cli.add_command(group)
+cli.add_command(txn)
 cli.add_command(mirror)
 cli.add_command(bench)
 cli.add_command(certs)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import click
 
-from oncelog import Admin, Consumer, TopicPartition
+from oncelog import Admin, CommittedOffset, Consumer, GroupMember, TopicPartition
 from oncelog.cli.options import PARTITION, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
 
@@ -39,47 +40,49 @@ def list_groups(admin: Admin, as_json: bool) -> None:
 @click.argument("name")
 @with_admin
 def describe(admin: Admin, name: str, as_json: bool) -> None:
-    """Show a group's offsets and how far they lag behind."""
+    """Show a group's members and offsets, and how far they lag behind."""
     found = admin.describe_group(name)
     if not found.exists:
         raise click.ClickException(f"there is no group {name!r}")
-    ends = _ends(admin, list(found.offsets), "latest")
-    rows: list[dict[str, Any]] = [
-        {
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "offset": at.offset,
-            "high_watermark": ends[tp],
-            "lag": max(0, ends[tp] - at.offset),
-            "metadata": at.metadata,
-            "producer_id": at.producer_id,
-            "epoch": at.epoch,
-            "sequence": at.sequence,
-            "commit_ms": at.commit_ms,
-        }
-        for tp, at in sorted(found.offsets.items())
-    ]
+    owners = {tp: one for one in found.members for tp in one.owned}
+    tps = sorted(found.offsets.keys() | owners.keys())
+    ends = _ends(admin, tps, "latest")
+    rows = [_row(tp, found.offsets.get(tp), ends[tp], owners.get(tp)) for tp in tps]
+    members = [_member(one, rows) for one in found.members]
+    lag = sum(row["lag"] or 0 for row in rows)
     if as_json:
         print_json(
             {
                 "group": name,
                 "coordinator_id": found.coordinator_id,
-                "lag": sum(row["lag"] for row in rows),
+                "epoch": found.epoch,
+                "assignor": found.assignor,
+                "lag": lag,
+                "members": members,
                 "offsets": rows,
             }
         )
         return
-    print_facts(
-        [
-            ("group", name),
-            ("coordinator", found.coordinator_id),
-            ("last commit", when(found.last_commit_ms)),
-            ("lag", sum(row["lag"] for row in rows)),
-        ]
-    )
+    facts: list[tuple[str, object]] = [
+        ("group", name),
+        ("coordinator", found.coordinator_id),
+        ("last commit", when(found.last_commit_ms)),
+        ("lag", lag),
+    ]
+    if members:
+        facts += [("epoch", found.epoch), ("assignor", found.assignor)]
+    print_facts(facts)
+    if members:
+        click.echo()
+        print_table(
+            [name.replace("_", " ") for name in members[0]], [list(one.values()) for one in members]
+        )
     click.echo()
     print_table(
-        ("topic", "partition", "offset", "high watermark", "lag", "committed", "metadata"),
+        (
+            "topic", "partition", "offset", "high watermark", "lag", "owner", "ownership",
+            "committed", "metadata",
+        ),
         [
             (
                 row["topic"],
@@ -87,26 +90,73 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
                 row["offset"],
                 row["high_watermark"],
                 row["lag"],
+                row["owner"] or None,
+                row["ownership"] or None,
                 when(row["commit_ms"]),
                 row["metadata"] or None,
             )
             for row in rows
         ],
-    )
+    )  # fmt: skip
+
+
+def _member(one: GroupMember, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "member_id": one.member_id,
+        "instance_id": one.instance_id,
+        "host": one.client_host,
+        "owned": len(one.owned),
+        "revoking": len(one.revoking),
+        "idle_ms": one.idle_ms,
+        "connected": one.connected,
+        "lag": sum(row["lag"] or 0 for row in rows if row["owner"] == one.member_id),
+    }
+
+
+def _row(
+    tp: TopicPartition, at: CommittedOffset | None, end: int, owner: GroupMember | None
+) -> dict[str, Any]:
+    """One partition of a group; offset and lag are null where nothing was committed."""
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "offset": None if at is None else at.offset,
+        "high_watermark": end,
+        "lag": None if at is None else max(0, end - at.offset),
+        "owner": "" if owner is None else owner.member_id,
+        "ownership": 0 if owner is None else owner.owned[tp],
+        "metadata": "" if at is None else at.metadata,
+        "producer_id": 0 if at is None else at.producer_id,
+        "epoch": 0 if at is None else at.epoch,
+        "sequence": 0 if at is None else at.sequence,
+        "commit_ms": 0 if at is None else at.commit_ms,
+    }
 
 
 @group.command()
 @click.argument("name")
 @click.argument("topic")
 @click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
-@click.option("--to", "where", required=True, help="start, end, or an offset.")
+@click.option(
+    "--to", "where", required=True, help="start (earliest), end (latest), an offset, or a time."
+)
+@click.option("--dry-run", is_flag=True, help="Only show where the group would go on.")
 @with_admin
 def seek(
-    admin: Admin, name: str, topic: str, partitions: tuple[int, ...], where: str, as_json: bool
+    admin: Admin,
+    name: str,
+    topic: str,
+    partitions: tuple[int, ...],
+    where: str,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
-    """Have group NAME go on elsewhere in TOPIC; all partitions, or those named."""
-    if where not in ("start", "end") and not where.isdigit():
-        raise click.UsageError(f"--to must be start, end or an offset, got {where!r}")
+    """Have group NAME go on elsewhere in TOPIC; all partitions, or those named.
+
+    A time is in ISO 8601, "2026-11-23T08:00Z" or with an offset from UTC. The group must have
+    no members: stop its consumers first.
+    """
+    place = _place(where)
     count = admin.describe_topic(topic).partition_count
     for number in partitions:
         if number >= count:
@@ -114,28 +164,63 @@ def seek(
                 f"topic {topic} has the partitions 0 to {count - 1}, not {number}"
             )
     tps = [TopicPartition(topic, p) for p in sorted(set(partitions)) or range(count)]
-    starts, ends = _ends(admin, tps, "earliest"), _ends(admin, tps, "latest")
-    offsets: dict[tuple[str, int], int] = {}
-    for tp in tps:
-        offset = {"start": starts[tp], "end": ends[tp]}.get(where)
-        if offset is None:
-            offset = int(where)
-            if not starts[tp] <= offset <= ends[tp]:
-                raise click.ClickException(
-                    f"{tp} has the offsets {starts[tp]} to {ends[tp]}, not {offset}"
-                )
-        offsets[tp] = offset
-    admin.commit_offsets(name, dict(offsets))
+    wanted = _wanted(admin, tps, place)
+    before = admin.describe_group(name).offsets
+    if not dry_run:
+        admin.commit_offsets(name, {(tp.topic, tp.partition): at for tp, at in wanted.items()})
+    rows = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "before": before[tp].offset if tp in before else None,
+            "offset": at,
+        }
+        for tp, at in wanted.items()
+    ]
     if as_json:
-        print_json(
-            [
-                {"topic": name_, "partition": number, "offset": offset}
-                for (name_, number), offset in offsets.items()
-            ]
-        )
-    else:
-        places = ", ".join(f"{number} at {at}" for (_, number), at in offsets.items())
-        click.echo(f"group {name} goes on in {topic}: partition {places}")
+        print_json(rows)
+        return
+    verb = "would go on" if dry_run else "goes on"
+    click.echo(f"group {name} {verb} in {topic}:")
+    print_table(("partition", "before", "offset"), [list(row.values())[1:] for row in rows])
+
+
+def _place(where: str) -> str | int | datetime:
+    """start, end, an offset or a moment. Raises click.UsageError."""
+    known = {"earliest": "start", "latest": "end"}.get(where, where)
+    if known in ("start", "end"):
+        return known
+    if known.isdigit():
+        return int(known)
+    try:
+        moment = datetime.fromisoformat(known)
+    except ValueError:
+        text = f"--to must be start, end, an offset or a time in ISO 8601, got {where!r}"
+        raise click.UsageError(text) from None
+    if moment.tzinfo is None:
+        raise click.UsageError(f"--to {where} does not say in which time zone: add Z, or +01:00")
+    return moment
+
+
+def _wanted(
+    admin: Admin, tps: list[TopicPartition], place: str | int | datetime
+) -> dict[TopicPartition, int]:
+    """Raises click.ClickException for an offset that is not there."""
+    starts, ends = _ends(admin, tps, "earliest"), _ends(admin, tps, "latest")
+    if isinstance(place, str):
+        return starts if place == "start" else ends
+    if isinstance(place, datetime):
+        moment_ms = round(place.timestamp() * 1000)
+        with _consumer(admin) as consumer:
+            found = consumer.offsets_for_times(dict.fromkeys(tps, moment_ms))
+        # -1: no record is as late as that.
+        return {tp: at if at >= 0 else ends[tp] for tp, at in found.items()}
+    for tp in tps:
+        if not starts[tp] <= place <= ends[tp]:
+            raise click.ClickException(
+                f"{tp} has the offsets {starts[tp]} to {ends[tp]}, not {place}"
+            )
+    return dict.fromkeys(tps, place)
 
 
 @group.command()
@@ -154,11 +239,15 @@ def delete(admin: Admin, name: str, as_json: bool) -> None:
 def _ends(admin: Admin, tps: list[TopicPartition], which: str) -> dict[TopicPartition, int]:
     if not tps:
         return {}
-    config = admin.config
-    with Consumer(
-        bootstrap_servers=config.bootstrap_servers,
-        request_timeout_ms=max(config.request_timeout_ms, 1000),
-    ) as consumer:
+    with _consumer(admin) as consumer:
         if which == "earliest":
             return consumer.beginning_offsets(tps)
         return consumer.end_offsets(tps)
+
+
+def _consumer(admin: Admin) -> Consumer:
+    config = admin.config
+    return Consumer(
+        bootstrap_servers=config.bootstrap_servers,
+        request_timeout_ms=max(config.request_timeout_ms, 1000),
+    )

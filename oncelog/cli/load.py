@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oncelog import Consumer, OncelogError, Producer, RecordMetadata
-from oncelog.config import ProducerConfig, settings_from_dotted
+from oncelog.config import ProducerConfig
+from oncelog.dotted import settings_from_dotted
 from oncelog.errors import RequestTimeoutError
 
 Figures = dict[str, float]

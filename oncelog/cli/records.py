@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
 
-from oncelog import Consumer, OncelogError, Producer, Record, RecordMetadata, TopicPartition
+from oncelog import (
+    Consumer,
+    FencedMemberError,
+    OncelogError,
+    Producer,
+    Record,
+    RecordMetadata,
+    TopicPartition,
+)
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
 
@@ -99,6 +107,7 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
 @click.option("--from", "start", default="end", show_default=True, help="start, end, or an offset.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at what is the end now.")
 @click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--group", "-g", help="Share TOPIC with others of this group; offsets are committed.")
 @click.option("--print-key", is_flag=True, help="Print the key and a tab before the value.")
 @click.option("--any-replica", is_flag=True, help="Read from replicas too, not only leaders.")
 @common
@@ -108,6 +117,7 @@ def consume(
     start: str,
     exit_at_end: bool,
     max_records: int | None,
+    group: str | None,
     print_key: bool,
     any_replica: bool,
     bootstrap: tuple[str, ...],
@@ -116,6 +126,15 @@ def consume(
     """Print the records of TOPIC and follow it; values that are not UTF-8 as escapes."""
     if start not in ("start", "end") and not start.isdigit():
         raise click.UsageError(f"--from must be start, end or an offset, got {start!r}")
+    write = _json_writer() if as_json else _text_writer(print_key)
+    if group is not None:
+        if partitions or exit_at_end or start.isdigit():
+            raise click.UsageError(
+                "with --group the nodes share the partitions out, from where the group is: "
+                "no --partition, no --exit-at-end, and --from only start or end"
+            )
+        _consume_as_member(topic, group, start, max_records, any_replica, bootstrap, write)
+        return
     with Consumer(bootstrap_servers=bootstrap, any_replica=any_replica) as consumer:
         consumer.subscribe([topic])
         if partitions:
@@ -131,9 +150,38 @@ def consume(
                 wanted = ends[tp] if start == "end" else int(start)
                 # A partition that is shorter, or that has lost its head, begins nearby.
                 consumer.seek(tp, min(max(wanted, begins[tp]), ends[tp]))
-        write = _json_writer() if as_json else _text_writer(print_key)
         for record in _records(consumer, ends if exit_at_end else None, max_records):
             write(record)
+
+
+def _consume_as_member(
+    topic: str,
+    group: str,
+    start: str,
+    left: int | None,
+    any_replica: bool,
+    bootstrap: tuple[str, ...],
+    write: Callable[[Record], None],
+) -> None:
+    with Consumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest" if start == "start" else "latest",
+        any_replica=any_replica,
+    ) as consumer:
+        while left is None or left > 0:
+            found = consumer.getmany(500, left)
+            for records in found.values():
+                for record in records:
+                    write(record)
+                left = None if left is None else left - len(records)
+            sys.stdout.flush()
+            try:
+                if found:
+                    consumer.commit({tp: some[-1].offset + 1 for tp, some in found.items()})
+            except FencedMemberError as error:
+                click.echo(f"another member has these records, too: {error}", err=True)
 
 
 def _check_start(start: str, ends: dict[TopicPartition, int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog import types as t
 from oncelog.errors import ConfigError
-from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2
+from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 
 _EXPECTED = {
     t.ExpectedOffsets.CHECKED: cluster_pb2.EXPECTED_OFFSETS_CHECKED,
@@ -194,4 +194,36 @@ def permission_rule_message(rule: t.PermissionRule) -> security_pb2.PermissionRu
         name=rule.name,
         prefix=rule.prefix,
         deny=rule.deny,
+    )
+
+
+def transaction(message: transaction_pb2.TransactionDescription) -> t.TransactionInfo:
+    try:
+        state = transaction_pb2.TransactionState.Name(message.state)
+    except ValueError:  # of a later version
+        state = str(message.state)
+    return t.TransactionInfo(
+        transaction_id=message.transaction_id,
+        state=state.removeprefix("TRANSACTION_STATE_"),
+        reason=message.reason,
+        producer_name=message.producer_name,
+        sink=message.sink,
+        producer_id=message.producer_id,
+        epoch=message.epoch,
+        begun_ms=message.begun_ms,
+        age_ms=message.age_ms,
+        idle_timeout_ms=message.idle_timeout_ms,
+        total_timeout_ms=message.total_timeout_ms,
+        staged_bytes=message.staged_bytes,
+        partitions=tuple(
+            t.TransactionPart(
+                part.topic,
+                part.partition,
+                part.ended,
+                part.staged_records,
+                part.staged_bytes,
+                part.staged_offsets,
+            )
+            for part in message.partitions
+        ),
     )

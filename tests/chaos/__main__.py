@@ -25,7 +25,7 @@ from harness.arguments import number
 from harness.developer import DIRECTORY
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
-from tests.chaos import failover, report, sick
+from tests.chaos import failover, report, sick, transactions
 from tests.chaos.compose import NODES, Compose
 from tests.chaos.faults import (
     FAULTS,
@@ -252,6 +252,28 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
     return 0 if result.good else 1
 
 
+def run_transactions(options: argparse.Namespace, console: Console) -> int:
+    """List-append over transactions under faults by a seed, and its own checker."""
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    names, left_out = _possible(options.faults, None)
+    console.print(f"seed {seed}, {options.minutes} minutes of {', '.join(names)}", highlight=False)
+    for name, why in left_out.items():
+        console.print(f"left out: {name}: {why}", style="yellow", highlight=False, markup=False)
+    load = transactions.Load("appends", options.partitions, unprotected=options.unprotected)
+    with _cluster_for([FAULTS[name] for name in names], secured=False) as cluster:
+        result = transactions.run(
+            cluster,
+            seconds=options.minutes * 60,
+            faults=names,
+            seed=seed,
+            load=load,
+            say=lambda text: console.print(text, highlight=False),
+        )
+    for line in transactions.lines(result):
+        console.print(line, highlight=False, markup=False)
+    return 0 if result.good else 1
+
+
 def measure_failover(options: argparse.Namespace, console: Console) -> int:
     """Kills leaders and cuts nodes off, and says how long each was felt."""
     folder = RUN_DIRECTORY / "cluster"
@@ -375,6 +397,14 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--rejoins", type=number(int, 1), default=3,
                      help="of a follower and of a leader each (default 3)")  # fmt: skip
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY / "failover.json")
+    one = commands.add_parser("transactions", help=(run_transactions.__doc__ or ""))
+    one.set_defaults(action=run_transactions)
+    one.add_argument("--minutes", type=float, default=1.0)
+    one.add_argument("--faults", type=_names, default=[ALL], metavar="LIST", help="as of run")
+    one.add_argument("--seed", type=int, help="default: a random one, which is printed")
+    one.add_argument("--partitions", type=number(int, 2), default=4)
+    one.add_argument("--unprotected", action="store_true",
+                     help="the same load without transactions: the checks must break")  # fmt: skip
     one = command("run", run_all, compose=False)
     one.add_argument("--minutes", type=float, default=1.0)
     one.add_argument("--faults", type=_names, default=[ALL], metavar="LIST",

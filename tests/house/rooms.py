@@ -99,7 +99,8 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "oncelog._engine.net": CLIENT,
     "oncelog._engine.arguments": CLIENT,
-    "oncelog._engine.produce": CLIENT | {"oncelog._engine.net"},
+    # Offsets of groups are part of transactions.
+    "oncelog._engine.produce": CLIENT | {"oncelog._engine.consume.groups", "oncelog._engine.net"},
     "oncelog._engine.consume": CLIENT | {"oncelog._engine.net"},
     "oncelog._engine.admin": CLIENT | {"oncelog._engine.net", "oncelog._engine.consume"},
     "oncelog.spark.java": frozenset({"oncelog.errors"}),

@@ -82,7 +82,7 @@ def test_an_offset_that_is_gone_falls_back_to_the_reset(cluster: LocalCluster, t
 def test_commits_with_producer_state(cluster: LocalCluster, topic: str) -> None:
     fill(cluster, topic)
     tp = TopicPartition(topic, 0)
-    with consumer(cluster, topic, group_id=topic) as one:
+    with consumer(cluster, topic, group_id=topic, membership="manual") as one:
 
         def commit(offset: int, epoch: int, sequence: int) -> None:
             one.commit({tp: OffsetCommit(offset, "", 7, epoch, sequence)})
@@ -110,7 +110,7 @@ def test_what_is_refused(cluster: LocalCluster, topic: str) -> None:
             none.commit()
         with pytest.raises(InvalidRequestError, match="no group_id"):
             none.committed((topic, 0))
-    with consumer(cluster, topic, group_id=topic) as one:
+    with consumer(cluster, topic, group_id=topic, membership="manual") as one:
         with pytest.raises(InvalidRequestError, match="offset"):
             one.commit({(topic, 0): -1})
         with pytest.raises(UnknownTopicOrPartitionError):
@@ -149,7 +149,10 @@ def test_offsets_survive_the_loss_of_their_leader(make_cluster: MakeCluster, top
     cluster = make_cluster()
     fill(cluster, topic)
     tp = TopicPartition(topic, 0)
-    with consumer(cluster, topic, group_id=topic) as one, Admin(cluster.bootstrap) as admin:
+    with (
+        consumer(cluster, topic, group_id=topic, membership="manual") as one,
+        Admin(cluster.bootstrap) as admin,
+    ):
         one.commit({tp: 3})
         coordinator = admin.describe_group(topic).coordinator_id
         cluster.kill([coordinator])
@@ -178,7 +181,7 @@ def cli(
     def call(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
         with pytest.raises(SystemExit) as exited:
-            run(["group", *words])
+            run(list(words) if words[0] == "topic" else ["group", *words])
         assert isinstance(exited.value.code, int)
         return (exited.value.code, *capsys.readouterr())
 
@@ -192,8 +195,10 @@ def test_group_commands(
     assert cli("describe", topic)[0] == 1
     code, out, err = cli("seek", topic, topic, "--to", "start")
     assert (code, err) == (0, "")
-    assert "partition 0 at 0, 1 at 0" in out
-    assert cli("seek", topic, topic, "-p", "0", "--to", "4")[0] == 0
+    assert f"group {topic} goes on in {topic}" in out
+    assert "would go on" in cli("seek", topic, topic, "--to", "earliest", "--dry-run")[1]
+    moved = json.loads(cli("seek", topic, topic, "-p", "0", "--to", "4", "--format", "json")[1])
+    assert moved == [{"topic": topic, "partition": 0, "before": 0, "offset": 4}]
     described = json.loads(cli("describe", topic, "--format", "json")[1])
     assert [(o["partition"], o["offset"], o["lag"]) for o in described["offsets"]] == [
         (0, 4, 6), (1, 0, 0),
@@ -206,9 +211,35 @@ def test_group_commands(
     assert (code, out) == (1, "")
     assert "offsets 0 to 10, not 11" in err
     assert cli("seek", topic, topic, "--to", "middle")[0] == 2
+    assert "time zone" in cli("seek", topic, topic, "--to", "2026-11-23T08:00")[2]
+    for moment, offset in (("1970-01-02T00:00Z", 0), ("2999-01-01T00:00+01:00", 10)):
+        words = ("seek", topic, topic, "-p", "0", "--to", moment, "--dry-run", "--format", "json")
+        assert [row["offset"] for row in json.loads(cli(*words)[1])] == [offset]
+    assert json.loads(cli("describe", topic, "--format", "json")[1])["lag"] == 0, "not by --dry-run"
     assert cli("seek", topic, topic, "-p", "2", "--to", "end")[0] == 1
     assert topic in cli("list")[1]
     assert topic in [group["group"] for group in json.loads(cli("list", "--format", "json")[1])]
     assert cli("delete", topic)[:2] == (0, f"deleted group {topic}\n")
     assert cli("delete", topic)[0] == 1
     assert topic not in cli("list")[1]
+
+
+def test_commands_of_a_group_with_members(
+    cluster: LocalCluster, topic: str, cli: Callable[..., tuple[int, str, str]]
+) -> None:
+    fill(cluster, topic)
+    words = ("topic", "consume", topic, "-g", topic, "--from", "start")
+    assert cli(*words, "-n", "4")[1].split() == ["0", "1", "2", "3"]
+    assert cli(*words, "-n", "2")[1].split() == ["4", "5"]
+    assert cli(*words, "-e")[0] == 2
+    with consumer(cluster, topic, group_id=topic) as one:
+        while not one.assignment():
+            one.getmany(100)
+        described = json.loads(cli("describe", topic, "--format", "json")[1])
+        (member,) = described["members"]
+        assert (member["owned"], member["lag"], described["lag"]) == (2, 4, 4)
+        assert {row["owner"] for row in described["offsets"]} == {member["member_id"]}
+        assert member["member_id"] in cli("describe", topic)[1]
+        code, _, err = cli("seek", topic, topic, "--to", "start")
+        assert code == 1
+        assert "has members" in err

@@ -13,7 +13,7 @@ from harness.api import CALL_TIMEOUT, reason
 from harness.local_cluster import LocalCluster
 from oncelog.v1 import group_pb2 as gpb
 from oncelog.v1 import transaction_pb2 as pb
-from tests.integration.test_transactions import Sender
+from tests.integration.test_transactions import RETRIED, Sender
 from tests.integration.waiting import eventually
 
 
@@ -29,7 +29,7 @@ def ask(cluster: LocalCluster, call: str, request: Any) -> Any:
                 stub = cluster.api(node).groups
                 found.append(getattr(stub, call)(request, timeout=CALL_TIMEOUT))
             except grpc.RpcError as error:
-                if reason(error) not in ("NOT_LEADER", "NOT_READY", "UNAVAILABLE"):
+                if reason(error) not in RETRIED:
                     raise
             else:
                 return True
@@ -46,10 +46,11 @@ class Worker:
         self.cluster, self.topic, self.group = cluster, topic, group
         self.sender = Sender(cluster, name or group, topic, 2)
         self.number = 0
+        self.numbers: set[int] = set()  # of the calls that are staged
         self.offsets: list[pb.StagedOffsets] = []
 
     def begin(self) -> int:
-        self.offsets = []
+        self.offsets, self.numbers = [], set()
         return self.sender.begin()
 
     def stage(self, offset: int, number: int = 0, **more: Any) -> gpb.StageOffsetsResponse:
@@ -65,10 +66,11 @@ class Worker:
         )
         answer: gpb.StageOffsetsResponse = ask(self.cluster, "StageOffsets", request)
         if not answer.error:
-            done = self.offsets[0].offset_count if self.offsets else 0
-            done += not answer.duplicate
-            staged = pb.StagedOffsets(group=self.group, offset_count=done, last_number=self.number)
-            self.offsets = [staged]
+            self.numbers.add(self.number)
+            count = len(self.numbers)
+            self.offsets = [
+                pb.StagedOffsets(group=self.group, offset_count=count, last_number=self.number)
+            ]
         return answer
 
     def fetch(self, **more: Any) -> int:

@@ -12,8 +12,8 @@ from oncelog.config import (
     ConsumerConfig,
     ProducerConfig,
     parse_bootstrap,
-    settings_from_dotted,
 )
+from oncelog.dotted import settings_from_dotted
 from oncelog.types import ProducerIdentity, TopicPartition
 
 
@@ -120,7 +120,7 @@ def test_one_setting_is_named(settings: dict, name: str):
     ("settings", "names"),
     [
         ({"auto_offset_reset": "first"}, ("auto_offset_reset",)),
-        ({"isolation_level": "read_uncommitted"}, ("isolation_level",)),
+        ({"isolation_level": "snapshot"}, ("isolation_level",)),
         ({"fetch_max_wait_ms": 10_000}, ("fetch_max_wait_ms", "request_timeout_ms")),
         ({"replica_node_id": 2}, ("replica_node_id", "any_replica")),
         ({"linger_ms": 5}, ("linger_ms",)),
@@ -130,6 +130,13 @@ def test_consumer_settings(settings: dict, names: tuple[str, ...]):
     with pytest.raises(errors.ConfigError) as raised:
         ConsumerConfig.from_settings("a:1", settings)
     assert raised.value.settings == names
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_kafkas_isolation_levels_are_accepted_and_moot(level: str):
+    dotted = {"bootstrap.servers": "a:1", "isolation.level": level}
+    servers, settings = settings_from_dotted(ConsumerConfig, dotted)
+    assert ConsumerConfig.from_settings(servers, settings).isolation_level == level
 
 
 def test_dotted_names():

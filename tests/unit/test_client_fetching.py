@@ -39,8 +39,8 @@ class Rig:
         self.room: list[TopicPartition] = []
         self.buffer = FetchBuffer(LIMIT, self.room.append)
         self.buffer.assign(tps or (A,))
-        for tp in tps or (A,):
-            self.buffer.found(tp, 0, 0)
+        for tp, generation in self.buffer.without_position():
+            self.buffer.found(tp, generation, 0)
 
     def wanted(self, tp: TopicPartition = A) -> Wanted:
         return next(w for w in self.buffer.wanted() if w.tp == tp)
@@ -160,23 +160,25 @@ def test_a_loop_left_at_the_end_of_a_chunk_does_not_see_it_again() -> None:
 
 def test_an_error_is_raised_once_and_holds_up_fetching() -> None:
     rig = Rig()
-    rig.buffer.fail(A, 0, errors.UnknownTopicOrPartitionError("gone"))
+    before = rig.wanted().generation
+    rig.buffer.fail(A, before, errors.UnknownTopicOrPartitionError("gone"))
     assert rig.buffer.wanted() == []
     with pytest.raises(errors.UnknownTopicOrPartitionError):
         rig.buffer.peek(0)
     assert rig.buffer.peek(0) is None
     assert [w.tp for w in rig.buffer.wanted()] == [A]
     rig.buffer.seek(A, 1)
-    rig.buffer.fail(A, 0, errors.UnknownTopicOrPartitionError("from before the seek"))
+    rig.buffer.fail(A, before, errors.UnknownTopicOrPartitionError("from before the seek"))
     assert rig.buffer.peek(0) is None
 
 
 def test_a_start_position_found_after_a_seek_is_ignored() -> None:
     buffer = FetchBuffer(LIMIT, lambda _: None)
     buffer.assign([A])
-    assert buffer.without_position() == [(A, 0)]
+    ((tp, generation),) = buffer.without_position()
+    assert tp == A
     buffer.seek(A, 5)
-    buffer.found(A, 0, 99)
+    buffer.found(A, generation, 99)
     assert buffer.wait_position(A, 0) == 5
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from oncelog._engine.net.channels import Channels, _Token
 from oncelog.certificates import make_authorities, make_client, make_node
-from oncelog.config import AdminConfig, ProducerConfig, settings_from_dotted
+from oncelog.config import AdminConfig, ProducerConfig
+from oncelog.dotted import settings_from_dotted
 from oncelog.errors import ConfigError
 from oncelog.spark.source.options import SourceOptions
 

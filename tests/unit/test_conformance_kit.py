@@ -15,8 +15,8 @@ from conformance.broker.journal import Journal
 from conformance.cases import FEATURES, VERBS, CaseError, load, names_of_lies
 from conformance.command import known_failing, page, verdicts
 from conformance.drivers.python_driver import FEATURES as OFFERED
-from conformance.drivers.python_driver import Driver
-from conformance.judge import RULES, Evidence, Sent, judge
+from conformance.drivers.python_driver import MEMBERS, Driver
+from conformance.judge import RULES, Evidence, Sent, Staging, judge
 from conformance.matching import mismatch
 from conformance.matrix import MATRIX, tree_clients
 from conformance.runner import DEFAULTS, Outcome
@@ -36,6 +36,7 @@ CLASSES = {
     "reading",
     "offsets",
     "admin",
+    "transactions",
 }
 DRIVER_PAGE = (ROOT / "conformance" / "DRIVER.md").read_text(encoding="utf-8")
 
@@ -140,7 +141,7 @@ def test_client_defaults_are_those_of_the_python_client():
         *own, "acks", "retries", "partitioner", "initial", "compression_level"
     }  # fmt: skip
     assert set(consumer) - set(wanted["consumer"]) == {
-        *own, "isolation_level", "consumer_timeout_ms"
+        *own, *MEMBERS, "isolation_level", "consumer_timeout_ms"
     }  # fmt: skip
     for kind, real in (("producer", producer), ("consumer", consumer)):
         assert {name: real[name] for name in wanted[kind]} == wanted[kind]
@@ -309,6 +310,22 @@ def test_rule_stored():
     stand.sent[:] = []
     stand.record("a", b"a", {"error": {"outcome": "not_stored"}})
     assert "a: not_stored, but b'a' is in the log" in stand.faults()
+
+
+def test_rule_whole():
+    stand = Stand()
+    stand.cluster.append_others("t", 0, ["a"])
+    staging = Staging()
+    for value in (b"a", b"b"):
+        stand.record(value.decode(), value, ok(-1))
+        stand.sent[-1].staging = staging
+    for outcome in ("open", "committed", "aborted", "unknown"):
+        staging.outcome = outcome
+        assert f"whole: 1 of 2 records of a transaction ({outcome})" in stand.faults()
+    stand.cluster.append_others("t", 0, ["b"])
+    for outcome in ("committed", "unknown"):
+        staging.outcome = outcome
+        assert stand.faults() == ""
 
 
 def test_rule_once():

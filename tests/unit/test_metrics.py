@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster.errors import ListenError
 from cluster.features import Finalized, Release, Versions
 from cluster.metadata.upgrade import plan
-from cluster.metrics import Histogram, Metrics, PartitionSample, resident_bytes
+from cluster.metrics import GroupSample, Histogram, Metrics, PartitionSample, resident_bytes
 from cluster.node.metrics_sample import transactions
 from cluster.node.sync_watch import SyncWatch
 from cluster.transactions.coordinator import Coordinator
@@ -40,6 +40,22 @@ def test_a_node_without_partitions():
     assert found["oncelog_elections_total", ()] == 2
     assert found["oncelog_producer_leases_total", ()] == 1
     assert found["oncelog_resident_memory_bytes", ()] > 1_000_000
+
+
+def test_groups_are_shown_with_their_lag():
+    metrics = Metrics()
+    metrics.groups = lambda: [
+        GroupSample("g", members=2, rebalances=3, idle=0.5, since_commit=4.0, lag={"t": 7}),
+        GroupSample("new"),
+    ]
+    found = samples(metrics)
+    group = (("group", "g"),)
+    assert found["oncelog_group_members", group] == 2
+    assert found["oncelog_group_rebalances_total", group] == 3
+    assert found["oncelog_group_idle_seconds", group] == 0.5
+    assert found["oncelog_group_commit_age_seconds", group] == 4.0
+    assert found["oncelog_group_lag_records", (*group, ("topic", "t"))] == 7
+    assert ("oncelog_group_commit_age_seconds", (("group", "new"),)) not in found
 
 
 class Clocks:

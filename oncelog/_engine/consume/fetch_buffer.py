@@ -10,10 +10,12 @@ only rise, and an answer to a question from before a seek is thrown away.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count
 from typing import Any
 
 from oncelog.errors import CorruptLogError, InvalidBatchError, OncelogError
@@ -112,7 +114,7 @@ class Cursor:
     # Next offset for the user, at the start of the first chunk; None: to be found out.
     position: int | None = None
     fetch_offset: int = 0  # next offset to ask for
-    generation: int = 0  # rises with each seek
+    generation: int = 0  # rises with each seek, and is never that of an earlier cursor
     chunks: deque[Chunk] = field(default_factory=deque)
     buffered: int = 0
     high_watermark: int = -1
@@ -144,6 +146,13 @@ class FetchBuffer:
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._turns: deque[TopicPartition] = deque()  # partitions with chunks, in turn
         self._closed = False
+        self._generations = count(1)
+        # What the user's thread has to do before it is given more: changes of its partitions.
+        self.interruptions: deque[Any] = deque()
+        # From this time on (monotonic) nothing is given out: the group may have gone on without.
+        self._held_from = float("inf")
+        # What shows that the user gets on: calls for records, and whether one is waiting.
+        self.calls, self.is_waited_for = 0, False
         # Called when a waiting reader should look again, on whatever thread.
         self.listener: Callable[[], None] | None = None
 
@@ -158,7 +167,9 @@ class FetchBuffer:
         """Read exactly these; those that are kept keep their place."""
         with self._condition:
             old = self._cursors
-            self._cursors = {tp: old.get(tp) or Cursor(tp) for tp in tps}
+            self._cursors = {
+                tp: old.get(tp) or Cursor(tp, generation=next(self._generations)) for tp in tps
+            }
             self._turns = deque(tp for tp in self._turns if tp in self._cursors)
 
     def assignment(self) -> list[TopicPartition]:
@@ -171,7 +182,7 @@ class FetchBuffer:
         """Go on at `offset`, or, with None, where the reset policy says."""
         with self._condition:
             cursor = self._cursors[tp]
-            cursor.generation += 1
+            cursor.generation = next(self._generations)
             cursor.position = offset
             cursor.fetch_offset = offset or 0
             cursor.chunks.clear()
@@ -202,26 +213,43 @@ class FetchBuffer:
         """Return the oldest chunk of the partition whose turn it is; waits for one.
 
         The chunk stays until `advance` finds that its end was passed. `errors_wait`: for the
-        next call, because this one has records to give out.
+        next call, because this one has records to give out. None also for interruptions.
         """
         with self._condition:
+            self.calls += 1
             self._drop_finished()
-            self._condition.wait_for(self._has_data, timeout)
+            self.is_waited_for = True
+            try:
+                self._condition.wait_for(self._has_news, timeout)
+            finally:
+                self.is_waited_for = False
+            if self.interruptions:
+                return None
             for cursor in self._cursors.values():
                 if cursor.error is not None and not errors_wait:
                     error, cursor.error = cursor.error, None
                     raise error
+            if time.monotonic() >= self._held_from:
+                return None
             for tp in self._turns:
                 cursor = self._cursors[tp]
                 if not cursor.paused:
                     return cursor.chunks[0]
             return None
 
-    def _has_data(self) -> bool:
+    def wait_elsewhere(self, waits: bool) -> None:
+        """The user waits for records in a loop of his own."""
+        self.is_waited_for = waits
+
+    def _has_news(self) -> bool:
         return (
             self._closed
-            or any(not self._cursors[tp].paused for tp in self._turns)
+            or bool(self.interruptions)
             or any(cursor.error is not None for cursor in self._cursors.values())
+            or (
+                any(not self._cursors[tp].paused for tp in self._turns)
+                and time.monotonic() < self._held_from
+            )
         )
 
     def wait_position(self, tp: TopicPartition, timeout: float) -> int | None:
@@ -242,6 +270,15 @@ class FetchBuffer:
         """The user's place; None: not known yet."""
         with self._condition:
             return _position(self._cursors[tp])
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """Records behind the user's place, as far as the last answers told."""
+        with self._condition:
+            return {
+                tp: max(0, cursor.high_watermark - position)
+                for tp, cursor in self._cursors.items()
+                if (position := _position(cursor)) is not None and cursor.high_watermark >= 0
+            }
 
     def advance(self, chunk: Chunk) -> None:
         """The user has moved `chunk.next`."""
@@ -282,6 +319,23 @@ class FetchBuffer:
             self._notify()
 
     # --- the engine's thread ---------------------------------------------------------
+
+    def interrupt(self, change: Any) -> None:
+        """Have the user's thread look at this before it is given more records."""
+        with self._condition:
+            self.interruptions.append(change)
+            self._notify()
+
+    def hold_from(self, moment: float) -> None:
+        """Give out nothing from that time on (monotonic), unless it is put off."""
+        with self._condition:
+            self._held_from = moment
+            self._notify()
+
+    def progress(self) -> tuple[int, dict[TopicPartition, int | None]]:
+        """Changes whenever the user is given something, or comes back."""
+        with self._condition:
+            return self.calls, {tp: _position(one) for tp, one in self._cursors.items()}
 
     def without_position(self) -> list[tuple[TopicPartition, int]]:
         with self._condition:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import grpc.aio
 
@@ -24,8 +24,31 @@ from oncelog.wire.status import BY_REASON
 log = logging.getLogger("oncelog.consumer")
 
 # A node that hangs must not hold up a question that another one answers.
-_ATTEMPT_S = 2.0
+ATTEMPT_S = 2.0
 _LIST_PAGE = 1000
+# Of a commit, beside those that any call may have.
+_COMMIT_ERRORS: dict[str, type[errors.OncelogError]] = {
+    one.reason: one for one in (errors.FencedMemberError, errors.GroupHasMembersError)
+}
+
+
+class CommitTerms(NamedTuple):
+    """What a commit of a group's member says of it."""
+
+    member_id: str
+    number: int
+    ownerships: Mapping[TopicPartition, int]
+
+
+class StagingHolder(Protocol):
+    """A transaction that offsets are stored with."""
+
+    @property
+    def transaction_id(self) -> int: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
 
 
 class Method(Protocol):
@@ -40,26 +63,21 @@ class Groups:
         self._coordinators: dict[str, str] = {}
 
     async def commit(
-        self, group: str, offsets: Mapping[TopicPartition, OffsetCommit]
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommit],
+        terms: CommitTerms | None = None,
     ) -> dict[TopicPartition, bool]:
         """Store offsets; tell for each whether it was stored before, as a duplicate.
 
-        Raises the error of the first one that was refused; the others are stored.
+        `terms`: of a member of the group. Raises the error of the first one that was refused;
+        the others are stored.
         """
         request = group_pb2.CommitOffsetsRequest(
             group=group,
-            offsets=[
-                group_pb2.OffsetCommit(
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    offset=commit.offset,
-                    metadata=commit.metadata,
-                    producer_id=commit.producer_id,
-                    epoch=commit.epoch,
-                    sequence=commit.sequence,
-                )
-                for tp, commit in offsets.items()
-            ],
+            member_id=terms.member_id if terms is not None else "",
+            commit_number=terms.number if terms is not None else 0,
+            offsets=_commits(offsets, terms),
         )
         answer = await self._call(group, lambda stub: stub.CommitOffsets, request)
         for result in answer.results:
@@ -67,22 +85,62 @@ class Groups:
                 raise _refused(result)
         return {TopicPartition(r.topic, r.partition): r.duplicate for r in answer.results}
 
+    async def stage(
+        self,
+        holder: StagingHolder,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommit],
+        number: int,
+        terms: CommitTerms | None = None,
+    ) -> None:
+        """Store offsets with a transaction, all of them or none; a repeat has the same `number`.
+
+        Raises why nothing is staged.
+        """
+        request = group_pb2.StageOffsetsRequest(
+            transaction_id=holder.transaction_id,
+            producer_id=holder.producer_id,
+            epoch=holder.epoch,
+            group=group,
+            member_id=terms.member_id if terms is not None else "",
+            number=number,
+            offsets=_commits(offsets, terms),
+        )
+        answer = await self._call(group, lambda stub: stub.StageOffsets, request)
+        if answer.error:
+            text = f"group {group}: offsets not staged: {answer.message or answer.error}"
+            if answer.error == "TRANSACTION_CONFLICT":
+                raise errors.NotReadyError(text)  # another one has to end first
+            raise BY_REASON.get(answer.error, errors.InternalError)(text)
+
     async def committed(
-        self, group: str, partitions: Iterable[TopicPartition] = ()
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] = (),
+        *,
+        ignore_transactions: bool = False,
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what these partitions' offsets are, None: nothing; or all of the group."""
+        """Return what these partitions' offsets are, None: nothing; or all of the group.
+
+        ignore_transactions: who only looks ends none that has staged offsets there.
+        """
         request = group_pb2.FetchOffsetsRequest(
             group=group,
             partitions=[
                 batch_pb2.TopicPartition(topic=tp.topic, partition=tp.partition)
                 for tp in partitions
             ],
+            ignore_transactions=ignore_transactions,
         )
         answer = await self._call(group, lambda stub: stub.FetchOffsets, request)
         return {
             TopicPartition(offset.topic, offset.partition): _committed(offset)
             for offset in answer.offsets
         }
+
+    async def committed_now(self, group: str, tp: TopicPartition) -> CommittedOffset | None:
+        """For who looks, and does not read on from there: open transactions go on."""
+        return (await self.committed(group, [tp], ignore_transactions=True)).get(tp)
 
     async def describe(self, group: str) -> types.GroupDescription:
         answer = await self._call(
@@ -95,7 +153,14 @@ class Groups:
             if (known := _committed(offset)) is not None:
                 offsets[TopicPartition(offset.topic, offset.partition)] = known
         return types.GroupDescription(
-            group, answer.exists, answer.last_commit_ms, answer.coordinator_id, offsets
+            group,
+            answer.exists,
+            answer.last_commit_ms,
+            answer.coordinator_id,
+            offsets,
+            tuple(_member(one) for one in answer.members),
+            answer.epoch,
+            answer.assignor,
         )
 
     async def delete(self, group: str) -> bool:
@@ -111,34 +176,46 @@ class Groups:
         """Ask the group's coordinator, wherever it is now."""
         deadline = time.monotonic() + self._cluster.config.request_timeout_ms / 1000
         failures = 0
-        turn = 0
         while True:
-            known = self._cluster.addresses()
-            address = self._coordinators.get(group) or known[turn % len(known)]
+            address = self.coordinator(group)
             left = max(0.05, deadline - time.monotonic())
             try:
                 answer = await self._cluster.call(
                     lambda channel: method(group_stub(channel)),
                     request,
                     address=address,
-                    timeout_s=min(left, _ATTEMPT_S),
+                    timeout_s=min(left, ATTEMPT_S),
                 )
             except errors.RetriableError as error:
-                log.debug("group %s at %s: %s", group, address, error)
-                self._coordinators.pop(group, None)
                 failures += 1
-                hint = error.leader_address if isinstance(error, errors.NotLeaderError) else ""
-                if hint and hint != address:
-                    self._coordinators[group] = hint
-                turn += not hint
-                # A hint needs no pause the first time; then somebody must be wrong.
-                pause = 0.0 if hint and failures == 1 else self._cluster.backoff.delay(failures)
+                pause = self.failed(group, address, error, failures)
                 if time.monotonic() + pause >= deadline:
                     raise
                 await asyncio.sleep(pause)
             else:
-                self._coordinators[group] = address
+                self.answered(group, address)
                 return answer
+
+    def coordinator(self, group: str) -> str:
+        """The node to ask: the one that is known to keep the group, or one after the other."""
+        return self._coordinators.get(group) or self._cluster.addresses()[0]
+
+    def answered(self, group: str, address: str) -> None:
+        self._coordinators[group] = address
+
+    def failed(
+        self, group: str, address: str, error: errors.RetriableError, failures: int
+    ) -> float:
+        """It is another node, perhaps; returns the seconds until one is to be asked again."""
+        log.debug("group %s at %s: %s", group, address, error)
+        self._coordinators.pop(group, None)
+        hint = error.leader_address if isinstance(error, errors.NotLeaderError) else ""
+        if hint and hint != address:
+            self._coordinators[group] = hint
+        else:
+            self._cluster.avoid(address)
+        # A hint needs no pause the first time; then somebody must be wrong.
+        return 0.0 if hint and failures == 1 else self._cluster.backoff.delay(failures)
 
     # --- all nodes -------------------------------------------------------------------
 
@@ -180,7 +257,7 @@ class Groups:
                 lambda channel: group_stub(channel).ListGroups,
                 group_pb2.ListGroupsRequest(after_group=after, limit=_LIST_PAGE),
                 address=address,
-                timeout_s=_ATTEMPT_S,
+                timeout_s=ATTEMPT_S,
             )
             for info in answer.groups:
                 found[info.group] = types.GroupInfo(info.group, info.offsets, info.last_commit_ms)
@@ -207,10 +284,40 @@ def _committed(offset: group_pb2.CommittedOffset) -> CommittedOffset | None:
     )
 
 
+def _member(member: group_pb2.GroupMember) -> types.GroupMember:
+    return types.GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_host,
+        {TopicPartition(one.topic, one.partition): one.ownership for one in member.owned},
+        tuple(TopicPartition(one.topic, one.partition) for one in member.revoking),
+        member.idle_ms,
+        member.connected,
+    )
+
+
+def _commits(
+    offsets: Mapping[TopicPartition, OffsetCommit], terms: CommitTerms | None
+) -> list[group_pb2.OffsetCommit]:
+    return [
+        group_pb2.OffsetCommit(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=commit.offset,
+            metadata=commit.metadata,
+            producer_id=commit.producer_id,
+            epoch=commit.epoch,
+            sequence=commit.sequence,
+            ownership=0 if terms is None else terms.ownerships[tp],
+        )
+        for tp, commit in offsets.items()
+    ]
+
+
 def _refused(result: group_pb2.OffsetCommitResult) -> errors.OncelogError:
     where = f"{result.topic}-{result.partition}"
     text = f"{where}: offset not committed: {result.message or result.error}"
-    kind = BY_REASON.get(result.error, errors.InternalError)
+    kind = _COMMIT_ERRORS.get(result.error) or BY_REASON.get(result.error, errors.InternalError)
     if kind is errors.FencedError:
         return errors.FencedError(text, current_epoch=result.current_epoch)
     if kind is errors.OutOfOrderError:
@@ -218,4 +325,4 @@ def _refused(result: group_pb2.OffsetCommitResult) -> errors.OncelogError:
     return kind(text)
 
 
-__all__ = ["Groups"]
+__all__ = ["CommitTerms", "Groups"]

@@ -10,12 +10,12 @@ was read and not committed under the first may belong to somebody else, so it is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-Part = tuple[int, int]  # topic id, partition
+Part = TypeVar("Part", bound=tuple[Any, int])  # topic, by name or id, and partition
 
 
-class Owned(NamedTuple):
+class Owned(NamedTuple, Generic[Part]):
     """The answer to an assignment that asked for something back: what is still held."""
 
     connection: int
@@ -23,7 +23,7 @@ class Owned(NamedTuple):
     partitions: frozenset[Part]
 
 
-class Step(NamedTuple):
+class Step(NamedTuple, Generic[Part]):
     """What an assignment means, in the order in which it is to be done.
 
     lost:     gone already: drop positions, abort transactions, commit nothing.
@@ -36,7 +36,7 @@ class Step(NamedTuple):
     assigned: dict[Part, int]
 
 
-class Membership:
+class Membership(Generic[Part]):
     """One member's ownerships over all its connections.
 
     connection: of the newest hello; rises.
@@ -75,7 +75,7 @@ class Membership:
 
     def assignment(
         self, connection: int, epoch: int, partitions: Mapping[Part, int], revoke: Iterable[Part]
-    ) -> Step:
+    ) -> Step[Part]:
         """The newest assignment. One of an older connection changes nothing."""
         if connection != self.connection:
             return Step((), (), {})
@@ -94,7 +94,7 @@ class Membership:
         self._revoking = asked & self._owned.keys()
         return Step(tuple(lost), tuple(revoked), assigned)
 
-    def released(self, connection: int, parts: Iterable[Part]) -> Owned | None:
+    def released(self, connection: int, parts: Iterable[Part]) -> Owned[Part] | None:
         """The work on these is finished and committed: the message that gives them back.
 
         None if a new connection has begun since they were asked back: its hello said that

@@ -38,6 +38,7 @@ from oncelog.v1 import (
     log_pb2_grpc,
     producer_pb2_grpc,
     security_pb2_grpc,
+    transaction_pb2_grpc,
 )
 from oncelog.wire.status import from_rpc_error
 
@@ -326,4 +327,16 @@ def log_stub(channel: grpc.aio.Channel) -> Any:
     return log_pb2_grpc.LogServiceStub(channel)
 
 
-__all__ = ["Cluster", "check_answers", "cluster_stub", "log_stub", "producer_stub", "security_stub"]
+def transaction_stub(channel: grpc.aio.Channel) -> Any:
+    return transaction_pb2_grpc.TransactionServiceStub(channel)
+
+
+__all__ = [
+    "Cluster",
+    "check_answers",
+    "cluster_stub",
+    "log_stub",
+    "producer_stub",
+    "security_stub",
+    "transaction_stub",
+]

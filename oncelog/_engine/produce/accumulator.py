@@ -23,10 +23,12 @@ from collections.abc import Callable, Sequence
 from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog._engine.produce.batches import Lane, OpenBatch
 from oncelog._engine.produce.futures import BatchFuture, Delivery, OnDelivery, RecordFuture
+from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.errors import (
     BatchTooLargeError,
     BufferFullError,
     ClientClosedError,
+    InvalidRequestError,
     OncelogError,
 )
 from oncelog.types import Header, TopicPartition
@@ -73,6 +75,11 @@ class Accumulator:
         self.used = 0
         self.incomplete: set[Delivery] = set()
         self.failure: OncelogError | None = None
+        # Why no batch may be begun just now: a transaction begins or ends.
+        self.paused: OncelogError | None = None
+        self.transaction: ProducerTransaction | None = None
+        # Who numbered the records of a lane before the transaction.
+        self._numbered_before: dict[Lane, tuple[bool, int | None]] = {}
         self.stopped = False
 
     def lane(self, tp: TopicPartition) -> Lane:
@@ -102,6 +109,7 @@ class Accumulator:
         for name, content in headers:
             size += HEADER_OVERHEAD + len(name.encode()) + (len(content) if content else 0)
         alone = expected_offset >= 0
+        self._check_condition(expected_offset)
         now = time.time()
         future = RecordFuture()
         self.lock.acquire()
@@ -166,6 +174,7 @@ class Accumulator:
         """
         size = len(payload)
         self._check_fits(size, max_batch_bytes)
+        self._check_condition(expected_offset)
         with self.lock:
             base_sequence, last_sequence = None, None
             if sequences:
@@ -190,6 +199,14 @@ class Accumulator:
             self._wake_wanted = False
             self.wake()
 
+    def _check_condition(self, expected_offset: int) -> None:
+        if expected_offset >= 0 and self.transaction is not None:
+            raise InvalidRequestError(
+                f"expected_offset={expected_offset}: records of a transaction have no offset "
+                "before its commit",
+                field="expected_offset",
+            )
+
     def _check_fits(self, size: int, max_batch_bytes: int) -> None:
         if size > max_batch_bytes:
             raise BatchTooLargeError(
@@ -210,6 +227,8 @@ class Accumulator:
         alone: bool,
     ) -> OpenBatch:
         before = lane.last_given
+        if self.transaction is not None:
+            self._numbered_before.setdefault(lane, (lane.counted, before))
         lane.check_sequences(base_sequence, last_sequence)
         try:
             return self._room(lane, size, cap, alone)
@@ -227,6 +246,8 @@ class Accumulator:
                 raise self.failure.with_traceback(None)
             if self.stopped:
                 raise ClientClosedError("the producer is closed")
+            if self.transaction is not None and self.transaction.failure is not None:
+                raise self.transaction.refusal()
             batch = lane.open
             if batch is not None:
                 if not alone and batch.size + size <= batch.limit:
@@ -242,6 +263,8 @@ class Accumulator:
                     batch.reserved += more
                     batch.limit = min(batch.reserved, batch.cap)
                     return batch
+            elif self.paused is not None:
+                raise self.paused.with_traceback(None)
             else:
                 need = BATCH_OVERHEAD + size
                 reserve = need if alone else max(need, min(_FIRST_RESERVE, cap))
@@ -259,7 +282,7 @@ class Accumulator:
     def _start(self, lane: Lane, reserve: int, cap: int) -> OpenBatch:
         self.used += reserve
         delivery = Delivery(lane.tp, self._delivery_lock)
-        batch = OpenBatch(lane, delivery, self.clock(), reserve, cap)
+        batch = OpenBatch(lane, delivery, self.clock(), reserve, cap, self.transaction)
         lane.open = batch
         self.incomplete.add(delivery)
         if self.linger_s <= 0 or self._flushing:
@@ -343,6 +366,47 @@ class Accumulator:
         for lane in self._lanes.values():
             lane.open = None
             lane.closed.clear()
+
+    # --- transactions, on the engine's thread ----------------------------------------
+
+    def pause(self, why: OncelogError) -> None:
+        """Begin no further batch, until `resume`; what is open is still filled."""
+        with self.lock:
+            self.paused = why
+
+    def resume(self, transaction: ProducerTransaction | None) -> None:
+        """Go on; records belong to this transaction from now on, or to none."""
+        with self.lock:
+            unchanged = transaction is self.transaction
+            assert unchanged or not self.incomplete, "a transaction begins and ends without batches"
+            self.transaction = transaction
+            self._numbered_before.clear()
+            self.paused = None
+
+    def fail_transaction(self, transaction: ProducerTransaction, error: OncelogError) -> None:
+        """It cannot be committed any more: take no further records for it."""
+        with self.lock:
+            transaction.fail(error)
+            self._space.notify_all()
+
+    @property
+    def failed_transaction(self) -> ProducerTransaction | None:
+        failed = self.transaction is not None and self.transaction.failure is not None
+        return self.transaction if failed else None
+
+    def drop_transaction(self) -> list[OpenBatch]:
+        """Take out what waits to be sent; sequences that were given may be given again."""
+        left: list[OpenBatch] = []
+        with self.lock:
+            for lane in self._lanes.values():
+                if lane.open is not None:
+                    self._close(lane.open)
+                left += lane.closed
+                lane.closed.clear()
+            for lane, (counted, last_given) in self._numbered_before.items():
+                lane.counted, lane.last_given = counted, last_given
+            self._ready.clear()
+        return left
 
     # --- the engine's thread ---------------------------------------------------------
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from oncelog._engine.produce.futures import Delivery
+from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.errors import InvalidRequestError
 from oncelog.types import Header, TopicPartition
 from oncelog.wire.batch import BATCH_OVERHEAD
@@ -80,16 +81,24 @@ class OpenBatch:
         "tick_at",
         "timestamps",
         "tp",
+        "transaction",
         "values",
     )
 
     def __init__(
-        self, lane: Lane, delivery: Delivery, created: float, reserved: int, cap: int
+        self,
+        lane: Lane,
+        delivery: Delivery,
+        created: float,
+        reserved: int,
+        cap: int,
+        transaction: ProducerTransaction | None = None,
     ) -> None:
         self.lane = lane
         self.tp = lane.tp
         self.delivery = delivery
         self.created = created
+        self.transaction = transaction
         self.values: list[bytes | None] = []
         self.plain = True  # a record is its value: there are no keys and no headers
         self.keys: list[bytes | None] | None = None

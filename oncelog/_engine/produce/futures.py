@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
 from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog._engine.produce.timestamps import Timestamps
+from oncelog._engine.produce.transaction import StagedRun
 from oncelog.errors import OncelogError
 from oncelog.types import BatchMetadata, RecordMetadata, TopicPartition
 
@@ -56,6 +57,7 @@ class Delivery:
         "handled",
         "producer_id",
         "record_count",
+        "run",
         "sequences",
         "timestamps",
         "tp",
@@ -68,7 +70,8 @@ class Delivery:
         self.done = False
         self.error: OncelogError | None = None
         self.record_count = 0
-        self.base_offset = -1
+        self.base_offset = -1  # in a transaction, within what it has in the partition
+        self.run: StagedRun | None = None
         self.base_sequence = -1
         self.producer_id = 0
         self.epoch = 0
@@ -138,12 +141,20 @@ class Delivery:
             return 0
         return self.record_count - len(self.handled)
 
+    @property
+    def first_offset(self) -> int:
+        """-1 if it is not known: in a transaction, until that is committed."""
+        if self.run is None or self.base_offset < 0:
+            return self.base_offset
+        return self.run.base_offset + self.base_offset if self.run.base_offset >= 0 else -1
+
     def record(self, index: int) -> RecordMetadata:
         sequence = self.base_sequence + index if self.producer_id else -1
         if self.sequences is not None:
             sequence = self.sequences[index]
         topic, partition = self.tp
-        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        base_offset = self.first_offset
+        offset = base_offset + index if base_offset >= 0 else -1
         timestamp = self.timestamps[index] // 1000
         # tuple.__new__: no Python frame for each record that is asked for.
         return tuple.__new__(
@@ -159,7 +170,7 @@ class Delivery:
         return BatchMetadata(
             self.tp.topic,
             self.tp.partition,
-            self.base_offset,
+            self.first_offset,
             self.record_count,
             self.timestamps.highest // 1000,
             self.producer_id,

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from oncelog import errors
@@ -57,6 +58,21 @@ class Identities:
         if self._name:
             return identity, await self._open(tp, identity)
         return identity, -1
+
+    async def for_transaction(
+        self, total_s: float, used_up: Callable[[Identity], bool]
+    ) -> Identity:
+        """Return an identity that lasts for a transaction, if leases last so long.
+
+        It is not renewed while one is open: that would raise the name's epoch, and fence it.
+        `used_up`: whether it will not do.
+        """
+        async with self._lock:
+            identity, now = self._newest, time.monotonic()
+            if identity is None or used_up(identity) or not _lasts(identity, now, total_s):
+                identity = await self._lease()
+            self.current = identity
+            return identity
 
     async def renew_if_due(self, now: float) -> None:
         """Lease the next id at 90 % of the lifetime; partitions change over when drained."""
@@ -171,6 +187,14 @@ class Identities:
                 failures += 1
                 log.debug("asked for a producer id: %s", error)
                 await asyncio.sleep(self._cluster.backoff.delay(failures))
+
+
+def _lasts(identity: Identity, now: float, total_s: float) -> bool:
+    if identity.renew_at == float("inf"):
+        return True
+    # The last tenth of a lease lies between its renewal and its end.
+    lifetime_s = (identity.expire_at - identity.renew_at) / (1 - _RENEW_AT)
+    return identity.renew_at - now >= min(total_s, lifetime_s / 2)
 
 
 __all__ = ["Identities"]

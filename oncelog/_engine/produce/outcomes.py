@@ -64,6 +64,8 @@ def gap_after(batch: OpenBatch, error: errors.OncelogError) -> errors.ProducerFa
     """
     if batch.sequences is None or isinstance(error, errors.OffsetMismatchError):
         return None
+    if batch.transaction is not None:
+        return None  # what follows goes with it
     return errors.ProducerFatalError(
         f"{batch.tp}: the records with the application's sequences {batch.sequences[0]} to "
         f"{batch.sequences[-1]} failed, and what follows must not be stored without them; "
@@ -80,6 +82,22 @@ def lost_with_topic(tp: TopicPartition, stored: int) -> errors.ProducerFatalErro
     )
 
 
+def not_sent(tp: TopicPartition, limit_s: float) -> errors.DeliveryTimeoutError:
+    error = errors.DeliveryTimeoutError(
+        f"{tp}: not sent within delivery_timeout_ms={limit_s * 1000:.0f}"
+    )
+    error.outcome = "never_sent"
+    return error
+
+
+def not_acknowledged(tp: TopicPartition, attempts: int) -> errors.DeliveryTimeoutError:
+    error = errors.DeliveryTimeoutError(
+        f"{tp}: no acknowledgement within delivery_timeout_ms or retries, sent {attempts} times"
+    )
+    error.outcome = "unknown" if attempts else "never_sent"
+    return error
+
+
 def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.OncelogError:
     """Return a copy of the error with this outcome, if it is an error that has one."""
     if not isinstance(error, errors.DeliveryError):
@@ -89,4 +107,12 @@ def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.
     return twin
 
 
-__all__ = ["Reaction", "Stats", "gap_after", "lost_with_topic", "with_outcome"]
+__all__ = [
+    "Reaction",
+    "Stats",
+    "gap_after",
+    "lost_with_topic",
+    "not_acknowledged",
+    "not_sent",
+    "with_outcome",
+]

@@ -33,9 +33,12 @@ from oncelog._engine.produce.outcomes import (
     Stats,
     gap_after,
     lost_with_topic,
+    not_acknowledged,
+    not_sent,
     with_outcome,
 )
 from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch, seal
+from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
 from oncelog.wire.verdicts import RETRIABLE, STORED, error_of, is_understood
@@ -86,9 +89,12 @@ class PartitionSender:
         self.stored_given = -1
         self._dead = idempotent  # no batch may be sealed with `identity` any more
         self._resets = 0  # since the last acknowledgement
+        self._made_anew = False  # the topic was, while a transaction wrote to it
         # A batch with the application's own sequences has failed. What follows it must not
         # be stored: `prev_sequence` would hide the gap, and a copy lose records unseen.
         self._gap: errors.ProducerFatalError | None = None
+        # Where a transaction began here: previous sequence, application's sequence.
+        self._before: tuple[ProducerTransaction, int, int] | None = None
 
     # --- identity --------------------------------------------------------------------
 
@@ -108,13 +114,16 @@ class PartitionSender:
         """Whether this partition needs an identity that it has not used yet."""
         return self._dead and self.identity is not NO_IDENTITY
 
+    def has_used_up(self, identity: Identity) -> bool:
+        return self.was_reset and self.identity.serial >= identity.serial
+
     def adopt(self, identity: Identity, last_sequence: int, topic_id: int) -> None:
         """Go on with this identity after `last_sequence` (-1: from the start)."""
         assert not self.window, "an identity changes only when nothing is on its way"
         self.identity = identity
         self._topic_id = topic_id
         self._prev_sequence = last_sequence
-        self._dead = False
+        self._dead = self._made_anew = False
 
     # --- what to send ----------------------------------------------------------------
 
@@ -148,6 +157,7 @@ class PartitionSender:
             if batch is None:
                 break
             deadline = batch.created + self._accumulator.delivery_timeout_s
+            self._note_begin(batch.transaction)
             try:
                 return seal(
                     batch, self.identity, self._prev_sequence, deadline, self._codec, self._level
@@ -158,6 +168,10 @@ class PartitionSender:
                 failure.outcome = "never_sent"
                 self._fail_batch(batch, failure)
         return None
+
+    def _note_begin(self, transaction: ProducerTransaction | None) -> None:
+        if transaction is not None and (self._before is None or self._before[0] is not transaction):
+            self._before = (transaction, self._prev_sequence, self.stored_given)
 
     def sent(self, sealed: SealedBatch, attempt_id: int, now: float) -> None:
         """An attempt was handed to the connection; answers will name `attempt_id`."""
@@ -193,7 +207,9 @@ class PartitionSender:
         sealed.attempt_id = 0
         if verdict in RETRIABLE or verdict == V.VERDICT_UNSPECIFIED:
             return self._try_again(sealed, result, now)
-        if verdict == V.VERDICT_OUT_OF_ORDER and not self._at_head_for_sure(sealed):
+        if verdict == V.VERDICT_OUT_OF_ORDER and not (
+            sealed is self._head() and sealed.sent_as_head
+        ):
             sealed.refused = True
             if sealed is self._head():
                 self._rewind(now)
@@ -211,6 +227,17 @@ class PartitionSender:
             return Reaction(fatal=error)
         return self._refused(sealed, error, now)
 
+    def roll_back(self, transaction: ProducerTransaction) -> None:
+        """It is being aborted: its sequences are free, for late copies name the transaction."""
+        if self._before is None or self._before[0] is not transaction:
+            return
+        assert self.idle, "its batches have failed"
+        _, self._prev_sequence, self.stored_given = self._before
+        self._before = None
+        self._failures = self._resets = 0
+        self.retry_at = 0.0
+        self._dead = self._made_anew
+
     def _fenced(self, sealed: SealedBatch) -> None:
         """What was sent behind a fenced batch is refused, too: a partition's epoch never falls,
         and a node takes the batches of a stream in order.
@@ -218,9 +245,6 @@ class PartitionSender:
         window = list(self.window)
         for other in window[window.index(sealed) + 1 :]:
             other.attempt_id = 0
-
-    def _at_head_for_sure(self, sealed: SealedBatch) -> bool:
-        return sealed is self._head() and sealed.sent_as_head
 
     def _stored(self, sealed: SealedBatch, result: log_pb2.BatchResult, now: float) -> Reaction:
         sealed.acked = True
@@ -235,6 +259,10 @@ class PartitionSender:
             stats.max_ack_latency_s = max(stats.max_ack_latency_s, now - sealed.first_sent_at)
             if sealed.batch.sequences is not None:
                 self.stored_given = max(self.stored_given, sealed.last_sequence)
+            transaction = sealed.batch.transaction
+            if transaction is not None:
+                transaction.staged(self.tp, sealed.batch.record_count, sealed.last_sequence)
+                sealed.batch.delivery.run = transaction.run(self.tp)
             sealed.batch.delivery.succeed(result.base_offset, duplicate)
             self._on_done(sealed.batch)
         self._pop_acked(now)
@@ -297,6 +325,8 @@ class PartitionSender:
     # --- refused for good ------------------------------------------------------------
 
     def _refused(self, sealed: SealedBatch, error: errors.DeliveryError, now: float) -> Reaction:
+        if sealed.batch.transaction is not None:
+            return self._staging_failed(sealed.batch.transaction, error)
         certain = not sealed.ambiguous or (
             # Offsets only grow: a delayed copy will be refused for the same reason.
             isinstance(error, errors.OffsetMismatchError)
@@ -332,6 +362,14 @@ class PartitionSender:
             return Reaction(fatal=self._gap)
         return self._seal_again(behind, error)
 
+    def _staging_failed(
+        self, transaction: ProducerTransaction, error: errors.DeliveryError
+    ) -> Reaction:
+        """It cannot be committed any more. All of it fails; what of it is stored is dropped."""
+        self._accumulator.fail_transaction(transaction, error)
+        self.fail_all(error)
+        return Reaction()
+
     # --- another topic of the name ---------------------------------------------------
 
     def is_of(self, topic_id: int) -> bool:
@@ -347,16 +385,16 @@ class PartitionSender:
         """
         what = f"{self.tp}: the topic was deleted and created anew"
         if not self._leased:
-            return Reaction(
-                fatal=errors.ProducerFatalError(
-                    f"{what}; the given producer id cannot go on: make a new producer"
-                )
-            )
+            what += "; the given producer id cannot go on: make a new producer"
+            return Reaction(fatal=errors.ProducerFatalError(what))
         if any(sealed.batch.sequences is not None for sealed in self.window):
             self._gap = lost_with_topic(self.tp, self.stored_given)
             self._accumulator.refuse(self._gap)
             return Reaction(fatal=self._gap)
         left = [sealed for sealed in self.window if not sealed.acked]
+        if left and left[0].batch.transaction is not None:
+            self._made_anew = True
+            return self._staging_failed(left[0].batch.transaction, errors.DeliveryError(what))
         self.window.clear()
         self._cursor = 0
         sure = next((n for n, sealed in enumerate(left) if not sealed.unanswered), len(left))
@@ -389,6 +427,8 @@ class PartitionSender:
 
     def _fail_batch(self, batch: OpenBatch, error: errors.OncelogError) -> None:
         self._stats.records_failed += batch.record_count
+        if batch.transaction is not None:
+            self._accumulator.fail_transaction(batch.transaction, error)
         if self._gap is None:
             self._gap = gap_after(batch, error)
             if self._gap is not None:
@@ -401,11 +441,7 @@ class PartitionSender:
 
     def expire_unsent(self, batch: OpenBatch) -> Reaction:
         """Fail a batch whose delivery timeout was over before it was taken out to be sent."""
-        limit_ms = self._accumulator.delivery_timeout_s * 1000
-        error = errors.DeliveryTimeoutError(
-            f"{self.tp}: not sent within delivery_timeout_ms={limit_ms:.0f}"
-        )
-        error.outcome = "never_sent"
+        error = not_sent(self.tp, self._accumulator.delivery_timeout_s)
         self._fail_batch(batch, error)
         return Reaction(fatal=self._gap)
 
@@ -420,7 +456,7 @@ class PartitionSender:
             if sealed.acked or sealed.abandoned or sealed.deadline > now:
                 continue
             sealed.abandoned = True
-            self._fail_batch(sealed.batch, self._timeout(sealed))
+            self._fail_batch(sealed.batch, not_acknowledged(self.tp, sealed.attempts))
         limit = now - self._accumulator.delivery_timeout_s
         while self._again and self._again[0].created <= limit:
             batch = self._again.popleft()
@@ -429,14 +465,6 @@ class PartitionSender:
             self._fail_batch(batch, error)
         self._reset_if_abandoned()
         return Reaction(fatal=self._gap)
-
-    def _timeout(self, sealed: SealedBatch) -> errors.DeliveryTimeoutError:
-        error = errors.DeliveryTimeoutError(
-            f"{self.tp}: no acknowledgement within delivery_timeout_ms or retries, "
-            f"sent {sealed.attempts} times"
-        )
-        error.outcome = "unknown" if sealed.attempts else "never_sent"
-        return error
 
     def _reset_if_abandoned(self) -> None:
         if not self.window or any(not s.acked and not s.abandoned for s in self.window):
@@ -450,10 +478,11 @@ class PartitionSender:
         self._cursor = 0
 
     def fail_all(self, error: errors.OncelogError) -> None:
-        """The producer stops: fail what is on its way."""
+        """The producer stops, or its transaction: fail what is on its way."""
         for sealed in self.window:
             if not sealed.acked and not sealed.abandoned:
                 ambiguous = sealed.ambiguous or sealed.attempt_id
+                ambiguous = ambiguous and sealed.batch.transaction is None
                 outcome: errors.Outcome = "unknown" if ambiguous else "not_stored"
                 self._fail_batch(sealed.batch, with_outcome(error, outcome))
         for batch in self._again:

@@ -107,6 +107,9 @@ def seal(
             header.prev_sequence = prev_sequence
     if batch.expected_offset >= 0:
         header.expected_offset = batch.expected_offset
+    if batch.transaction is not None:
+        assert batch.transaction.producer_id == identity.producer_id, "a name has one id"
+        header.transaction_id = batch.transaction.transaction_id
     proof = identity.lease_token if prev_sequence == -1 or identity.proves_each else b""
     message = batch_pb2.Batch(header=header, lease_token=proof)
     head = message.SerializeToString() + _PAYLOAD_TAG

@@ -23,8 +23,9 @@ from oncelog._engine.produce.futures import Delivery
 from oncelog._engine.produce.identities import Identities
 from oncelog._engine.produce.outcomes import Reaction, Stats, lost_with_topic, with_outcome
 from oncelog._engine.produce.partition import PartitionSender
-from oncelog._engine.produce.sealing import NO_IDENTITY, SealedBatch
+from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch
 from oncelog._engine.produce.stream import ProduceStream
+from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
@@ -77,6 +78,7 @@ class Sender:
         # Leaders that refused, with their terms: there is another one, or will be.
         self._suspected: dict[TopicPartition, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.settled = asyncio.Event()  # some batch was
         self._stopped = False
 
     # --- from other threads ----------------------------------------------------------
@@ -130,6 +132,8 @@ class Sender:
 
     def _fail_everything(self, error: errors.OncelogError, later: errors.OncelogError) -> None:
         self._stopped = True
+        if self.accumulator.transaction is not None:
+            self.accumulator.fail_transaction(self.accumulator.transaction, error)
         for batch in self.accumulator.stop(later):
             batch.delivery.fail(with_outcome(error, "never_sent"))
             self.stats.records_failed += batch.record_count
@@ -140,8 +144,9 @@ class Sender:
 
     def _batch_done(self, batch: OpenBatch) -> None:
         self.accumulator.free(batch)
-        if batch.delivery.error is None:
-            return
+        self.settled.set()
+        if batch.delivery.error is None or batch.transaction is not None:
+            return  # of a transaction's failure its end tells
         self.failed.append(batch.delivery)
         if len(self.failed) > _MAX_FAILED_KEPT:
             self.failed_dropped += self.failed.popleft().unhandled
@@ -159,6 +164,8 @@ class Sender:
         if self._stopped:
             return
         now = time.monotonic()
+        if (transaction := self.accumulator.failed_transaction) is not None:
+            self.drop(transaction, transaction.refusal())
         ready, wake_at = self.accumulator.ready(now)
         for tp in ready:
             if tp not in self._busy:
@@ -179,6 +186,9 @@ class Sender:
 
     def _feed(self, tp: TopicPartition, partition: PartitionSender, now: float) -> None:
         if tp in self._identifying:
+            return
+        transaction = self.accumulator.transaction
+        if transaction is not None and not self._may_stage(partition, transaction, now):
             return
         if partition.needs_identity(now, self.identities.current):
             self._identifying.add(tp)
@@ -204,6 +214,35 @@ class Sender:
             attempt_id = next(self._attempt_ids)
             partition.sent(sealed, attempt_id, now)
             stream.send(partition, sealed, attempt_id)
+
+    def _may_stage(
+        self, partition: PartitionSender, transaction: ProducerTransaction, now: float
+    ) -> bool:
+        """Whether it goes on. It ends with its lease: a new one would fence it."""
+        current = self.identities.current
+        if current is None or now >= current.expire_at or partition.has_used_up(current):
+            text = f"{partition.tp}: the lease of {self.config.producer_name!r} cannot be used on"
+            self.accumulator.fail_transaction(transaction, errors.ProducerExpiredError(text))
+            self._soon()
+        return transaction.failure is None
+
+    def drop(self, transaction: ProducerTransaction, error: errors.OncelogError) -> None:
+        """It cannot be committed: what is not staged fails now, nobody waits for it."""
+        self.accumulator.fail_transaction(transaction, error)
+        for batch in self.accumulator.drop_transaction():
+            batch.delivery.fail(with_outcome(error, "never_sent"))
+            self.stats.records_failed += batch.record_count
+            self._batch_done(batch)
+        for partition in self._partitions.values():
+            partition.fail_all(error)
+        self._busy.clear()
+
+    def roll_back(self, transaction: ProducerTransaction) -> None:
+        for partition in self._partitions.values():
+            partition.roll_back(transaction)
+
+    def has_used_up(self, one: Identity) -> bool:
+        return any(partition.has_used_up(one) for partition in self._partitions.values())
 
     def _partition(self, tp: TopicPartition) -> PartitionSender:
         partition = self._partitions.get(tp)
@@ -412,7 +451,8 @@ class Sender:
             self._expire(now)
             self._check_stalls(now)
             try:
-                await self.identities.renew_if_due(now)
+                if self.accumulator.transaction is None and self.accumulator.paused is None:
+                    await self.identities.renew_if_due(now)
             except errors.OncelogError as error:
                 # Taken over by another instance, most likely: to go on would be to fight.
                 self.fail(_fatal(error))

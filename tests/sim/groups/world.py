@@ -183,7 +183,7 @@ class Member:
 
     def __init__(self, world: World, name: str, topics: set[int], instance: str = "") -> None:
         self.world, self.name, self.topics, self.instance = world, name, topics, instance
-        self.membership = Membership()
+        self.membership: Membership[tuple[int, int]] = Membership()
         self.node: Node | None = None
         self.alive, self.stopped_until, self.stuck = True, 0.0, False
         self.fenced: list[str] = []

@@ -1,0 +1,72 @@
+"""The coordinator of a group with members, as far as a case says what it tells them.
+
+    steps of a case --assign_member, fence_member--> Members --> streams of JoinGroup
+    hello, owned, leave --> journal
+
+It shares nothing out by itself: what a client does with an assignment is the question here, and
+the rules of sharing are tested with the nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from oncelog.v1 import batch_pb2
+from oncelog.v1 import group_pb2 as pb
+
+PING_MS = 300
+
+
+class Members:
+    """One group. `owns`: (topic, partition) -> number of the ownership that counts now."""
+
+    def __init__(self) -> None:
+        self.owns: dict[tuple[str, int], int] = {}
+        self._newest = pb.GroupAssignment(epoch=1)
+        self._streams: set[asyncio.Queue[pb.JoinGroupResponse | None]] = set()
+
+    # --- what a case does ----------------------------------------------------------------
+
+    def assign(self, epoch: int, owns: Iterable[Any], revoke: Iterable[Any] = ()) -> None:
+        """`owns`: [topic, partition, ownership]; `revoke`: [topic, partition]."""
+        asked = [batch_pb2.TopicPartition(topic=one, partition=number) for one, number in revoke]
+        self.owns = {(topic, number): ownership for topic, number, ownership in owns}
+        self._newest = pb.GroupAssignment(
+            epoch=epoch,
+            partitions=[
+                pb.OwnedPartition(topic=topic, partition=number, ownership=ownership)
+                for (topic, number), ownership in self.owns.items()
+            ],
+            revoke=asked,
+        )
+        self._tell(pb.JoinGroupResponse(assignment=self._newest))
+
+    def fence(self, reason: str) -> None:
+        self.owns = {}
+        self._newest = pb.GroupAssignment(epoch=self._newest.epoch + 1)
+        self._tell(pb.JoinGroupResponse(fenced=pb.MemberFenced(reason=reason)))
+
+    def break_streams(self) -> None:
+        """Another node is asked from now on."""
+        self._tell(None)
+
+    # --- streams -------------------------------------------------------------------------
+
+    def open(self) -> asyncio.Queue[pb.JoinGroupResponse | None]:
+        """What is to be sent on a stream that begins; None: no more."""
+        queue: asyncio.Queue[pb.JoinGroupResponse | None] = asyncio.Queue()
+        queue.put_nowait(self.newest())
+        self._streams.add(queue)
+        return queue
+
+    def close(self, queue: asyncio.Queue[pb.JoinGroupResponse | None]) -> None:
+        self._streams.discard(queue)
+
+    def newest(self) -> pb.JoinGroupResponse:
+        return pb.JoinGroupResponse(assignment=self._newest)
+
+    def _tell(self, message: pb.JoinGroupResponse | None) -> None:
+        for queue in self._streams:
+            queue.put_nowait(message)

@@ -1,0 +1,281 @@
+"""Transactions of the cluster that the kit plays, by the nodes' own rules; and their service.
+
+    Cluster.append --staged batch--> Transactions.judge --> RunTable (cluster.transactions)
+    TransactionService --begin, commit, abort--> Coordinator in the metadata
+                             '--> markers: runs become readable, or are dropped
+
+What is decided has its markers at once: a marker that is late is what lies are for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cluster.dedup.verdict import BatchMeta, Kind, Verdict
+from cluster.services.leases import unproven
+from cluster.transactions.run_records import expected_record, published_record
+from cluster.transactions.transaction import Transaction
+from cluster.transactions.types import Expected, Marker, State
+from cluster.v1 import transactions_pb2 as tpb
+from conformance.broker.lies import Lie
+from oncelog import errors
+from oncelog.v1 import batch_pb2, transaction_pb2_grpc
+from oncelog.v1 import transaction_pb2 as pb
+
+if TYPE_CHECKING:
+    from conformance.broker.cluster import Cluster, Partition
+    from conformance.broker.stage import Stage
+
+_REFUSED: dict[type[errors.OncelogError], Kind] = {
+    errors.TransactionAbortedError: Kind.TRANSACTION_ABORTED,
+    errors.TransactionEndedError: Kind.TRANSACTION_ENDED,
+    errors.FencedError: Kind.FENCED,
+}
+STAGED = (Kind.STAGED, Kind.STAGED_DUPLICATE)
+DEFAULT_IDLE_MS, DEFAULT_TOTAL_MS = 60_000, 15 * 60_000
+
+
+class Transactions:
+    """What the cluster knows of them. `ended`: how each one ended, for the judge."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.ended: dict[int, bool] = {}
+        self._index = 0
+
+    # --- batches -----------------------------------------------------------------------
+
+    def take(self, partition: Partition, batch: batch_pb2.Batch, found: BatchMeta) -> Verdict:
+        """The verdict on a staged batch; it is kept if that is STAGED."""
+        number = batch.header.transaction_id
+        if not found.producer_id or found.expected_offset >= 0:
+            text = "transaction_id: needs a producer_id, and no expected_offset"
+            return Verdict(Kind.INVALID_BATCH, message=text)
+        refused = None if partition.runs.over(number) else self._register(partition, number, found)
+        if refused is not None:
+            return refused
+        verdict = partition.runs.check(found, number, partition.last_seen)
+        if verdict.kind is Kind.STAGED:
+            self._index += 1
+            relative = partition.runs.stage(
+                found,
+                number,
+                partition.last_seen,
+                index=self._index,
+                size=len(batch.payload),
+                max_timestamp_us=batch.header.max_timestamp_us,
+                time_ms=self._cluster.now_ms,
+                pin=True,
+            )
+            partition.staged.setdefault(number, []).append((batch, found))
+            verdict = Verdict(Kind.STAGED, base_offset=relative)
+        return verdict
+
+    def _register(self, partition: Partition, number: int, found: BatchMeta) -> Verdict | None:
+        register = tpb.RegisterTransaction(
+            transaction_id=number,
+            producer_id=found.producer_id,
+            epoch=found.epoch,
+            groups=[self._group(partition)],
+        )
+        try:
+            self._cluster.propose(transaction=tpb.TransactionCommand(register=register))
+        except errors.OncelogError as error:
+            kind = _REFUSED.get(type(error), Kind.INVALID_BATCH)
+            return Verdict(kind, message=error.message)
+        return None
+
+    def _group(self, partition: Partition) -> int:
+        group = self._cluster.metadata.group_of(partition.topic, partition.number)
+        assert group is not None, "the partition is there"
+        return group
+
+    # --- the end -----------------------------------------------------------------------
+
+    def commit(self, request: pb.CommitTransactionRequest) -> Transaction:
+        """Raises OncelogError."""
+        coordinator = self._cluster.metadata.coordinator
+        asked = [self._asked(request, run) for run in request.runs]
+        row = coordinator.get(request.transaction_id)
+        expected = asked
+        if row is not None and row.state is State.OPEN:
+            expected = self._confirmed(row, asked)
+        commit = tpb.CommitTransaction(
+            transaction_id=request.transaction_id,
+            producer_id=request.producer_id,
+            epoch=request.epoch,
+            expected=map(expected_record, expected),
+            checked=0 if row is None else len(row.parts),
+        )
+        self._cluster.propose(transaction=tpb.TransactionCommand(commit=commit))
+        self.mark()
+        decided = coordinator.get(request.transaction_id)
+        assert decided is not None, "its owner has begun no other"
+        if decided.state is not State.COMMITTED:
+            text = f"transaction {request.transaction_id} was aborted: {decided.reason}"
+            raise errors.TransactionAbortedError(text)
+        return decided
+
+    def _asked(self, request: pb.CommitTransactionRequest, run: pb.StagedRun) -> Expected:
+        group = self._cluster.metadata.group_of(run.topic, run.partition)
+        if group is None:
+            text = f"runs: {run.topic}/{run.partition} is not there"
+            raise errors.InvalidRequestError(text, field="runs")
+        return Expected(group, request.producer_id, run.record_count, run.last_sequence)
+
+    def _confirmed(self, row: Transaction, asked: list[Expected]) -> list[Expected]:
+        found: dict[tuple[int, int], Expected] = {}
+        for group in row.parts:
+            here = {one.producer_id: (one.records, one.last) for one in asked if one.group == group}
+            confirmed = self._partition(group).runs.confirm(
+                row.transaction_id, here, only_winners=False
+            )
+            if isinstance(confirmed, str):
+                raise errors.CommitIncompleteError(confirmed)
+            for one in confirmed.values():
+                found[group, one.producer_id] = one._replace(group=group)
+        missing = [one for one in asked if (one.group, one.producer_id) not in found]
+        if missing:
+            raise errors.CommitIncompleteError(f"nothing was staged of {missing[0]}")
+        return [found[one.group, one.producer_id] for one in asked]
+
+    def _partition(self, group: int) -> Partition:
+        place = self._cluster.metadata.partition(group)
+        assert place is not None, "cases delete no topic of an open transaction"
+        return self._cluster.partitions[place[0].name, place[1]]
+
+    def abort(self, transaction_id: int, producer_id: int = 0, epoch: int = 0) -> None:
+        """Raises OncelogError. Without a producer: an operator."""
+        abort = tpb.AbortTransaction(
+            transaction_id=transaction_id,
+            producer_id=producer_id,
+            epoch=epoch,
+            reason="owner" if producer_id else "operator",
+        )
+        self._cluster.propose(transaction=tpb.TransactionCommand(abort=abort))
+        self.mark()
+
+    def mark(self) -> None:
+        """Each partition of what is decided learns the outcome."""
+        coordinator = self._cluster.metadata.coordinator
+        for row in coordinator.decided():
+            marked = tpb.MarkedParts(transaction_id=row.transaction_id)
+            for group, part in row.parts.items():
+                if not part.done:
+                    marker = coordinator.marker(row, group, self._cluster.now_ms)
+                    marked.parts.append(self._end(group, marker))
+            done = tpb.MarkersDone(transactions=[marked])
+            self._cluster.propose(transaction=tpb.TransactionCommand(markers_done=done))
+        self._note()
+
+    def _note(self) -> None:
+        coordinator = self._cluster.metadata.coordinator
+        for number in range(1, coordinator.open_low):
+            row = coordinator.get(number)
+            if row is not None:
+                self.ended[number] = row.state is State.COMMITTED
+
+    def _end(self, group: int, marker: Marker) -> tpb.PartRecord:
+        partition = self._partition(group)
+        self._index += 1
+        marked = partition.runs.mark(
+            marker,
+            partition.last_seen,
+            index=self._index,
+            next_offset=partition.next_offset,
+            time_ms=self._cluster.now_ms,
+        )
+        self.ended[marker.transaction_id] = marker.committed
+        staged = partition.staged.pop(marker.transaction_id, [])
+        for batch, found in staged if marked.published else ():
+            partition.put(batch, found, self._cluster.now_ms)
+        self._cluster.notify()
+        return tpb.PartRecord(group_id=group, runs=map(published_record, marked.ended.runs))
+
+
+class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
+    """Of one node; any node answers."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    async def BeginTransaction(
+        self, request: pb.BeginTransactionRequest, context: Any
+    ) -> pb.BeginTransactionResponse:
+        async def truth(_: Lie | None) -> pb.BeginTransactionResponse:
+            cluster = self._stage.cluster
+            if not cluster.is_proven(request.lease_token, request.producer_id, request.epoch):
+                verdict = unproven(request.lease_token, request.producer_id, request.epoch)
+                raise errors.InvalidRequestError(verdict.message, field="lease_token")
+            begin = tpb.BeginTransaction(
+                producer_name=request.producer_name,
+                producer_id=request.producer_id,
+                epoch=request.epoch,
+                nonce=request.nonce,
+                idle_ms=request.idle_timeout_ms or DEFAULT_IDLE_MS,
+                total_ms=request.total_timeout_ms or DEFAULT_TOTAL_MS,
+            )
+            result = cluster.propose(transaction=tpb.TransactionCommand(begin=begin))
+            row = result.transaction
+            return pb.BeginTransactionResponse(
+                transaction_id=row.transaction_id,
+                idle_timeout_ms=row.idle_ms,
+                total_timeout_ms=row.total_ms,
+            )
+
+        facts = {
+            "name": request.producer_name,
+            "nonce": request.nonce,
+            "token": bool(request.lease_token),
+        }
+        return await self._stage.answer("begin", facts, request, context, truth)
+
+    async def KeepTransactionsAlive(
+        self, request: pb.KeepTransactionsAliveRequest, context: Any
+    ) -> pb.KeepTransactionsAliveResponse:
+        async def truth(_: Lie | None) -> pb.KeepTransactionsAliveResponse:
+            coordinator = self._stage.cluster.metadata.coordinator
+            rows = {number: coordinator.get(number) for number in request.transaction_ids}
+            ended = [n for n, row in rows.items() if row is None or row.state is not State.OPEN]
+            return pb.KeepTransactionsAliveResponse(ended=ended)
+
+        facts = {"transactions": list(request.transaction_ids)}
+        return await self._stage.answer("keep_alive", facts, request, context, truth)
+
+    async def CommitTransaction(
+        self, request: pb.CommitTransactionRequest, context: Any
+    ) -> pb.CommitTransactionResponse:
+        async def truth(_: Lie | None) -> pb.CommitTransactionResponse:
+            cluster = self._stage.cluster
+            row = cluster.transactions.commit(request)
+            answer = pb.CommitTransactionResponse(state=pb.TRANSACTION_STATE_COMMITTED)
+            for group, part in row.parts.items():
+                place = cluster.metadata.partition(group)
+                assert place is not None, "cases delete no topic of an open transaction"
+                for run in part.runs:
+                    answer.runs.add(
+                        topic=place[0].name,
+                        partition=place[1],
+                        base_offset=run.base_offset,
+                        record_count=run.records,
+                    )
+            return answer
+
+        facts = {
+            "transaction": request.transaction_id,
+            "runs": len(request.runs),
+            "records": sum(run.record_count for run in request.runs),
+        }
+        return await self._stage.answer("commit_transaction", facts, request, context, truth)
+
+    async def AbortTransaction(
+        self, request: pb.AbortTransactionRequest, context: Any
+    ) -> pb.AbortTransactionResponse:
+        async def truth(_: Lie | None) -> pb.AbortTransactionResponse:
+            self._stage.cluster.transactions.abort(
+                request.transaction_id, request.producer_id, request.epoch
+            )
+            return pb.AbortTransactionResponse()
+
+        facts = {"transaction": request.transaction_id}
+        return await self._stage.answer("abort_transaction", facts, request, context, truth)

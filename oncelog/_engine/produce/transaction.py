@@ -1,0 +1,208 @@
+"""One transaction as its producer sees it: what is staged, what failed, how it ends. Pure.
+
+Place in the flow: `transactions` begins it and makes the calls; `partition` notes here what
+was staged; batches and deliveries point to it. How it ends:
+
+    OPEN --commit--> COMMITTING --answer--> COMMITTED
+     |                   | refused: an earlier call, without an answer, may have decided
+     +------abort--> ABORTING ---answer---> ABORTED
+                         '-- "it was committed" --> COMMITTING: ask for the places
+
+No outcome is guessed. A call without an answer is made again, the same call, until one
+comes; what the coordinator says is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from oncelog import errors
+from oncelog.types import CommittedTransaction, PublishedRun, TopicPartition
+
+
+class State(Enum):
+    OPEN = "open"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    # It has ended, and nobody knows how: only if its name was given up meanwhile.
+    UNKNOWN = "unknown"
+
+
+OVER = (State.COMMITTED, State.ABORTED, State.UNKNOWN)
+
+
+class Call(Enum):
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+class StagedRun:
+    """What the transaction has in one partition; where it is, once it is committed."""
+
+    __slots__ = ("base_offset", "last_sequence", "record_count")
+
+    def __init__(self) -> None:
+        self.record_count = 0
+        self.last_sequence = -1
+        self.base_offset = -1
+
+
+class StagedOffsets:
+    """What the transaction has staged of one group's offsets."""
+
+    __slots__ = ("last_number", "offset_count")
+
+    def __init__(self) -> None:
+        self.last_number = 0
+        self.offset_count = 0
+
+
+class ProducerTransaction:
+    """From begin to end. `failure`: why it can no longer be committed."""
+
+    def __init__(
+        self, transaction_id: int, producer_id: int, epoch: int, idle_timeout_s: float
+    ) -> None:
+        assert transaction_id > 0 and producer_id > 0
+        self.transaction_id = transaction_id
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.idle_timeout_s = idle_timeout_s
+        self.state = State.OPEN
+        self.runs: dict[TopicPartition, StagedRun] = {}
+        self.offsets: dict[str, StagedOffsets] = {}
+        self.failure: errors.OncelogError | None = None
+        self.result: CommittedTransaction | None = None
+        self._asked_to_commit = False
+        self._in_doubt = False  # a commit call without an answer may have decided
+        self._refusal: errors.OncelogError | None = None
+        self._was_committed = False
+
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+    # --- staging -----------------------------------------------------------------------
+
+    def run(self, tp: TopicPartition) -> StagedRun:
+        return self.runs.setdefault(tp, StagedRun())
+
+    def staged(self, tp: TopicPartition, records: int, last_sequence: int) -> None:
+        """A batch is on disks of a majority. Batches of a partition come in any order."""
+        run = self.run(tp)
+        run.record_count += records
+        run.last_sequence = max(run.last_sequence, last_sequence)
+
+    def fail(self, error: errors.OncelogError) -> None:
+        """Something of it will not be there: it must not be committed. The first one counts."""
+        if self.failure is None and self.state is State.OPEN:
+            self.failure = error
+
+    def refusal(self) -> errors.TransactionAbortedError:
+        """What is said to who goes on with a transaction that has failed."""
+        assert self.failure is not None
+        refused = errors.TransactionAbortedError(
+            f"transaction {self.transaction_id} cannot be committed: {self.failure}"
+        )
+        refused.__cause__ = self.failure
+        return refused
+
+    def check_open(self) -> None:
+        """Raises what who goes on with it is told."""
+        if self.failure is not None:
+            raise self.refusal()
+        if self.state is not State.OPEN:
+            raise errors.InvalidRequestError(
+                f"transaction {self.transaction_id} is {self.state.value}", field="transaction"
+            )
+
+    # --- ending ------------------------------------------------------------------------
+
+    def end(self, call: Call) -> Call:
+        """The application asks for this; returns the call to make."""
+        assert not self.is_over(), "a transaction ends once"
+        if call is Call.COMMIT:
+            assert self.failure is None, "what has failed is aborted"
+            self.state = State.COMMITTING
+            self._asked_to_commit = True
+        else:
+            self.state = State.ABORTING
+        return call
+
+    def answered(self, call: Call, error: errors.OncelogError | None) -> Call | None:
+        """Takes note of an answer; returns the next call, None when there is none to make."""
+        if isinstance(error, errors.RetriableError):
+            self._in_doubt |= call is Call.COMMIT
+            return call
+        if call is Call.COMMIT:
+            return self._commit_answered(error)
+        return self._abort_answered(error)
+
+    def note_doubt(self) -> None:
+        """A commit call had no answer, or none that says what became of it."""
+        self._in_doubt = True
+
+    def _commit_answered(self, error: errors.OncelogError | None) -> Call | None:
+        if error is None:
+            self.state = State.COMMITTED
+            return None
+        self._refusal = self._refusal or error
+        unknown = isinstance(error, errors.UnknownTransactionError)
+        if isinstance(error, errors.TransactionAbortedError) or (unknown and not self._in_doubt):
+            self.state = State.ABORTED
+            return None
+        if self._was_committed:
+            # It is committed, but nobody says where its records are.
+            self.state = State.COMMITTED
+            return None
+        if unknown:
+            self.state = State.UNKNOWN
+            return None
+        # Refused; yet an earlier call, which had no answer, may have been granted.
+        self.state = State.ABORTING
+        return Call.ABORT
+
+    def _abort_answered(self, error: errors.OncelogError | None) -> Call | None:
+        if isinstance(error, errors.TransactionCommittedError) and self._asked_to_commit:
+            self._was_committed = True
+            self._refusal = None
+            self.state = State.COMMITTING
+            return Call.COMMIT
+        if error is None or not self._asked_to_commit:
+            # Without a commit call nothing of it is ever readable, whatever this one says:
+            # what could not be aborted now is aborted when it has been idle.
+            self.state = State.ABORTED
+            return None
+        self._refusal = self._refusal or error
+        ended = errors.TransactionEndedError | errors.UnknownTransactionError
+        self.state = State.UNKNOWN if isinstance(error, ended) else State.ABORTING
+        return None
+
+    def error(self) -> errors.OncelogError:
+        """Why it was not committed, for who asked for that."""
+        if self.failure is not None and self._refusal is None:
+            if isinstance(self.failure, errors.ProducerFatalError):
+                return self.failure
+            return self.refusal()
+        error = self._refusal or errors.TransactionAbortedError(
+            f"transaction {self.transaction_id} was aborted"
+        )
+        if self.state is State.ABORTED and isinstance(error, errors.UnknownTransactionError):
+            # No commit call of ours had a chance, and its name has begun another since.
+            error = errors.TransactionAbortedError(error.message)
+        if isinstance(error, errors.DeliveryError):
+            error.outcome = "unknown" if self.state is not State.ABORTED else "not_stored"
+        return error
+
+    def published(self, places: Mapping[TopicPartition, PublishedRun]) -> CommittedTransaction:
+        """It is committed, and its records are there."""
+        assert self.state is State.COMMITTED
+        for tp, place in places.items():
+            self.run(tp).base_offset = place.base_offset
+        self.result = CommittedTransaction(self.transaction_id, dict(places))
+        return self.result
+
+
+__all__ = ["OVER", "Call", "ProducerTransaction", "StagedOffsets", "StagedRun", "State"]

@@ -1,0 +1,354 @@
+"""A producer's transactions: the calls, the signs of life, one transaction at a time.
+
+Place in the flow: `oncelog.transaction` and its asyncio twin -> here -> TransactionService of
+any node. What is staged goes the way of all records; a transaction begins and ends with
+nothing on its way, so that a batch belongs to what was open when it began. What an answer
+means is decided in `transaction`. Runs on the engine's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from oncelog import errors
+from oncelog._engine.consume.groups import CommitTerms, Groups
+from oncelog._engine.net.cluster import transaction_stub
+from oncelog._engine.produce.sealing import Identity
+from oncelog._engine.produce.sender import Sender
+from oncelog._engine.produce.transaction import Call, ProducerTransaction, StagedOffsets, State
+from oncelog.types import CommittedTransaction, OffsetCommit, PublishedRun, TopicPartition
+from oncelog.v1 import transaction_pb2 as pb
+
+log = logging.getLogger("oncelog.producer")
+
+# A node that hangs must not hold up a call that another one answers. A commit waits for
+# markers in all partitions.
+_ATTEMPT_S, _COMMIT_ATTEMPT_S = 2.0, 4.0
+_DEFAULT_TOTAL_S = 900.0
+# So often within the idle time a transaction says that it lives.
+_SIGNS = 3
+
+
+class Transactions:
+    """Those of one producer, one after the other."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._config, self._cluster = sender.config, sender.cluster
+        self._sender, self._accumulator = sender, sender.accumulator
+        self._groups = Groups(sender.cluster)
+        self._lock = asyncio.Lock()
+        self.current: ProducerTransaction | None = None
+        # The nonce of a begin that was not answered is used again: it may have begun one.
+        self._nonce = 0
+        self._nonce_of = 0  # the identity's serial
+        self._answered = True
+        self._alive: asyncio.Task[None] | None = None
+
+    # --- begin -------------------------------------------------------------------------
+
+    async def begin(self, idle_timeout_ms: int, total_timeout_ms: int) -> ProducerTransaction:
+        """Begin one, when all that was sent before is settled. 0: the node's own times."""
+        if self._config.producer_name is None:
+            raise errors.InvalidRequestError(
+                "a transaction needs a producer with a producer_name (transactional.id)",
+                field="producer_name",
+            )
+        async with self._lock:
+            await self._end_before()
+            accumulator = self._accumulator
+            accumulator.pause(errors.InvalidRequestError("a transaction is being begun"))
+            begun: ProducerTransaction | None = None
+            try:
+                await self._drain()
+                if accumulator.failure is not None:
+                    raise accumulator.failure.with_traceback(None)
+                begun = await self._begin(idle_timeout_ms, total_timeout_ms)
+                self.current = begun
+            finally:
+                accumulator.resume(begun)
+            self._alive = asyncio.create_task(self._keep_alive(begun), name="keep alive")
+            return begun
+
+    async def _end_before(self) -> None:
+        """Whatever became of the one before must be known."""
+        before = self.current
+        if before is None or before.is_over():
+            return
+        if before.state is State.ABORTING:
+            await self._end(before, Call.ABORT)
+            if before.is_over():
+                return
+        raise errors.TransactionOpenError(
+            f"transaction {before.transaction_id} of this producer is {before.state.value}: "
+            "end it with commit() or abort()"
+        )
+
+    async def _begin(self, idle_timeout_ms: int, total_timeout_ms: int) -> ProducerTransaction:
+        total_s = total_timeout_ms / 1000 or _DEFAULT_TOTAL_S
+        identities = self._sender.identities
+        identity = await identities.for_transaction(total_s, self._sender.has_used_up)
+        if self._nonce_of != identity.serial:
+            self._nonce, self._nonce_of, self._answered = 0, identity.serial, True
+        self._nonce += self._answered
+        self._answered = False
+        request = pb.BeginTransactionRequest(
+            producer_name=self._config.producer_name,
+            producer_id=identity.producer_id,
+            epoch=identity.epoch,
+            lease_token=identity.lease_token,
+            nonce=self._nonce,
+            idle_timeout_ms=idle_timeout_ms,
+            total_timeout_ms=total_timeout_ms,
+        )
+        limit = max(self._config.max_block_ms, self._config.request_timeout_ms) / 1000
+        doubts: list[errors.OncelogError] = []
+        try:
+            answer = await self._cluster.call(
+                lambda channel: transaction_stub(channel).BeginTransaction,
+                request,
+                timeout_s=limit,
+                attempt_timeout_s=_ATTEMPT_S,
+                on_retry=doubts.append,
+            )
+        except errors.RetriableError:
+            raise
+        except errors.OncelogError as error:
+            # A refusal says nothing of an attempt before it that had no answer.
+            self._answered = not doubts
+            if isinstance(error, errors.ProducerFatalError):
+                self._sender.fail(error)
+            raise
+        self._answered = True
+        return self._transaction(identity, answer)
+
+    @staticmethod
+    def _transaction(
+        identity: Identity, answer: pb.BeginTransactionResponse
+    ) -> ProducerTransaction:
+        if answer.transaction_id <= 0 or answer.idle_timeout_ms <= 0:
+            raise errors.InternalError("the node has begun a transaction without a number or time")
+        return ProducerTransaction(
+            answer.transaction_id,
+            identity.producer_id,
+            identity.epoch,
+            answer.idle_timeout_ms / 1000,
+        )
+
+    async def _drain(self) -> None:
+        """Return when nothing waits any more and nothing is on its way."""
+        accumulator, settled = self._accumulator, self._sender.settled
+        accumulator.begin_flush()
+        try:
+            while accumulator.incomplete:
+                settled.clear()
+                await settled.wait()
+        finally:
+            accumulator.end_flush()
+
+    # --- while it is open --------------------------------------------------------------
+
+    async def _keep_alive(self, transaction: ProducerTransaction) -> None:
+        """Say that it lives, in time for one answer that is lost."""
+        request = pb.KeepTransactionsAliveRequest(transaction_ids=[transaction.transaction_id])
+        pause = transaction.idle_timeout_s / _SIGNS
+        while not transaction.is_over():
+            await asyncio.sleep(pause)
+            try:
+                answer = await self._call(
+                    lambda channel: transaction_stub(channel).KeepTransactionsAlive, request, pause
+                )
+            except errors.OncelogError as error:
+                log.debug("transaction %d: no sign of life: %s", transaction.transaction_id, error)
+                continue
+            if transaction.transaction_id in answer.ended and transaction.state is State.OPEN:
+                gone = errors.TransactionAbortedError(
+                    f"transaction {transaction.transaction_id} is not open any more: "
+                    "it was idle or open for too long, or was aborted by a successor or an operator"
+                )
+                self._sender.drop(transaction, gone)
+                return
+
+    async def stage_offsets(
+        self,
+        transaction: ProducerTransaction,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommit],
+        terms: CommitTerms | None,
+    ) -> None:
+        """Store offsets with it. What cannot be stored fails the transaction."""
+        async with self._lock:
+            transaction.check_open()
+            staged = transaction.offsets.setdefault(group, StagedOffsets())
+            number = terms.number if terms is not None else staged.last_number + 1
+            deadline = time.monotonic() + self._config.delivery_timeout_ms / 1000
+            for failures in itertools.count(1):
+                try:
+                    await self._groups.stage(transaction, group, offsets, number, terms)
+                    break
+                except errors.OncelogError as error:
+                    pause = self._cluster.backoff.delay(failures)
+                    over = time.monotonic() + pause >= deadline
+                    if over or not error.retriable or transaction.failure is not None:
+                        self._sender.drop(transaction, error)
+                        raise
+                await asyncio.sleep(pause)
+            staged.last_number = number
+            staged.offset_count += len(offsets)
+
+    # --- end ---------------------------------------------------------------------------
+
+    async def commit(self, transaction: ProducerTransaction) -> CommittedTransaction:
+        """Make all of it readable. Raises why it is not, with an outcome; it may be repeated."""
+        async with self._lock:
+            if not transaction.is_over():
+                self._pause(transaction)
+                await self._drain()
+                failed = transaction.failure is not None or transaction.state is State.ABORTING
+                await self._end(transaction, Call.ABORT if failed else Call.COMMIT)
+            if transaction.result is None:
+                raise transaction.error()
+            return transaction.result
+
+    async def abort(self, transaction: ProducerTransaction) -> None:
+        """Drop all of it. Raises TransactionCommittedError if it came too late."""
+        async with self._lock:
+            if not transaction.is_over():
+                self._pause(transaction)
+                text = f"transaction {transaction.transaction_id} was aborted"
+                self._sender.drop(transaction, errors.TransactionAbortedError(text))
+                await self._end(transaction, Call.ABORT)
+            if transaction.state is State.COMMITTED:
+                raise errors.TransactionCommittedError(
+                    f"transaction {transaction.transaction_id} is committed, nothing is undone"
+                )
+            if transaction.state is not State.ABORTED:
+                raise transaction.error()
+
+    def _pause(self, transaction: ProducerTransaction) -> None:
+        assert transaction is self.current, "one transaction at a time"
+        text = f"transaction {transaction.transaction_id} is being ended"
+        self._accumulator.pause(errors.InvalidRequestError(text))
+
+    async def _end(self, transaction: ProducerTransaction, call: Call) -> None:
+        """Make calls until an answer is final. Raises CommitTimeoutError if none comes."""
+        next_call: Call | None = transaction.end(call)
+        deadline = time.monotonic() + self._config.delivery_timeout_ms / 1000
+        for failures in itertools.count(1):
+            assert next_call is not None
+            error: errors.OncelogError | None = None
+            answer: Any = None
+            left = deadline - time.monotonic()
+            try:
+                answer = await self._ask(transaction, next_call, left)
+            except errors.OncelogError as problem:
+                error = problem
+            made, next_call = next_call, transaction.answered(next_call, error)
+            if next_call is None:
+                self._over(transaction, answer if made is Call.COMMIT else None)
+                return
+            if error is not None and error.retriable:
+                pause = self._cluster.backoff.delay(failures)
+                if time.monotonic() + pause >= deadline:
+                    raise self._timeout(transaction, error)
+                await asyncio.sleep(pause)
+
+    @staticmethod
+    def _timeout(
+        transaction: ProducerTransaction, error: errors.OncelogError
+    ) -> errors.CommitTimeoutError:
+        return errors.CommitTimeoutError(
+            f"transaction {transaction.transaction_id} is {transaction.state.value}, and nobody "
+            f"has said how it ended within delivery_timeout_ms; commit or abort it again: {error}"
+        )
+
+    async def _ask(self, transaction: ProducerTransaction, call: Call, left: float) -> Any:
+        if call is Call.ABORT:
+            abort = pb.AbortTransactionRequest(
+                transaction_id=transaction.transaction_id,
+                producer_id=transaction.producer_id,
+                epoch=transaction.epoch,
+            )
+            return await self._call(
+                lambda channel: transaction_stub(channel).AbortTransaction, abort, left
+            )
+        return await self._cluster.call(
+            lambda channel: transaction_stub(channel).CommitTransaction,
+            _commit_request(transaction),
+            timeout_s=left,
+            attempt_timeout_s=_COMMIT_ATTEMPT_S,
+            # It may be decided by a call without an answer, whatever the next one is told.
+            on_retry=lambda error: transaction.note_doubt(),
+        )
+
+    def _over(self, transaction: ProducerTransaction, answer: Any) -> None:
+        if transaction.state is State.COMMITTED:
+            runs = answer.runs if answer is not None else ()
+            transaction.published(
+                {
+                    TopicPartition(run.topic, run.partition): PublishedRun(
+                        run.base_offset, run.record_count
+                    )
+                    for run in runs
+                }
+            )
+        elif transaction.state is State.ABORTED:
+            self._sender.roll_back(transaction)
+        elif transaction.state is State.UNKNOWN:
+            # Nobody knows which sequences are stored, either.
+            text = f"how transaction {transaction.transaction_id} ended is not known"
+            self._sender.fail(errors.ProducerFatalError(text))
+        if not transaction.is_over():
+            return  # refused: it may be asked again
+        if self._alive is not None:
+            self._alive.cancel()
+        self._accumulator.resume(None)
+
+    async def close(self, timeout_s: float | None) -> None:
+        """Abort what is open. What was asked to be committed is left to the cluster."""
+        transaction = self.current
+        if transaction is not None and transaction.state is State.OPEN:
+            request_s = self._config.request_timeout_ms / 1000
+            # Where nobody answers it is aborted when it has been idle.
+            with contextlib.suppress(errors.OncelogError, TimeoutError):
+                async with asyncio.timeout(min(request_s, timeout_s or request_s)):
+                    await self.abort(transaction)
+        if self._alive is not None:
+            self._alive.cancel()
+
+    # --- calls -------------------------------------------------------------------------
+
+    async def _call(self, method: Any, request: Any, timeout_s: float) -> Any:
+        return await self._cluster.call(
+            method, request, timeout_s=timeout_s, attempt_timeout_s=_ATTEMPT_S
+        )
+
+
+def _commit_request(transaction: ProducerTransaction) -> pb.CommitTransactionRequest:
+    """The same in each call: nothing is staged after the first one."""
+    request = pb.CommitTransactionRequest(
+        transaction_id=transaction.transaction_id,
+        producer_id=transaction.producer_id,
+        epoch=transaction.epoch,
+        timeout_ms=int(_COMMIT_ATTEMPT_S * 800),
+    )
+    for tp, run in transaction.runs.items():
+        request.runs.add(
+            topic=tp.topic,
+            partition=tp.partition,
+            record_count=run.record_count,
+            last_sequence=run.last_sequence,
+        )
+    for group, staged in transaction.offsets.items():
+        request.offsets.add(
+            group=group, offset_count=staged.offset_count, last_number=staged.last_number
+        )
+    return request
+
+
+__all__ = ["Transactions"]

@@ -1,0 +1,113 @@
+"""`oncelog txn list|describe|abort`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from oncelog import Admin, TransactionInfo
+from oncelog.cli.options import with_admin
+from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.config import MAX_INT64
+
+TRANSACTION_ID = click.IntRange(1, MAX_INT64)
+
+
+@click.group()
+def txn() -> None:
+    """Transactions: which are open, how far they are, and their end."""
+
+
+@txn.command("list")
+@click.option("--name", default="", help="Only those of this producer name.")
+@click.option(
+    "--older-than", type=click.FloatRange(0), default=0.0, help="Only those older, in seconds."
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
+@with_admin
+def list_transactions(
+    admin: Admin, name: str, older_than: float, limit: int, as_json: bool
+) -> None:
+    """List transactions that have not ended everywhere, the oldest first."""
+    found = admin.list_transactions(name, int(older_than * 1000), limit)
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    print_table(
+        ("transaction", "state", "owner", "age", "partitions", "staged bytes"),
+        [
+            (
+                one.transaction_id,
+                _state(one),
+                _owner(one),
+                _seconds(one.age_ms),
+                len(one.partitions),
+                one.staged_bytes,
+            )
+            for one in found
+        ],
+    )
+
+
+@txn.command()
+@click.argument("transaction_id", type=TRANSACTION_ID)
+@with_admin
+def describe(admin: Admin, transaction_id: int, as_json: bool) -> None:
+    """Show a transaction, and what it has staged in each partition."""
+    one = admin.describe_transaction(transaction_id)
+    if as_json:
+        print_json(asdict(one))
+        return
+    print_facts(
+        [
+            ("transaction", one.transaction_id),
+            ("state", _state(one)),
+            ("owner", _owner(one)),
+            ("producer id", one.producer_id or None),
+            ("epoch", one.epoch if one.producer_id else None),
+            ("begun", when(one.begun_ms)),
+            ("age", _seconds(one.age_ms)),
+            ("idle limit", _seconds(one.idle_timeout_ms)),
+            ("total limit", _seconds(one.total_timeout_ms)),
+            ("staged bytes", one.staged_bytes),
+        ]
+    )
+    print_table(
+        ("topic", "partition", "knows the end", "staged records", "staged bytes", "offsets"),
+        [
+            (
+                part.topic or "(deleted)",
+                part.partition,
+                "yes" if part.ended else "no",
+                "?" if part.staged_records < 0 else part.staged_records,
+                "?" if part.staged_records < 0 else part.staged_bytes,
+                part.staged_offsets,
+            )
+            for part in one.partitions
+        ],
+    )
+
+
+@txn.command()
+@click.argument("transaction_id", type=TRANSACTION_ID)
+@with_admin
+def abort(admin: Admin, transaction_id: int, as_json: bool) -> None:
+    """Abort a transaction, whoever has it: nothing of it becomes readable."""
+    admin.abort_transaction(transaction_id)
+    if as_json:
+        print_json({"transaction_id": transaction_id, "state": "ABORTED"})
+    else:
+        click.echo(f"aborted transaction {transaction_id}")
+
+
+def _state(one: TransactionInfo) -> str:
+    return f"{one.state} ({one.reason})" if one.reason else one.state
+
+
+def _owner(one: TransactionInfo) -> str:
+    return f"sink {one.producer_name}" if one.sink else one.producer_name
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:.1f} s"
