@@ -215,6 +215,20 @@ class Admin:
         """Abort somebody's transaction. Raises TransactionCommittedError if it is decided."""
         self._run(self._core.abort_transaction(transaction_id))
 
+    # --- sinks -----------------------------------------------------------------------
+
+    def list_sinks(self) -> list[types.SinkInfo]:
+        """Outputs of queries and jobs, by name, and what each has committed."""
+        return self._run(self._core.sinks.list())
+
+    def describe_sink(self, sink: str) -> types.SinkInfo:
+        """Raises UnknownTransactionError if there is none."""
+        return self._run(self._core.sinks.describe(sink))
+
+    def reset_sink(self, sink: str) -> None:
+        """Take whatever comes next, of any query; runs of before write nothing more."""
+        self._run(self._core.sinks.reset(sink))
+
     # --- life ------------------------------------------------------------------------
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:

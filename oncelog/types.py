@@ -430,6 +430,22 @@ class TransactionInfo:
     partitions: Sequence[TransactionPart]
 
 
+@dataclass(frozen=True, slots=True)
+class SinkInfo:
+    """An output of a streaming query, or of batch jobs, and what it has committed."""
+
+    sink: str
+    jobs: bool
+    query: str  # that it belongs to; empty: of jobs, or none yet
+    run: str  # of the newest batch
+    committed_batch: int  # the newest one; -1: none
+    record_count: int  # of that
+    open_transaction_id: int  # 0: none
+    open_batch: int  # -1: none
+    committed: tuple[tuple[int, int], ...]  # batches of jobs: first and last of each range
+    before: tuple[str, int, int] | None  # query, batch, records when it was reset
+
+
 __all__ = [
     "BatchMetadata",
     "ClusterInfo",
@@ -455,6 +471,7 @@ __all__ = [
     "RecordMetadata",
     "Resolution",
     "ResolvedSequence",
+    "SinkInfo",
     "TopicConfig",
     "TopicInfo",
     "TopicPartition",

@@ -1,5 +1,5 @@
 """How Spark finds the data source by itself: it looks for DefaultSource in all pyspark_*."""
 
-from oncelog.spark.source.data_source import OncelogDataSource as DefaultSource
+from oncelog.spark.sink.data_source import OncelogDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

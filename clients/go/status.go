@@ -96,7 +96,7 @@ func isRetriableVerdict(v pb.Verdict) bool {
 	switch v {
 	case pb.Verdict_VERDICT_NOT_LEADER, pb.Verdict_VERDICT_NOT_READY, pb.Verdict_VERDICT_TIMEOUT,
 		pb.Verdict_VERDICT_THROTTLED, pb.Verdict_VERDICT_STORAGE_FULL,
-		pb.Verdict_VERDICT_UNKNOWN_TOPIC_OR_PARTITION:
+		pb.Verdict_VERDICT_UNKNOWN_TOPIC_OR_PARTITION, pb.Verdict_VERDICT_TRANSACTION_CONFLICT:
 		return true
 	}
 	return false

@@ -45,7 +45,7 @@ class PeerRequests:
             case "snapshot_part":
                 return pb.Response(snapshot_part=await self._part(peer, request.snapshot_part))
             case "confirm_runs":
-                confirmed = self._transactions.confirm_here(request.confirm_runs)
+                confirmed = await self._transactions.confirm_here(request.confirm_runs)
                 return pb.Response(confirm_runs=confirmed)
             case "write_markers":
                 written = await self._transactions.markers.write_here(request.write_markers)

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from cluster.config import NodeConfig
+from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.errors import ClusterError, NotReadyError
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC, Rejected
@@ -25,6 +26,7 @@ from cluster.node.markers import Markers, Runs
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.peers import Peers
 from cluster.node.replicas import Replicas
+from cluster.services.outcomes import called_back
 from cluster.transactions.run_records import expected_of, expected_record
 from cluster.transactions.timers import Timers
 from cluster.transactions.transaction import Transaction
@@ -127,7 +129,7 @@ class Transactions:
         self, node: int, request: pb.ConfirmRunsRequest
     ) -> pb.ConfirmRunsResponse:
         if node == self._node_id:
-            return self.confirm_here(request)
+            return await self.confirm_here(request)
         response = await self._ask(node, pb.Request(confirm_runs=request))
         if response is None:
             return pb.ConfirmRunsResponse(not_led=request.groups)
@@ -187,8 +189,22 @@ class Transactions:
 
     # -- for peers ----------------------------------------------------------------------
 
-    def confirm_here(self, request: pb.ConfirmRunsRequest) -> pb.ConfirmRunsResponse:
-        """Of this node's partitions, by what they have applied."""
+    async def confirm_here(self, request: pb.ConfirmRunsRequest) -> pb.ConfirmRunsResponse:
+        """Of this node's partitions, by what they have applied.
+
+        A yes stays true, whoever leads next. A no is only said by who still leads: another may
+        have staged meanwhile what is not known here.
+        """
+        response = self._applied_here(request)
+        if not response.differs:
+            return response
+        led = [self._partitions[group] for group in request.groups if group in self._partitions]
+        outcomes: list[Outcome] = await asyncio.gather(*(called_back(one.confirm) for one in led))
+        if any(isinstance(outcome, Abandoned) for outcome in outcomes):
+            return pb.ConfirmRunsResponse(not_led=request.groups)
+        return self._applied_here(request)
+
+    def _applied_here(self, request: pb.ConfirmRunsRequest) -> pb.ConfirmRunsResponse:
         response = pb.ConfirmRunsResponse()
         asked: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
         offsets: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""Topic -> Spark -> Parquet: the delays of each airport and hour, written once it is over.
+"""Topic -> Spark -> topic: the delays of each airport and hour, each of them there once.
 
 The part to copy. It knows neither how the records came into the topic nor what happens to
 the nodes meanwhile.
@@ -11,12 +11,14 @@ import os
 import sys
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from examples.flights.data import LATE_MINUTES, UNKNOWN, VISIBILITY, WIND, table
+from oncelog import Consumer
 from oncelog.spark import ensure_java
 
 if TYPE_CHECKING:
@@ -156,12 +158,19 @@ def delays(flights: DataFrame) -> DataFrame:
 _WORST = ("delay", "flight", "airline", "destination")
 
 
-def start(rows: DataFrame, directory: Path) -> StreamingQuery:
-    """Write each row once, when the watermark has passed its hour; to DIRECTORY/delays."""
+def start(rows: DataFrame, directory: Path, bootstrap: str, topic: str) -> StreamingQuery:
+    """Write each row into a topic, when the watermark has passed its hour."""
+    records = rows.select(
+        F.col("origin").alias("key"),
+        F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
+    )
     return (
-        rows.writeStream.format("parquet")
+        records.writeStream.format("oncelog")
         .outputMode("append")
-        .option("path", str(directory / "delays"))
+        .option("bootstrap.servers", bootstrap)
+        .option("topic", topic)
+        # By this name the cluster knows which micro-batches are written.
+        .option("sinkId", topic)
         # A query that is started again here goes on where it stopped.
         .option("checkpointLocation", str(directory / "checkpoint"))
         .trigger(processingTime="2 seconds")
@@ -169,4 +178,17 @@ def start(rows: DataFrame, directory: Path) -> StreamingQuery:
     )
 
 
-__all__ = ["delays", "departures", "session", "start", "with_tables"]
+def results(bootstrap: str, topic: str) -> Any:
+    """The rows of that topic, as pandas has them."""
+    rows: list[dict[str, Any]] = []
+    with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        ends = consumer.end_offsets(consumer.assignment())
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            for records in consumer.getmany(1000).values():
+                rows += [json.loads(record.value or b"{}") for record in records]
+    found = pd.DataFrame(rows)
+    found["hour"] = pd.to_datetime(found["hour"], utc=True)
+    return found
+
+
+__all__ = ["delays", "departures", "results", "session", "start", "with_tables"]

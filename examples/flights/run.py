@@ -20,7 +20,7 @@ from typing import Any
 from examples.flights import check, data, job, page, send
 from oncelog import Admin, OncelogError, Producer
 
-TOPIC = "departures"
+TOPIC, RESULTS = "departures", "delays"
 PARTITIONS = 3
 SECONDS = 120.0
 FIRST = 500  # flights that are sent before the clock starts
@@ -68,19 +68,20 @@ def run(
     faults: Faults | None = None,
     idempotent: bool = True,
 ) -> Outcome:
-    """Do all of it; the table, outcome.json and index.html are in `directory` afterwards."""
+    """Do all of it; outcome.json and index.html are in `directory` afterwards."""
     faults = faults or Faults()
     flights = data.departures(records)
-    for earlier in ("delays", "checkpoint"):
-        shutil.rmtree(directory / earlier, ignore_errors=True)
+    shutil.rmtree(directory / "checkpoint", ignore_errors=True)
     # Before anything of gRPC: PySpark forks to start its JVM, and a process that has gRPC's
     # threads may not come out of a fork whole.
     spark = job.session()
     try:
         with Admin(bootstrap) as admin:
-            admin.create_topic(TOPIC, PARTITIONS)
+            for topic in (TOPIC, RESULTS):
+                admin.create_topic(topic, PARTITIONS)
         stream = job.departures(spark, bootstrap, TOPIC, PARTITIONS)
-        query = job.start(job.delays(job.with_tables(spark, stream)), directory)
+        rows = job.delays(job.with_tables(spark, stream))
+        query = job.start(rows, directory, bootstrap, RESULTS)
         with Producer(bootstrap, enable_idempotence=idempotent, linger_ms=20) as producer:
             moments = _send(producer, flights, seconds, query, faults)
             figures = dict(producer.metrics())
@@ -88,8 +89,7 @@ def run(
         query.processAllAvailable()
         query.stop()
         progress = query.recentProgress
-        # Read by Spark, which knows which files of the folder are committed.
-        found = spark.read.parquet(str(directory / "delays")).toArrow().to_pandas()
+        found = job.results(bootstrap, RESULTS)
     finally:
         spark.stop()
     outcome = Outcome(

@@ -21,6 +21,7 @@ from oncelog._engine.net.cluster import (
     security_stub,
     transaction_stub,
 )
+from oncelog._engine.sinks import SinkCalls
 from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 from oncelog.wire import messages
@@ -35,6 +36,7 @@ class AdminCore:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.groups = Groups(cluster)
+        self.sinks = SinkCalls(cluster, cluster.config.request_timeout_ms / 1000)
         self._call = cluster.call
 
     # --- topics ----------------------------------------------------------------------

@@ -155,6 +155,15 @@ class Admin:
 
     # --- life ------------------------------------------------------------------------
 
+    async def list_sinks(self) -> list[types.SinkInfo]:
+        return await self._run(self._core.sinks.list())
+
+    async def describe_sink(self, sink: str) -> types.SinkInfo:
+        return await self._run(self._core.sinks.describe(sink))
+
+    async def reset_sink(self, sink: str) -> None:
+        await self._run(self._core.sinks.reset(sink))
+
     async def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         self._sync._check_open(coroutine)
         return await on_engine(coroutine)

@@ -17,6 +17,7 @@ from oncelog.cli.mirror import mirror
 from oncelog.cli.nodes import node
 from oncelog.cli.producers import producer
 from oncelog.cli.records import consume, produce
+from oncelog.cli.sinks import sink
 from oncelog.cli.topics import topic
 from oncelog.cli.transactions import txn
 from oncelog.errors import OncelogError
@@ -35,6 +36,7 @@ cli.add_command(producer)
 cli.add_command(group)
 cli.add_command(txn)
 cli.add_command(mirror)
+cli.add_command(sink)
 cli.add_command(bench)
 cli.add_command(certs)
 cli.add_command(acl)

@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ from harness.arguments import number
 from harness.developer import DIRECTORY
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
-from tests.chaos import failover, report, sick, transactions
+from tests.chaos import failover, groups, report, sick, transactions
 from tests.chaos.compose import NODES, Compose
 from tests.chaos.faults import (
     FAULTS,
@@ -252,6 +253,16 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
     return 0 if result.good else 1
 
 
+def run_groups(options: argparse.Namespace, console: Console) -> int:
+    """Members of a consumer group and its coordinators are harmed, and its own checker."""
+    console.print(f"seed {options.seed}, {options.minutes} minutes", highlight=False)
+    with tempfile.TemporaryDirectory() as root:
+        wrong = groups.chaos(options.minutes * 60, options.seed, Path(root))
+    for text in wrong or ["nothing is wrong"]:
+        console.print(text, highlight=False, markup=False)
+    return 1 if wrong else 0
+
+
 def run_transactions(options: argparse.Namespace, console: Console) -> int:
     """List-append over transactions under faults by a seed, and its own checker."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
@@ -397,6 +408,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--rejoins", type=number(int, 1), default=3,
                      help="of a follower and of a leader each (default 3)")  # fmt: skip
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY / "failover.json")
+    one = commands.add_parser("groups", help=(run_groups.__doc__ or ""))
+    one.set_defaults(action=run_groups)
+    one.add_argument("--minutes", type=float, default=1.0)
+    one.add_argument("--seed", type=int, default=1)
     one = commands.add_parser("transactions", help=(run_transactions.__doc__ or ""))
     one.set_defaults(action=run_transactions)
     one.add_argument("--minutes", type=float, default=1.0)

@@ -1,19 +1,16 @@
 """Chaos with a consumer group: members and coordinators are harmed, and all is judged at the end.
 
-    python -m tests.chaos.groups --seconds 60 --seed 1
+    scripts/chaos groups --minutes 1 --seed 1
 
 A producer fills a topic that some processes share. Faults by a seed: members are killed, stopped
 for longer than their session, come and go, are cut off; the coordinator is killed or stopped.
-After each fault the group has to settle. Exit code 1 if anything is wrong.
+After each fault the group has to settle.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import signal
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -245,20 +242,3 @@ def chaos(seconds: float, seed: int, root: Path) -> list[str]:
         finally:
             run.close()
     return run.wrong
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as root:
-        wrong = chaos(given.seconds, given.seed, Path(root))
-    for text in wrong:
-        print(f"WRONG: {text}")
-    print("nothing is wrong" if not wrong else f"{len(wrong)} wrong")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

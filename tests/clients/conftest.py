@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from conformance.matrix import tree_clients
 from tests.clients.driver import Driver
+from tests.clients.languages import CHOSEN
 from tests.integration.conftest import cluster, make_cluster, topic
 
 __all__ = ["cluster", "make_cluster", "topic"]
 
+collect_ignore_glob = [] if "go" in CHOSEN else ["test_go_*"]
 
-@pytest.fixture(scope="session")
-def go_programs(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the Go client's driver and its example `copy`, built.
 
-    Needs a Go toolchain; `scripts/test --clients` says so.
-    """
-    folder = tmp_path_factory.mktemp("go")
-    command = ["go", "build", "-o", str(folder), "./driver", "./examples/copy"]
-    subprocess.run(command, cwd=root / "clients/go", check=True)
-    return folder
+@functools.cache
+def driver_command(language: str, root: Path) -> tuple[str, ...]:
+    """How the client's driver is started, after it was built as the kit builds it."""
+    (client,) = (client for client in tree_clients() if client.name == language)
+    subprocess.run(client.build, cwd=root, check=True)
+    return tuple(shlex.split(client.driver.replace("{python}", sys.executable)))
 
 
 @pytest.fixture
-def driver(go_programs: Path) -> Iterator[Driver]:
-    with Driver([str(go_programs / "driver")]) as one:
+def driver(language: str, root: Path) -> Iterator[Driver]:
+    """Needs the language's toolchain; `scripts/test --clients` says so."""
+    with Driver(driver_command(language, root), root) as one:
         yield one

@@ -102,10 +102,19 @@ ARROWS: Mapping[str, frozenset[str]] = {
     # Offsets of groups are part of transactions.
     "oncelog._engine.produce": CLIENT | {"oncelog._engine.consume.groups", "oncelog._engine.net"},
     "oncelog._engine.consume": CLIENT | {"oncelog._engine.net"},
-    "oncelog._engine.admin": CLIENT | {"oncelog._engine.net", "oncelog._engine.consume"},
+    "oncelog._engine.admin": CLIENT
+    | {"oncelog._engine.net", "oncelog._engine.consume", "oncelog._engine.sinks"},
     "oncelog.spark.java": frozenset({"oncelog.errors"}),
     "oncelog.spark.auditing": frozenset({"oncelog.config", "oncelog.errors"}),
     "oncelog.spark.source": CLIENT | {"oncelog.admin", "oncelog.consumer", "oncelog._engine.net"},
+    "oncelog._engine.sinks": CLIENT | {"oncelog._engine.net"},
+    "oncelog.spark.sink": CLIENT
+    | {
+        "oncelog._engine.net",
+        "oncelog._engine.produce",
+        "oncelog._engine.sinks",
+        "oncelog.spark.source",
+    },
     "oncelog.spark.mirroring": CLIENT
     | {
         "oncelog.admin",

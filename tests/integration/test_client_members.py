@@ -34,6 +34,7 @@ from tests.integration.waiting import eventually
 
 PARTITIONS = 4
 SESSION_MS = 3000
+LONG_MS = 20_000  # where a process has to start, or a leader to be elected, within it
 
 
 class Reader:
@@ -267,8 +268,7 @@ class Workers:
             bootstrap=self._cluster.bootstrap,
             topic=self._topic,
             group=self._topic,
-            session_timeout_ms=SESSION_MS,
-            **settings,
+            **{"session_timeout_ms": SESSION_MS, **settings},
         )
         self.all.append(one)
         return one
@@ -313,7 +313,7 @@ def test_the_coordinator_is_killed_and_nobody_loses_a_partition(
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(topic, PARTITIONS, 3)
         workers = Workers(cluster, topic, tmp_path / "workers.log")
-        one, two = workers.start(), workers.start()
+        one, two = (workers.start(session_timeout_ms=LONG_MS) for _ in range(2))
         eventually(lambda: workers.shares() == [2, 2], "both have half")
         before = one.owned | two.owned
         cluster.kill([admin.describe_group(topic).coordinator_id])
@@ -333,31 +333,27 @@ def test_the_coordinator_is_killed_and_nobody_loses_a_partition(
 
 def test_members_with_names_are_restarted_one_by_one_and_nothing_moves(workers: Workers) -> None:
     for name in ("a", "b", "c"):
-        workers.start(group_instance_id=name)
+        workers.start(group_instance_id=name, session_timeout_ms=LONG_MS)
     eventually(lambda: workers.shares() == [1, 1, 2], "each has its share")
     for name in ("a", "b", "c"):
         before = [set(one.owned) for one in workers.all[-3:]]
         old = workers.all[-3]
         old.end()
-        again = workers.start(group_instance_id=name)
+        again = workers.start(group_instance_id=name, session_timeout_ms=LONG_MS)
         eventually(lambda: set(again.owned) == before[0], f"{name} has what it had")  # noqa: B023
         assert [set(one.owned) for one in workers.all[-3:-1]] == before[1:]
     # Two of one name: the newer one wins, and the older one ends.
-    newer = workers.start(group_instance_id="c")
+    newer = workers.start(group_instance_id="c", session_timeout_ms=LONG_MS)
     eventually(lambda: not workers.all[-2].running, "the older one ends")
     assert workers.all[-2].events[-1]["event"] == "lost"
     eventually(lambda: len(newer.owned) > 0, "the newer one has its share")
 
 
-@pytest.mark.parametrize("more", [(), ("--transactions",)], ids=["committed", "transactions"])
-def test_jobs_of_workers_that_are_killed_and_stopped(
-    cluster: LocalCluster, more: tuple[str, ...]
-) -> None:
+def test_jobs_of_workers_that_are_killed_and_stopped(cluster: LocalCluster) -> None:
     done = subprocess.run(
         [sys.executable, "examples/workers.py", "--bootstrap", cluster.bootstrap,
-         "--jobs", "900", *more],
+         "--jobs", "600", "--transactions"],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "900 jobs: 0 without an effect" in done.stdout
-    assert not more or "0 effects too many" in done.stdout
+    assert "600 jobs: 0 without an effect, 0 effects too many" in done.stdout

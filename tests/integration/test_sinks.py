@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from harness.api import CALL_TIMEOUT, batch, reason, verdict
 from harness.local_cluster import LocalCluster
+from oncelog.cli.app import run as oncelog_command
 from oncelog.v1 import sink_pb2 as pb
 from tests.integration.waiting import eventually
 
@@ -177,6 +179,30 @@ def test_a_transaction_of_a_sink_is_ended_by_its_sink_only(run: Run) -> None:
     assert refused(lambda: run.end(0, number, [winner]))[0] == "TRANSACTION_ABORTED"
     listed = run.call("ListSinks", pb.ListSinksRequest(limit=1000)).sinks
     assert run.sink in [one.sink for one in listed]
+
+
+def test_the_command_shows_and_resets_sinks(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", run.cluster.addresses[1])
+
+    def said(*arguments: str, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as exited:
+            oncelog_command(list(arguments))
+        assert exited.value.code == code
+        return "".join(capsys.readouterr())
+
+    number = run.begin(4)
+    run.end(4, number, [run.attempt(number, 0, 3)])
+    sinks = json.loads(said("sink", "list", "--format", "json"))
+    (listed,) = [one for one in sinks if one["sink"] == run.sink]
+    assert (listed["committed_batch"], listed["record_count"], listed["query"]) == (4, 3, run.topic)
+    assert run.sink in said("sink", "list")
+    assert "last batch        4" in said("sink", "describe", run.sink)
+    assert "there is no sink 'none'" in said("sink", "describe", "none", code=1)
+    assert "takes any batch" in said("sink", "reset", run.sink, "--yes")
+    assert "before the reset  query" in said("sink", "describe", run.sink)
+    assert Run(run.cluster, run.topic, run.sink).begin(0) > number
 
 
 def test_the_metadata_leader_is_killed_between_the_calls_of_a_batch(

@@ -63,7 +63,10 @@ def test_a_partition_that_stalls_is_not_late(
     admin.create_topic(topic, 2, 3)
     spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", policy)
     stream = job.departures(spark, cluster.bootstrap, topic, 2)
-    query = job.start(job.delays(job.with_tables(spark, stream)), tmp_path)
+    results = f"{topic}-results"
+    admin.create_topic(results, 2, 3)
+    rows = job.delays(job.with_tables(spark, stream))
+    query = job.start(rows, tmp_path, cluster.bootstrap, results)
     try:
         for partition, part in enumerate((flights[ahead], flights[~ahead])):
             for flight in part.itertuples(index=False):
@@ -78,7 +81,7 @@ def test_a_partition_that_stalls_is_not_late(
     finally:
         query.stop()
         spark.conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
-    found = spark.read.parquet(str(tmp_path / "delays")).toArrow().to_pandas()
+    found = job.results(cluster.bootstrap, results)
     wrong = check.differences(found, check.expected(flights))
     if policy == "min":
         assert wrong == []

@@ -9,6 +9,7 @@ action asks for a reader, and each task calls the reader's `read`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -34,7 +35,12 @@ class OncelogDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._parsed = SourceOptions.parse(options)
+        self._given = options
+
+    @cached_property
+    def _parsed(self) -> SourceOptions:
+        """Read when they are asked for: those of a write are others."""
+        return SourceOptions.parse(self._given)
 
     @classmethod
     def name(cls) -> str:

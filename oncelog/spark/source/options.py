@@ -113,7 +113,7 @@ class SourceOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
         """Read Spark's options; names in any case. Raises ConfigError."""
-        options = _by_name(given)
+        options = by_name(given)
         if "bootstrap.servers" not in options:
             raise ConfigError(
                 "bootstrap.servers is missing: name at least one node as host:port",
@@ -127,17 +127,17 @@ class SourceOptions:
                 "startingOffsetsByTimestampStrategy",
             )
         return cls(
-            bootstrap_servers=_servers(options["bootstrap.servers"]),
+            bootstrap_servers=servers(options["bootstrap.servers"]),
             selection=_selection(options),
             starting=starting,
             ending=_bound(options, ENDING),
             unmatched_time="latest" if strategy == "latest" else "error",
-            max_offsets_per_trigger=_integer(options, "maxOffsetsPerTrigger", 1, MAX_INT64),
-            min_partitions=_integer(options, "minPartitions", 1, MAX_PARTITIONS) or 0,
+            max_offsets_per_trigger=integer(options, "maxOffsetsPerTrigger", 1, MAX_INT64),
+            min_partitions=integer(options, "minPartitions", 1, MAX_PARTITIONS) or 0,
             fail_on_data_loss=_flag(options, "failOnDataLoss", True),
             include_headers=_flag(options, "includeHeaders", False),
-            poll_timeout_ms=_integer(options, "pollTimeoutMs", 1000, MAX_INT32) or 120_000,
-            security=_security(options),
+            poll_timeout_ms=integer(options, "pollTimeoutMs", 1000, MAX_INT32) or 120_000,
+            security=security(options),
         )
 
     @property
@@ -179,17 +179,18 @@ class SourceOptions:
 # --- one option each -----------------------------------------------------------------
 
 
-def _by_name(given: Mapping[str, str]) -> dict[str, str]:
-    known = {name.lower(): name for name in NAMES}
+def by_name(given: Mapping[str, str], names: tuple[str, ...] = NAMES) -> dict[str, str]:
+    """Given options under their own spelling. Raises ConfigError."""
+    known = {name.lower(): name for name in names}
     options: dict[str, str] = {}
     for name, value in given.items():
         if name.lower() not in known:
-            raise ConfigError(f"{name} is no option of oncelog{_hint(name)}", name)
+            raise ConfigError(f"{name} is no option of oncelog{_hint(name, names)}", name)
         options[known[name.lower()]] = value
     return options
 
 
-def _hint(name: str) -> str:
+def _hint(name: str, names: tuple[str, ...]) -> str:
     lower = name.lower()
     if lower == "path":
         return ": name topics with subscribe, not in load()"
@@ -197,12 +198,12 @@ def _hint(name: str) -> str:
         return ": Oncelog's nodes are named with bootstrap.servers"
     if lower.startswith("kafka."):
         return ": settings of Kafka's client have no meaning here"
-    known = {one.lower(): one for one in NAMES}
+    known = {one.lower(): one for one in names}
     near = difflib.get_close_matches(lower, known, 1)
-    return f": did you mean {known[near[0]]}?" if near else f"; there are {', '.join(NAMES)}"
+    return f": did you mean {known[near[0]]}?" if near else f"; there are {', '.join(names)}"
 
 
-def _servers(text: str) -> tuple[str, ...]:
+def servers(text: str) -> tuple[str, ...]:
     try:
         return parse_bootstrap(text)
     except ConfigError as error:
@@ -211,7 +212,7 @@ def _servers(text: str) -> tuple[str, ...]:
         raise ConfigError(message, "bootstrap.servers") from None
 
 
-def _security(options: Mapping[str, str]) -> tuple[tuple[str, str | bool], ...]:
+def security(options: Mapping[str, str]) -> tuple[tuple[str, str | bool], ...]:
     found: dict[str, str | bool] = {
         name.replace(".", "_"): options[name] for name in SECURITY if name in options
     }
@@ -266,7 +267,7 @@ def _bound(options: Mapping[str, str], names: tuple[str, str, str]) -> Bound | N
     name = given[0]
     text = options[name].strip()
     if name.endswith("Timestamp") and not name.endswith("ByTimestamp"):
-        return Bound(name, everywhere=_integer(options, name, 0, MAX_INT64 // 1000), by_time=True)
+        return Bound(name, everywhere=integer(options, name, 0, MAX_INT64 // 1000), by_time=True)
     if name.endswith("ByTimestamp"):
         return Bound(name, each=parse_place(name, text, 0), by_time=True)
     ending = name == "endingOffsets"
@@ -282,7 +283,7 @@ def _bound(options: Mapping[str, str], names: tuple[str, str, str]) -> Bound | N
     return Bound(name, each=parse_place(name, text, LATEST if ending else EARLIEST))
 
 
-def _integer(options: Mapping[str, str], name: str, low: int, high: int) -> int | None:
+def integer(options: Mapping[str, str], name: str, low: int, high: int) -> int | None:
     if name not in options:
         return None
     text = options[name].strip()
@@ -305,4 +306,14 @@ def _uses(bound: Bound, number: int) -> bool:
     )
 
 
-__all__ = ["NAMES", "Bound", "Selection", "SourceOptions"]
+__all__ = [
+    "NAMES",
+    "SECURITY",
+    "Bound",
+    "Selection",
+    "SourceOptions",
+    "by_name",
+    "integer",
+    "security",
+    "servers",
+]

@@ -1,4 +1,4 @@
-"""What one client writes the other reads: values, keys, headers, nulls, timestamps, codecs."""
+"""What a client writes Python reads, and the other way: all of a record, and each codec."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, Record, TopicPartition
 from tests.clients.driver import Driver
+from tests.clients.languages import every
 
 CODECS = ["none", "lz4", "zstd"]
 # Nulls and empty bytes differ; names of headers may repeat and need not be ASCII.
@@ -47,8 +48,9 @@ def topic(cluster: LocalCluster, topic: str) -> str:
     return topic
 
 
+@every()
 @pytest.mark.parametrize("codec", CODECS)
-def test_go_writes_and_python_reads(
+def test_it_writes_and_python_reads(
     cluster: LocalCluster, driver: Driver, topic: str, codec: str
 ) -> None:
     config = {"bootstrap_servers": cluster.bootstrap.split(","), "compression_type": codec}
@@ -67,8 +69,9 @@ def test_go_writes_and_python_reads(
         assert [as_json(record) for record in consumer] == list(map(as_json, RECORDS))
 
 
+@every()
 @pytest.mark.parametrize("codec", CODECS)
-def test_python_writes_and_go_reads(
+def test_python_writes_and_it_reads(
     cluster: LocalCluster, driver: Driver, topic: str, codec: Any
 ) -> None:
     with Producer(cluster.bootstrap, compression_type=codec) as producer:
@@ -81,6 +84,7 @@ def test_python_writes_and_go_reads(
     assert [record["offset"] for record in records] == list(range(len(RECORDS)))
 
 
+@every()
 def test_each_goes_on_where_the_other_committed(
     cluster: LocalCluster, driver: Driver, topic: str
 ) -> None:
@@ -108,6 +112,7 @@ def test_each_goes_on_where_the_other_committed(
     assert [record["offset"] for record in last] == [7, 8, 9]
 
 
+@every()
 def test_both_put_a_key_into_the_same_partition(
     cluster: LocalCluster, driver: Driver, topic: str
 ) -> None:

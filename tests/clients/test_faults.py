@@ -1,18 +1,17 @@
-"""The Go client under faults, judged replica by replica against what it was told."""
+"""Clients under faults, judged replica by replica against what it was told."""
 
 from __future__ import annotations
 
-import subprocess
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.audit import Ledger, audit_all
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, Producer, TopicConfig
+from oncelog import Admin
 from tests.clients.driver import Driver
+from tests.clients.languages import every, first
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.records import read_all
 from tests.integration.waiting import eventually
@@ -93,6 +92,7 @@ def audit_clean(cluster: LocalCluster, topic: str, ledger: Ledger) -> None:
     assert len(audits) == 3
 
 
+@every()
 def test_killed_leaders_lose_nothing_and_repeat_nothing(
     make_cluster: MakeCluster, driver: Driver, topic: str
 ) -> None:
@@ -123,6 +123,7 @@ def test_killed_leaders_lose_nothing_and_repeat_nothing(
     audit_clean(cluster, topic, ledger_of(sending.results()))
 
 
+@every()
 def test_a_consumer_reads_on_while_leaders_are_killed(
     make_cluster: MakeCluster, driver: Driver, topic: str
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_consumer_reads_on_while_leaders_are_killed(
     assert offsets == list(range(len(sent)))
 
 
+@first()
 def test_nobody_waits_for_a_leader_that_hangs(
     make_cluster: MakeCluster, driver: Driver, topic: str
 ) -> None:
@@ -197,6 +199,7 @@ def test_nobody_waits_for_a_leader_that_hangs(
         cluster.resume(leader)
 
 
+@first()
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 def test_a_lost_acknowledgement(
     make_cluster: MakeCluster, driver: Driver, topic: str, idempotent: bool
@@ -245,6 +248,7 @@ def test_a_lost_acknowledgement(
         assert found == [*once, *once[1:]], "a plain retry stores a second copy"
 
 
+@first()
 def test_of_two_with_one_name_the_later_one_writes(
     make_cluster: MakeCluster, driver: Driver, topic: str
 ) -> None:
@@ -266,38 +270,3 @@ def test_of_two_with_one_name_the_later_one_writes(
     assert send("old", "c")["error"]["reason"] == "FENCED"
     assert "ok" in send("new", "d")
     assert [record.value for record in read_all(cluster, topic)] == [b"a", b"b", b"d"]
-
-
-def test_a_copy_that_is_killed_goes_on_where_it_was(
-    make_cluster: MakeCluster, go_programs: Path, topic: str
-) -> None:
-    """examples/copy keeps no file: the source's offsets are its sequences in the target."""
-    cluster = make_cluster()
-    count, size = 20_000, 1000
-    copy = f"{topic}-copy"
-    with Admin(cluster.bootstrap) as admin:
-        admin.create_topic(topic, 1, 3)
-        # Small batches, so that there is time to kill it.
-        admin.create_topic(copy, 1, 3, TopicConfig(max_batch_bytes=32 * 1024))
-    with Producer(cluster.bootstrap) as producer:
-        for number in range(count):
-            producer.send(topic, b"%*d" % (size, number))
-    command = [str(go_programs / "copy"), cluster.bootstrap, topic, "0", copy]
-    api = cluster.api(next(iter(cluster.running)))
-
-    def copied() -> int:
-        return api.offset(copy, 0, "latest", any_replica=True)
-
-    def run_until(target: int) -> None:
-        with subprocess.Popen(command) as process:
-            try:
-                eventually(lambda: copied() > target, "some records to be copied")
-            finally:
-                process.kill()
-        assert copied() < count, "it was killed on its way"
-
-    run_until(100)
-    run_until(2000)
-    subprocess.run(command, check=True, timeout=60)
-    values = [record.value for record in read_all(cluster, copy)]
-    assert values == [b"%*d" % (size, number) for number in range(count)]

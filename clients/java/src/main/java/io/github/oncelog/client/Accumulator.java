@@ -1,0 +1,324 @@
+package io.github.oncelog.client;
+
+import java.time.Instant;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
+
+/**
+ * Holds records, per partition, until they form a batch that can be sent. A batch keeps growing
+ * after its linger time until the sender has room for it, so slow acknowledgements make batches
+ * larger and not more.
+ */
+final class Accumulator {
+  /**
+   * A record, or several that are to be one batch, to be queued.
+   *
+   * @param sticky it may go elsewhere: to where messages without a key go now
+   * @param whole exactly one batch
+   */
+  record Addition(
+      TopicPartition tp,
+      boolean sticky,
+      List<Message> records,
+      int size,
+      SendOptions options,
+      boolean whole,
+      int maxBatchBytes) {
+    boolean alone() {
+      return whole || options.expectedOffset != null;
+    }
+  }
+
+  private final ProducerConfig config;
+  private final long linger;
+  private final Runnable wake;
+  private final Map<TopicPartition, Lane> lanes = new HashMap<>();
+  // Of the open batches, the one of each topic that messages without a key go to.
+  private final Map<String, OpenBatch> sticky = new HashMap<>();
+  private final Set<TopicPartition> ready = new LinkedHashSet<>();
+  private final ArrayDeque<OpenBatch> lingering = new ArrayDeque<>();
+  private int flushing;
+  private long used;
+  private final Map<BatchDelivery, Integer> incomplete = new HashMap<>(); // with its bytes
+  private OncelogException failure;
+  // Whether the sender has something to do after what was queued last.
+  private boolean woken;
+
+  Accumulator(ProducerConfig config, Runnable wake) {
+    this.config = config;
+    this.wake = wake;
+    linger = config.linger().toNanos();
+  }
+
+  /** Queues records; waits while the buffer is full. */
+  Delivery append(Addition add) {
+    Delivery delivery;
+    boolean wakes;
+    synchronized (this) {
+      woken = false;
+      OpenBatch batch = place(add);
+      if (batch == null) {
+        batch = awaitRoom(add);
+      }
+      delivery = new Delivery(batch.delivery, put(batch, add));
+      wakes = woken || add.alone();
+    }
+    if (wakes) {
+      wake.run();
+    }
+    return delivery;
+  }
+
+  private OpenBatch awaitRoom(Addition add) {
+    long until = Times.now() + config.maxBlock().toNanos();
+    while (true) {
+      // What lingers holds the room that is waited for.
+      makeAllDue();
+      wake.run();
+      long left = until - Times.now();
+      if (left <= 0) {
+        throw new OncelogException(
+            ErrorKind.BUFFER_FULL,
+            "bufferMemory=%d stayed full for maxBlock=%s",
+            config.bufferMemory(),
+            config.maxBlock());
+      }
+      try {
+        wait(Math.max(1, left / Times.MS));
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        throw new CancellationException("interrupted");
+      }
+      OpenBatch batch = place(add);
+      if (batch != null) {
+        return batch;
+      }
+    }
+  }
+
+  /** An open batch with room; null: there is no room in the buffer. */
+  private OpenBatch place(Addition add) {
+    if (failure != null) {
+      throw failure;
+    }
+    long need = Columns.BATCH_OVERHEAD + (long) add.size;
+    if (need > add.maxBatchBytes || need > config.bufferMemory()) {
+      throw new OncelogException(
+              ErrorKind.BATCH_TOO_LARGE,
+              "%d bytes with overhead, the topic takes %d and the buffer %d",
+              need,
+              add.maxBatchBytes,
+              config.bufferMemory())
+          .with(OncelogException.Outcome.NEVER_SENT);
+    }
+    Lane lane = lane(add);
+    lane.check(add.options.sequences);
+    if (lane.open != null && (add.alone() || lane.open.size + add.size > lane.open.cap)) {
+      close(lane.open);
+      woken = true;
+    }
+    if (lane.open != null) {
+      return used + add.size > config.bufferMemory() ? null : lane.open;
+    }
+    if (used + need > config.bufferMemory()) {
+      return null;
+    }
+    start(lane, (int) Math.max(Math.min(config.batchSize(), add.maxBatchBytes), need));
+    return lane.open;
+  }
+
+  private Lane lane(Addition add) {
+    OpenBatch stuck = add.sticky ? sticky.get(add.tp.topic()) : null;
+    return stuck != null ? stuck.lane : lanes.computeIfAbsent(add.tp, Lane::new);
+  }
+
+  private void start(Lane lane, int cap) {
+    OpenBatch batch = new OpenBatch(lane, Times.now(), cap);
+    lane.open = batch;
+    used += Columns.BATCH_OVERHEAD;
+    incomplete.put(batch.delivery, Columns.BATCH_OVERHEAD);
+    if (linger <= 0 || flushing > 0) {
+      batch.due = true;
+      ready.add(lane.tp);
+      woken = true;
+    } else {
+      lingering.add(batch);
+      woken |= lingering.size() == 1;
+    }
+  }
+
+  /** Adds the records to the batch and returns the first one's place. */
+  private int put(OpenBatch batch, Addition add) {
+    Lane lane = batch.lane;
+    int index = add.whole ? Delivery.WHOLE_BATCH : batch.columns.count();
+    for (Message r : add.records) {
+      long stamp = r.timestampUs() == null ? nowUs() : r.timestampUs();
+      batch.columns.add(r.value(), r.key(), r.headers(), stamp);
+    }
+    long[] sequences = add.options.sequences;
+    if (sequences == null) {
+      lane.counted = true;
+    } else {
+      lane.given = true;
+      lane.lastGiven = sequences[sequences.length - 1];
+      batch.addSequences(sequences);
+    }
+    batch.size += add.size;
+    used += add.size;
+    incomplete.merge(batch.delivery, add.size, Integer::sum);
+    if (add.options.callback != null) {
+      batch.delivery.callbacks.add(new BatchDelivery.Callback(index, add.options.callback));
+    }
+    if (add.sticky) {
+      sticky.put(lane.tp.topic(), batch);
+    }
+    if (add.alone()) {
+      batch.expectedOffset = add.options.expectedOffset == null ? -1 : add.options.expectedOffset;
+      close(batch);
+    }
+    return index;
+  }
+
+  private static long nowUs() {
+    Instant now = Instant.now();
+    return now.getEpochSecond() * 1_000_000 + now.getNano() / 1000;
+  }
+
+  private void close(OpenBatch batch) {
+    Lane lane = batch.lane;
+    lane.open = null;
+    sticky.remove(lane.tp.topic(), batch);
+    batch.isClosed = true;
+    batch.count = batch.columns.count();
+    batch.delivery.count = batch.count;
+    batch.delivery.sequences = batch.sequences;
+    lane.closed.add(batch);
+    ready.add(lane.tp);
+  }
+
+  private void makeAllDue() {
+    for (Lane lane : lanes.values()) {
+      if (lane.open != null) {
+        lane.open.due = true;
+        ready.add(lane.tp);
+      }
+    }
+    lingering.clear();
+  }
+
+  /** Makes everything due at once and returns what is not yet done. */
+  List<BatchDelivery> beginFlush() {
+    List<BatchDelivery> waiting;
+    synchronized (this) {
+      flushing++;
+      makeAllDue();
+      waiting = new ArrayList<>(incomplete.keySet());
+    }
+    wake.run();
+    return waiting;
+  }
+
+  synchronized void endFlush() {
+    flushing--;
+  }
+
+  /**
+   * Puts those that may have something to send into {@code into}, and returns when to look again.
+   */
+  synchronized long readyPartitions(long now, Set<TopicPartition> into) {
+    long next = Times.NEVER;
+    while (!lingering.isEmpty()) {
+      OpenBatch batch = lingering.peek();
+      if (!batch.isClosed) {
+        if (batch.created + linger > now) {
+          next = batch.created + linger;
+          break;
+        }
+        batch.due = true;
+        ready.add(batch.lane.tp);
+      }
+      lingering.remove();
+    }
+    into.addAll(ready);
+    return next;
+  }
+
+  /** The partition's oldest batch that is due, closed; null: there is none. */
+  synchronized OpenBatch take(TopicPartition tp) {
+    Lane lane = lanes.get(tp);
+    if (lane == null) {
+      return null;
+    }
+    if (lane.closed.isEmpty() && lane.open != null && lane.open.due) {
+      close(lane.open);
+    }
+    OpenBatch batch = lane.closed.poll();
+    if (batch == null) {
+      ready.remove(tp);
+    }
+    return batch;
+  }
+
+  /** Takes out the batches whose delivery timeout is over; none has been sent. */
+  synchronized List<OpenBatch> expire(long now) {
+    long limit = now - config.deliveryTimeout().toNanos();
+    List<OpenBatch> expired = new ArrayList<>();
+    for (Lane lane : lanes.values()) {
+      if (lane.open != null && lane.open.created <= limit) {
+        close(lane.open);
+      }
+      while (!lane.closed.isEmpty() && lane.closed.peek().created <= limit) {
+        expired.add(lane.closed.poll());
+      }
+    }
+    return expired;
+  }
+
+  /** Takes no further records, for this reason. */
+  synchronized void refuse(OncelogException failure) {
+    if (this.failure == null) {
+      this.failure = failure;
+    }
+  }
+
+  /** Null: records are taken. */
+  synchronized OncelogException failure() {
+    return failure;
+  }
+
+  /** Refuses further records and returns all waiting batches. */
+  synchronized List<OpenBatch> stop(OncelogException failure) {
+    refuse(failure);
+    List<OpenBatch> left = new ArrayList<>();
+    for (Lane lane : lanes.values()) {
+      if (lane.open != null) {
+        close(lane.open);
+      }
+      left.addAll(lane.closed);
+      lane.closed.clear();
+    }
+    ready.clear();
+    notifyAll();
+    return left;
+  }
+
+  /** Frees the room of a batch whose outcome is known. */
+  void release(BatchDelivery delivery) {
+    synchronized (this) {
+      Integer held = incomplete.remove(delivery);
+      used -= held == null ? 0 : held;
+      notifyAll();
+    }
+    delivery.released.complete(null);
+  }
+
+  synchronized long usedBytes() {
+    return used;
+  }
+}

@@ -1,0 +1,535 @@
+package io.github.oncelog.client;
+
+import io.github.oncelog.client.proto.AlterTopicRequest;
+import io.github.oncelog.client.proto.ClusterServiceGrpc;
+import io.github.oncelog.client.proto.ClusterSetting;
+import io.github.oncelog.client.proto.CreateTopicRequest;
+import io.github.oncelog.client.proto.DeleteTopicRequest;
+import io.github.oncelog.client.proto.DescribeClusterRequest;
+import io.github.oncelog.client.proto.DescribeProducersRequest;
+import io.github.oncelog.client.proto.DescribeProducersResponse;
+import io.github.oncelog.client.proto.DescribeTopicsRequest;
+import io.github.oncelog.client.proto.DescribeTopicsResponse;
+import io.github.oncelog.client.proto.FenceProducerRequest;
+import io.github.oncelog.client.proto.FinalizeUpgradeRequest;
+import io.github.oncelog.client.proto.LeaseProducerRequest;
+import io.github.oncelog.client.proto.ListProducerNamesRequest;
+import io.github.oncelog.client.proto.ProducerServiceGrpc;
+import io.github.oncelog.client.proto.SetClusterSettingRequest;
+import io.github.oncelog.client.proto.TransferLeadershipRequest;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * Manages topics and looks at the cluster, its producers and groups. It is for use by any number of
+ * threads. Calls are tried at other nodes while errors are retriable.
+ */
+public final class Admin implements AutoCloseable {
+  private static final int LIST_PAGE = 1000;
+  private static final Duration CREATE_LIMIT = Duration.ofSeconds(30);
+
+  private final Cluster cluster;
+  private final Groups groups;
+
+  /** With the default settings, for nodes as "host:port,...". */
+  public Admin(String servers) {
+    this(new AdminConfig(servers));
+  }
+
+  /** Throws {@link ErrorKind#INVALID_CONFIG} for settings that are out of range. */
+  public Admin(AdminConfig config) {
+    AdminConfig own = new AdminConfig(config);
+    own.check();
+    cluster = new Cluster(own);
+    groups = new Groups(cluster);
+  }
+
+  /** Frees everything. */
+  @Override
+  public void close() {
+    cluster.close();
+  }
+
+  // --- what it returns ---------------------------------------------------------------
+
+  /** What a topic does with a batch's expected offset. */
+  public enum ExpectedOffsets {
+    /** Checks it where a batch carries one. */
+    CHECKED,
+    /** Does nothing with it. */
+    IGNORED,
+    /** Refuses a batch without one. */
+    REQUIRED
+  }
+
+  /**
+   * A topic's settings. What is null has the cluster's default or, when a topic is altered, stays
+   * as it is.
+   *
+   * @param retentionMs -1: for ever
+   * @param retentionBytes -1: no limit
+   */
+  public record TopicConfig(
+      Long retentionMs,
+      Long retentionBytes,
+      Integer maxBatchBytes,
+      ExpectedOffsets expectedOffsets) {
+    /** Nothing is set. */
+    public static final TopicConfig DEFAULT = new TopicConfig(null, null, null, null);
+  }
+
+  /**
+   * A partition's leader and replicas, as the answering node knows them.
+   *
+   * @param leaderId 0: none known
+   * @param replicas the first is preferred as leader
+   * @param logStartOffset -1: the node that answered has no replica
+   * @param target the nodes that it is being moved to; empty: it is not moved
+   */
+  public record PartitionInfo(
+      int partition,
+      int leaderId,
+      long term,
+      List<Integer> replicas,
+      long logStartOffset,
+      long highWatermark,
+      long groupId,
+      List<Integer> target) {}
+
+  /** A topic with its partitions. */
+  public record TopicInfo(
+      String name,
+      long topicId,
+      List<PartitionInfo> partitions,
+      TopicConfig config,
+      long createdMs) {}
+
+  /** A node, as the answering node sees it; what it runs is empty, and 0, while it is not heard. */
+  public record NodeInfo(
+      int nodeId,
+      String address,
+      boolean alive,
+      boolean clockDisagrees,
+      String release,
+      int oldestClusterVersion,
+      int newestClusterVersion,
+      List<String> features) {}
+
+  /** What the cluster was upgraded to, and what it could be upgraded to. */
+  public record UpgradeInfo(
+      int clusterVersion,
+      List<String> features,
+      int targetVersion,
+      List<String> targetFeatures,
+      List<String> hinderedBy) {}
+
+  /**
+   * The cluster, as the answering node sees it.
+   *
+   * @param controllerId leader of the metadata group; 0: not known
+   * @param settings what all nodes go by
+   */
+  public record ClusterInfo(
+      String clusterId,
+      int answeringNodeId,
+      int controllerId,
+      List<NodeInfo> nodes,
+      int topics,
+      int partitions,
+      int leaderlessPartitions,
+      int underReplicatedPartitions,
+      long maxMessageBytes,
+      UpgradeInfo upgrade,
+      Map<String, Long> settings) {}
+
+  /** The right to use a producer id until expireMs, Unix time. */
+  public record ProducerLease(
+      long producerId, int epoch, long expireMs, Duration lifetime, byte[] leaseToken) {}
+
+  /** A producer id and epoch. */
+  public record ProducerEpoch(long producerId, int epoch) {}
+
+  /** A producer name and the id and epoch it stands for. */
+  public record ProducerName(String name, long producerId, int epoch, long lastLeaseMs) {}
+
+  /** One of the last batches of a producer in a partition. */
+  public record RecentBatch(
+      long firstSequence, long lastSequence, long baseOffset, int recordCount, int crc32c) {}
+
+  /** What a partition remembers of a producer; the oldest batch first. */
+  public record ProducerState(
+      long producerId, int epoch, long lastSequence, long lastAppendMs, List<RecentBatch> recent) {}
+
+  /** A group, and for how many partitions it has committed offsets. */
+  public record GroupInfo(String group, int offsets, long lastCommitMs) {}
+
+  /** A group's committed offsets. */
+  public record GroupDescription(
+      String group,
+      boolean exists,
+      long lastCommitMs,
+      int coordinatorId,
+      Map<TopicPartition, CommittedOffset> offsets) {}
+
+  // --- topics ------------------------------------------------------------------------
+
+  /**
+   * Creates a topic and waits, up to half a minute, until each partition has a leader. 0 partitions
+   * or replicas: the cluster's default.
+   */
+  public TopicInfo createTopic(String name, int partitions, int replicas, TopicConfig config) {
+    return createTopic(name, partitions, replicas, config, CREATE_LIMIT);
+  }
+
+  /** Waits no longer than this. */
+  public TopicInfo createTopic(
+      String name, int partitions, int replicas, TopicConfig config, Duration limit) {
+    CreateTopicRequest request =
+        CreateTopicRequest.newBuilder()
+            .setName(name)
+            .setPartitions(partitions)
+            .setReplicas(replicas)
+            .setConfig(message(config))
+            .setTimeoutMs((int) Math.min(Math.max(limit.toMillis(), 1), Integer.MAX_VALUE))
+            .build();
+    AtomicBoolean ambiguous = new AtomicBoolean();
+    long total = limit.toNanos() + Times.SECOND;
+    try {
+      return info(
+          cluster
+              .call(
+                  new Cluster.Limits(total, total, () -> ambiguous.set(true)),
+                  ClusterServiceGrpc.getCreateTopicMethod(),
+                  request)
+              .getTopic());
+    } catch (OncelogException e) {
+      if (e.kind() != ErrorKind.TOPIC_ALREADY_EXISTS || !ambiguous.get()) {
+        throw e;
+      }
+      // After a call whose answer was lost it may be the topic that we asked for.
+      TopicInfo found = describeTopics(name).get(0);
+      int most = found.partitions.stream().mapToInt(one -> one.replicas.size()).max().orElse(0);
+      if (partitions != 0 && partitions != found.partitions.size()
+          || replicas != 0 && replicas != most) {
+        throw e;
+      }
+      return found;
+    }
+  }
+
+  /** Deletes a topic with its records. */
+  public void deleteTopic(String name) {
+    cluster.call(
+        cluster.limits(),
+        ClusterServiceGrpc.getDeleteTopicMethod(),
+        DeleteTopicRequest.newBuilder().setName(name).build());
+  }
+
+  /** Changes the settings that are given. Leaders hear of it a moment later. */
+  public TopicInfo alterTopic(String name, TopicConfig config) {
+    AlterTopicRequest request =
+        AlterTopicRequest.newBuilder()
+            .setName(name)
+            .setConfig(message(config))
+            .setSetExpectedOffsets(config.expectedOffsets != null)
+            .build();
+    return info(
+        cluster
+            .call(cluster.limits(), ClusterServiceGrpc.getAlterTopicMethod(), request)
+            .getTopic());
+  }
+
+  /** These topics, in this order, or all, by name. */
+  public List<TopicInfo> describeTopics(String... names) {
+    DescribeTopicsResponse answer;
+    try {
+      answer =
+          cluster.call(
+              cluster.limits(),
+              ClusterServiceGrpc.getDescribeTopicsMethod(),
+              DescribeTopicsRequest.newBuilder().addAllNames(List.of(names)).build());
+    } catch (OncelogException e) {
+      if (e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
+        // The node may be behind: who asks again asks another one.
+        cluster.preferAnother();
+      }
+      throw e;
+    }
+    cluster.leaders.update(answer);
+    Map<String, TopicInfo> found = new TreeMap<>();
+    answer.getTopicsList().forEach(topic -> found.put(topic.getName(), info(topic)));
+    if (names.length == 0) {
+      return new ArrayList<>(found.values());
+    }
+    List<TopicInfo> topics = new ArrayList<>();
+    for (String name : names) {
+      if (!found.containsKey(name)) {
+        throw new OncelogException(
+                ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, "topic \"%s\" does not exist", name)
+            .with(new Detail().at(new TopicPartition(name, -1)));
+      }
+      topics.add(found.get(name));
+    }
+    return topics;
+  }
+
+  private static io.github.oncelog.client.proto.TopicConfig message(TopicConfig config) {
+    var message = io.github.oncelog.client.proto.TopicConfig.newBuilder();
+    if (config.retentionMs != null) {
+      message.setRetentionMs(config.retentionMs);
+    }
+    if (config.retentionBytes != null) {
+      message.setRetentionBytes(config.retentionBytes);
+    }
+    if (config.maxBatchBytes != null) {
+      message.setMaxBatchBytes(config.maxBatchBytes);
+    }
+    if (config.expectedOffsets != null) {
+      message.setExpectedOffsetsValue(config.expectedOffsets.ordinal());
+    }
+    return message.build();
+  }
+
+  private static TopicInfo info(io.github.oncelog.client.proto.TopicInfo topic) {
+    var config = topic.getConfig();
+    List<PartitionInfo> partitions = new ArrayList<>();
+    for (var p : topic.getPartitionsList()) {
+      partitions.add(
+          new PartitionInfo(
+              p.getPartition(),
+              p.getLeaderId(),
+              p.getTerm(),
+              List.copyOf(p.getReplicasList()),
+              p.getLogStartOffset(),
+              p.getHighWatermark(),
+              p.getGroupId(),
+              List.copyOf(p.getTargetList())));
+    }
+    return new TopicInfo(
+        topic.getName(),
+        topic.getTopicId(),
+        partitions,
+        new TopicConfig(
+            config.hasRetentionMs() ? config.getRetentionMs() : null,
+            config.hasRetentionBytes() ? config.getRetentionBytes() : null,
+            config.hasMaxBatchBytes() ? config.getMaxBatchBytes() : null,
+            switch (config.getExpectedOffsets()) {
+              case EXPECTED_OFFSETS_IGNORED -> ExpectedOffsets.IGNORED;
+              case EXPECTED_OFFSETS_REQUIRED -> ExpectedOffsets.REQUIRED;
+              default -> ExpectedOffsets.CHECKED;
+            }),
+        topic.getCreatedMs());
+  }
+
+  // --- cluster -----------------------------------------------------------------------
+
+  /** The cluster, as the answering node sees it. */
+  public ClusterInfo describeCluster() {
+    var answer =
+        cluster.call(
+            cluster.limits(),
+            ClusterServiceGrpc.getDescribeClusterMethod(),
+            DescribeClusterRequest.getDefaultInstance());
+    List<NodeInfo> nodes = new ArrayList<>();
+    for (var node : answer.getNodesList()) {
+      nodes.add(
+          new NodeInfo(
+              node.getNodeId(),
+              node.getAddress(),
+              node.getAlive(),
+              node.getClockDisagrees(),
+              node.getRelease(),
+              node.getOldestClusterVersion(),
+              node.getNewestClusterVersion(),
+              List.copyOf(node.getFeaturesList())));
+    }
+    return new ClusterInfo(
+        answer.getClusterId(),
+        answer.getAnsweringNodeId(),
+        answer.getControllerId(),
+        nodes,
+        answer.getTopics(),
+        answer.getPartitions(),
+        answer.getLeaderlessPartitions(),
+        answer.getUnderReplicatedPartitions(),
+        answer.getMaxMessageBytes(),
+        info(answer.getUpgrade()),
+        settings(answer.getSettingsList()));
+  }
+
+  private static UpgradeInfo info(io.github.oncelog.client.proto.UpgradeInfo upgrade) {
+    return new UpgradeInfo(
+        upgrade.getClusterVersion(),
+        List.copyOf(upgrade.getFeaturesList()),
+        upgrade.getTargetVersion(),
+        List.copyOf(upgrade.getTargetFeaturesList()),
+        List.copyOf(upgrade.getHinderedByList()));
+  }
+
+  /**
+   * Turns on what the newest release has; no node can go back to an older one afterwards. It
+   * returns what is on now, or throws {@link ErrorKind#NOT_SUPPORTED}, which names the nodes in the
+   * way.
+   */
+  public UpgradeInfo finalizeUpgrade() {
+    return info(
+        cluster
+            .call(
+                cluster.limits(),
+                ClusterServiceGrpc.getFinalizeUpgradeMethod(),
+                FinalizeUpgradeRequest.getDefaultInstance())
+            .getUpgrade());
+  }
+
+  /** Sets what all nodes go by, and returns all such settings. */
+  public Map<String, Long> setClusterSetting(String name, long value) {
+    ClusterSetting setting = ClusterSetting.newBuilder().setName(name).setValue(value).build();
+    return settings(
+        cluster
+            .call(
+                cluster.limits(),
+                ClusterServiceGrpc.getSetClusterSettingMethod(),
+                SetClusterSettingRequest.newBuilder().setSetting(setting).build())
+            .getSettingsList());
+  }
+
+  private static Map<String, Long> settings(List<ClusterSetting> settings) {
+    Map<String, Long> all = new TreeMap<>();
+    settings.forEach(setting -> all.put(setting.getName(), setting.getValue()));
+    return all;
+  }
+
+  /** Has another replica lead (0: the most caught-up one) and returns its id. */
+  public int transferLeadership(TopicPartition tp, int targetNodeId) {
+    return cluster
+        .callLeader(
+            tp,
+            ClusterServiceGrpc.getTransferLeadershipMethod(),
+            TransferLeadershipRequest.newBuilder()
+                .setTopic(tp.topic())
+                .setPartition(tp.partition())
+                .setTargetNodeId(targetNodeId)
+                .build())
+        .getLeaderId();
+  }
+
+  // --- producers ---------------------------------------------------------------------
+
+  /** Leases a producer id; with a name, or null, its id with the epoch raised by one. */
+  public ProducerLease leaseProducer(String producerName) {
+    LeaseProducerRequest.Builder request = LeaseProducerRequest.newBuilder();
+    if (producerName != null) {
+      request.setProducerName(producerName).setNonce(Identities.nonce());
+    }
+    var answer =
+        cluster.call(
+            cluster.limits(), ProducerServiceGrpc.getLeaseProducerMethod(), request.build());
+    return new ProducerLease(
+        answer.getProducerId(),
+        answer.getEpoch(),
+        answer.getExpireMs(),
+        Duration.ofMillis(answer.getLifetimeMs()),
+        answer.getLeaseToken().toByteArray());
+  }
+
+  /** Raises a name's epoch for nobody: shuts its holder out. */
+  public ProducerEpoch fenceProducer(String producerName) {
+    var answer =
+        cluster.call(
+            cluster.limits(),
+            ProducerServiceGrpc.getFenceProducerMethod(),
+            FenceProducerRequest.newBuilder()
+                .setProducerName(producerName)
+                .setNonce(Identities.nonce())
+                .build());
+    return new ProducerEpoch(answer.getProducerId(), answer.getEpoch());
+  }
+
+  /** All names, as the node that answers knows them. */
+  public List<ProducerName> listProducerNames() {
+    var answer =
+        cluster.call(
+            cluster.limits(),
+            ProducerServiceGrpc.getListProducerNamesMethod(),
+            ListProducerNamesRequest.getDefaultInstance());
+    List<ProducerName> names = new ArrayList<>();
+    for (var one : answer.getNamesList()) {
+      names.add(
+          new ProducerName(
+              one.getName(), one.getProducerId(), one.getEpoch(), one.getLastLeaseMs()));
+    }
+    return names;
+  }
+
+  /** What a partition remembers of its producers, or of one of them (0: all), at most limit. */
+  public List<ProducerState> describeProducers(TopicPartition tp, long producerId, int limit) {
+    List<ProducerState> states = new ArrayList<>();
+    long after = 0;
+    while (states.size() < limit) {
+      int page = Math.min(limit - states.size(), LIST_PAGE);
+      DescribeProducersResponse answer =
+          cluster.callLeader(
+              tp,
+              ProducerServiceGrpc.getDescribeProducersMethod(),
+              DescribeProducersRequest.newBuilder()
+                  .setTopic(tp.topic())
+                  .setPartition(tp.partition())
+                  .setProducerId(producerId)
+                  .setAfterProducerId(after)
+                  .setLimit(page)
+                  .build());
+      for (var one : answer.getProducersList()) {
+        after = one.getProducerId();
+        List<RecentBatch> recent = new ArrayList<>();
+        for (var r : one.getRecentList()) {
+          recent.add(
+              new RecentBatch(
+                  r.getFirstSequence(),
+                  r.getLastSequence(),
+                  r.getBaseOffset(),
+                  r.getRecordCount(),
+                  r.getCrc32C()));
+        }
+        states.add(
+            new ProducerState(
+                after, one.getEpoch(), one.getLastSequence(), one.getLastAppendMs(), recent));
+      }
+      if (producerId != 0 || answer.getProducersCount() < page) {
+        break;
+      }
+    }
+    return states;
+  }
+
+  /** What became of a record whose acknowledgement was lost. */
+  public ResolvedSequence resolveSequence(
+      TopicPartition tp, long producerId, int epoch, long sequence) {
+    return Producer.resolve(cluster, tp, producerId, epoch, sequence);
+  }
+
+  // --- groups ------------------------------------------------------------------------
+
+  /** All groups that have committed offsets, by name. */
+  public List<GroupInfo> listGroups() {
+    return groups.all();
+  }
+
+  /** A group's committed offsets. */
+  public GroupDescription describeGroup(String group) {
+    return groups.describe(group);
+  }
+
+  /** Has a group go on at these offsets; throws as {@link Consumer#commit(Map)} does. */
+  public void commitOffsets(String group, Map<TopicPartition, OffsetCommit> offsets) {
+    groups.commit(group, offsets);
+  }
+
+  /** Forgets a group and its offsets, and tells whether there was one. */
+  public boolean deleteGroup(String group) {
+    return groups.delete(group);
+  }
+}

@@ -1,0 +1,138 @@
+package io.github.oncelog.client;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
+import java.util.List;
+
+/**
+ * The settings that all clients share. Each has a method that reads it and one that sets it and
+ * returns the config. They are looked at when a client is made, and copied.
+ */
+public abstract class ClientConfig<T extends ClientConfig<T>> {
+  private List<String> bootstrapServers = List.of();
+  private String clientId = "oncelog-java";
+  private Duration requestTimeout = Duration.ofSeconds(10);
+  private Duration retryBackoff = Duration.ofMillis(50);
+  private Duration retryBackoffMax = Duration.ofSeconds(1);
+  private Duration metadataMaxAge = Duration.ofMinutes(5);
+
+  /** The nodes to begin with, as host:port; others are learned from them. */
+  public List<String> bootstrapServers() {
+    return bootstrapServers;
+  }
+
+  /** Sets {@link #bootstrapServers()}. */
+  public T bootstrapServers(List<String> bootstrapServers) {
+    this.bootstrapServers = bootstrapServers;
+    return self();
+  }
+
+  /** Names the client to the nodes. */
+  public String clientId() {
+    return clientId;
+  }
+
+  /** Sets {@link #clientId()}. */
+  public T clientId(String clientId) {
+    this.clientId = clientId;
+    return self();
+  }
+
+  /** How long one request may take before it is tried again elsewhere. */
+  public Duration requestTimeout() {
+    return requestTimeout;
+  }
+
+  /** Sets {@link #requestTimeout()}. */
+  public T requestTimeout(Duration requestTimeout) {
+    this.requestTimeout = requestTimeout;
+    return self();
+  }
+
+  /** The first pause before a retry; it doubles up to {@link #retryBackoffMax()}. */
+  public Duration retryBackoff() {
+    return retryBackoff;
+  }
+
+  /** Sets {@link #retryBackoff()}. */
+  public T retryBackoff(Duration retryBackoff) {
+    this.retryBackoff = retryBackoff;
+    return self();
+  }
+
+  /** The longest pause before a retry. */
+  public Duration retryBackoffMax() {
+    return retryBackoffMax;
+  }
+
+  /** Sets {@link #retryBackoffMax()}. */
+  public T retryBackoffMax(Duration retryBackoffMax) {
+    this.retryBackoffMax = retryBackoffMax;
+    return self();
+  }
+
+  /** After how long leaders are asked for anew, without a reason. */
+  public Duration metadataMaxAge() {
+    return metadataMaxAge;
+  }
+
+  /** Sets {@link #metadataMaxAge()}. */
+  public T metadataMaxAge(Duration metadataMaxAge) {
+    this.metadataMaxAge = metadataMaxAge;
+    return self();
+  }
+
+  ClientConfig(String servers) {
+    bootstrapServers = new ArrayList<>(Arrays.asList(servers.split(",")));
+  }
+
+  ClientConfig(ClientConfig<?> other) {
+    bootstrapServers = List.copyOf(other.bootstrapServers);
+    clientId = other.clientId;
+    requestTimeout = other.requestTimeout;
+    retryBackoff = other.retryBackoff;
+    retryBackoffMax = other.retryBackoffMax;
+    metadataMaxAge = other.metadataMaxAge;
+  }
+
+  abstract T self();
+
+  /** Throws for settings that are out of range or contradict each other. */
+  void check() {
+    LinkedHashSet<String> servers = new LinkedHashSet<>();
+    for (String each : bootstrapServers) {
+      String address = each.strip();
+      if (!address.isEmpty()) {
+        checkAddress(address);
+        servers.add(address);
+      }
+    }
+    if (servers.isEmpty()) {
+      throw Limits.bad("bootstrapServers is empty: name at least one node as host:port");
+    }
+    bootstrapServers = List.copyOf(servers);
+    Limits.span("requestTimeout", requestTimeout, 1);
+    Limits.span("retryBackoff", retryBackoff, 1);
+    Limits.span("retryBackoffMax", retryBackoffMax, 1);
+    Limits.span("metadataMaxAge", metadataMaxAge, 100);
+    if (retryBackoffMax.compareTo(retryBackoff) < 0) {
+      throw Limits.bad(
+          "retryBackoffMax=%s is below retryBackoff=%s", retryBackoffMax, retryBackoff);
+    }
+  }
+
+  private static void checkAddress(String address) {
+    int colon = address.lastIndexOf(':');
+    int port = 0;
+    try {
+      port = Integer.parseInt(address.substring(colon + 1));
+    } catch (NumberFormatException notANumber) {
+      // 0 is refused below
+    }
+    if (colon < 1 || port < 1 || port > 65535) {
+      throw Limits.bad("bootstrapServers: \"%s\" is not host:port", address);
+    }
+  }
+}

@@ -1,0 +1,378 @@
+package io.github.oncelog.client;
+
+import io.github.oncelog.client.proto.ClusterServiceGrpc;
+import io.github.oncelog.client.proto.DescribeTopicsRequest;
+import io.github.oncelog.client.proto.DescribeTopicsResponse;
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ConnectivityState;
+import io.grpc.ManagedChannel;
+import io.grpc.MethodDescriptor;
+import io.grpc.StatusRuntimeException;
+import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
+import io.grpc.netty.shaded.io.netty.channel.ChannelOption;
+import io.grpc.stub.ClientCalls;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The cluster as one thing to call: connections to its nodes, calls that find a node that answers,
+ * and threads for who waits for them.
+ */
+final class Cluster {
+  private static final int MAX_MESSAGE = 128 << 20;
+
+  /** How long a topic that was created elsewhere may take to be known everywhere. */
+  private static final long UNKNOWN_TOPIC_GRACE = 2 * Times.SECOND;
+
+  /**
+   * After so many failures in a row to reach the leader that one node names, another is asked who
+   * leads: a node that is cut off from the others tells of a leader that is long gone.
+   */
+  static final int MAX_LEADER_FAILURES = 4;
+
+  /** A node that hangs must not hold up what another one answers. */
+  static final long CONNECT_TIMEOUT = 2 * Times.SECOND;
+
+  final ClientConfig<?> config;
+  final Leaders leaders = new Leaders();
+  final Backoff backoff;
+  final long requestTimeout;
+
+  private final ExecutorService pool;
+  private final Map<String, ManagedChannel> channels = new HashMap<>();
+  private String preferred;
+  // Nodes that others are asked before, the one avoided last at the end.
+  private final List<String> avoided = new ArrayList<>();
+  // Topics of which the last node that was asked knew nothing: perhaps deleted.
+  private final Set<String> unknown = new HashSet<>();
+  private volatile boolean closed;
+
+  Cluster(ClientConfig<?> config) {
+    this.config = config;
+    backoff = new Backoff(config.retryBackoff(), config.retryBackoffMax());
+    requestTimeout = config.requestTimeout().toNanos();
+    List<String> servers = config.bootstrapServers();
+    preferred = servers.get(ThreadLocalRandom.current().nextInt(servers.size()));
+    pool =
+        Executors.newCachedThreadPool(
+            task -> {
+              Thread thread = new Thread(task, config.clientId() + "-call");
+              thread.setDaemon(true);
+              return thread;
+            });
+  }
+
+  /** Runs what waits for nodes on a thread of its own; not at all once all is closed. */
+  void spawn(Runnable task) {
+    try {
+      pool.execute(
+          () -> {
+            try {
+              task.run();
+            } catch (CancellationException e) {
+              // The client was closed meanwhile, and nobody wants to know any more.
+            }
+          });
+    } catch (RejectedExecutionException e) {
+      // the same
+    }
+  }
+
+  synchronized ManagedChannel channel(String address) {
+    if (closed) {
+      throw new OncelogException(ErrorKind.CLIENT_CLOSED, "the client is closed");
+    }
+    ManagedChannel known = channels.get(address);
+    if (known == null) {
+      known =
+          NettyChannelBuilder.forTarget("dns:///" + address)
+              .usePlaintext()
+              .userAgent(config.clientId())
+              .withOption(ChannelOption.CONNECT_TIMEOUT_MILLIS, (int) (CONNECT_TIMEOUT / Times.MS))
+              .maxInboundMessageSize(MAX_MESSAGE)
+              .flowControlWindow(8 << 20)
+              .disableRetry()
+              .directExecutor()
+              .build();
+      channels.put(address, known);
+    } else if (known.getState(false) == ConnectivityState.TRANSIENT_FAILURE) {
+      // A restarted node must be found again soon, not after two minutes. Who calls has pauses.
+      known.resetConnectBackoff();
+    }
+    return known;
+  }
+
+  void close() {
+    List<ManagedChannel> open;
+    synchronized (this) {
+      closed = true;
+      open = new ArrayList<>(channels.values());
+    }
+    pool.shutdownNow();
+    open.forEach(ManagedChannel::shutdownNow);
+  }
+
+  /**
+   * All known nodes: the one that answered last, the others in random order, and what is avoided at
+   * the end.
+   */
+  synchronized List<String> addresses() {
+    Set<String> known = new LinkedHashSet<>(leaders.nodeAddresses());
+    known.addAll(config.bootstrapServers());
+    List<String> others = new ArrayList<>(known);
+    others.remove(preferred);
+    others.removeAll(avoided);
+    Collections.shuffle(others);
+    List<String> result = new ArrayList<>();
+    result.add(preferred);
+    result.addAll(others);
+    for (String address : avoided) {
+      if (!address.equals(preferred) && known.contains(address)) {
+        result.add(address);
+      }
+    }
+    return result;
+  }
+
+  /** Has the other nodes asked first, until they are avoided, too. */
+  synchronized void avoid(String address) {
+    if (address.isEmpty()) {
+      return;
+    }
+    avoided.remove(address);
+    avoided.add(address);
+    if (preferred.equals(address)) {
+      List<String> all = addresses();
+      if (all.size() > 1) {
+        preferred = all.get(1);
+      }
+    }
+  }
+
+  /** The node that was asked first knows too little; begin with another next time. */
+  synchronized void preferAnother() {
+    avoid(preferred);
+  }
+
+  /** A node did not serve as the leader that it was said to be, so often in a row. */
+  void leaderFailed(String address, int failures) {
+    avoid(address);
+    if (failures % MAX_LEADER_FAILURES == 0) {
+      preferAnother();
+    }
+  }
+
+  // --- calls -------------------------------------------------------------------------
+
+  /** Calls one node, once. */
+  <Q, A> A callAt(String address, long limit, MethodDescriptor<Q, A> method, Q request) {
+    Channel channel = channel(address);
+    long deadline = Math.max(limit, 50 * Times.MS);
+    try {
+      return ClientCalls.blockingUnaryCall(
+          channel,
+          method,
+          CallOptions.DEFAULT.withDeadlineAfter(deadline, TimeUnit.NANOSECONDS),
+          request);
+    } catch (StatusRuntimeException e) {
+      if (closed) {
+        throw new OncelogException(ErrorKind.CLIENT_CLOSED, "the client is closed");
+      }
+      if (Thread.currentThread().isInterrupted()) {
+        throw new CancellationException("interrupted");
+      }
+      throw Statuses.error(address, e);
+    }
+  }
+
+  /** How long to try, and how long once. */
+  record Limits(long total, long attempt, Runnable onRetry) {}
+
+  Limits limits() {
+    return new Limits(requestTimeout, requestTimeout, () -> {});
+  }
+
+  Limits limits(long attempt) {
+    return new Limits(requestTimeout, Math.min(attempt, requestTimeout), () -> {});
+  }
+
+  /** Calls what any node answers, until it succeeds, fails for good, or time is up. */
+  <Q, A> A call(Limits limits, MethodDescriptor<Q, A> method, Q request) {
+    long deadline = Times.now() + limits.total;
+    for (int failures = 1; ; failures++) {
+      OncelogException last = null;
+      for (String address : addresses()) {
+        try {
+          long left = Math.min(limits.attempt, deadline - Times.now());
+          A answer = callAt(address, left, method, request);
+          synchronized (this) {
+            preferred = address;
+          }
+          return answer;
+        } catch (OncelogException e) {
+          if (!e.isRetriable() || e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
+            throw e;
+          }
+          last = e;
+          limits.onRetry.run();
+          if (Times.now() >= deadline) {
+            throw last;
+          }
+        }
+      }
+      long pause = backoff.delay(failures);
+      if (Times.now() + pause >= deadline) {
+        throw last;
+      }
+      Times.sleep(pause);
+    }
+  }
+
+  /** Calls a partition's leader, following it where it goes. */
+  <Q, A> A callLeader(TopicPartition tp, MethodDescriptor<Q, A> method, Q request) {
+    long deadline = Times.now() + requestTimeout;
+    requireTopic(tp.topic(), requestTimeout);
+    if (leaders.leader(tp) == null) {
+      throw Detail.noPartition(tp);
+    }
+    for (int failures = 1; ; failures++) {
+      String address = leaders.address(tp);
+      OncelogException problem;
+      try {
+        if (!address.isEmpty()) {
+          return callAt(address, deadline - Times.now(), method, request);
+        }
+        problem = new OncelogException(ErrorKind.NOT_READY, "%s has no leader", tp);
+      } catch (OncelogException e) {
+        problem = e;
+      }
+      if (!problem.isRetriable()) {
+        throw problem;
+      }
+      String hint = problem.details().leaderAddress();
+      boolean hinted = problem.kind() == ErrorKind.NOT_LEADER && !hint.isEmpty();
+      if (hinted) {
+        leaders.hint(tp, problem.details().leaderId(), hint);
+      } else {
+        leaders.suspect(tp);
+      }
+      leaderFailed(address, failures);
+      long pause = hinted && failures == 1 ? 0 : backoff.delay(failures);
+      if (Times.now() + pause >= deadline) {
+        throw problem;
+      }
+      Times.sleep(pause);
+      if (failures > 1 || !hinted) {
+        requireTopic(tp.topic(), Math.max(50 * Times.MS, deadline - Times.now()));
+      }
+    }
+  }
+
+  // --- topics ------------------------------------------------------------------------
+
+  /** Asks for topics' leaders. A topic that does not exist is left out of the answer. */
+  void refresh(Collection<String> topics) {
+    refresh(topics, requestTimeout);
+  }
+
+  private void refresh(Collection<String> topics, long total) {
+    try {
+      Limits limits = new Limits(total, Math.min(Times.SECOND, total), () -> {});
+      leaders.update(call(limits, ClusterServiceGrpc.getDescribeTopicsMethod(), describe(topics)));
+      setUnknown(topics, false);
+    } catch (OncelogException e) {
+      if (e.kind() != ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
+        throw e;
+      }
+      // The node may be behind, or cut off from the others: they are asked next.
+      preferAnother();
+      if (topics.size() == 1) {
+        setUnknown(topics, true);
+      } else {
+        topics.forEach(topic -> refresh(List.of(topic), total));
+      }
+    }
+  }
+
+  private static DescribeTopicsRequest describe(Collection<String> topics) {
+    return DescribeTopicsRequest.newBuilder().addAllNames(topics).build();
+  }
+
+  private synchronized void setUnknown(Collection<String> topics, boolean is) {
+    if (is) {
+      unknown.addAll(topics);
+    } else {
+      topics.forEach(unknown::remove);
+    }
+  }
+
+  /** Takes over what this node knows of a topic. */
+  void refreshAt(String address, String topic) {
+    DescribeTopicsResponse answer =
+        callAt(
+            address,
+            Math.min(Times.SECOND, requestTimeout),
+            ClusterServiceGrpc.getDescribeTopicsMethod(),
+            describe(List.of(topic)));
+    leaders.update(answer);
+  }
+
+  private synchronized boolean knows(String topic) {
+    return leaders.topic(topic) != null && !unknown.contains(topic);
+  }
+
+  /**
+   * Waits until the topic's metadata is known. A topic that does not exist is asked for again for a
+   * short while: it may have been created a moment ago at another node.
+   */
+  void requireTopic(String topic, long limit) {
+    long begin = Times.now();
+    for (int failures = 1; ; failures++) {
+      OncelogException problem = null;
+      try {
+        long left = Math.max(50 * Times.MS, begin + limit - Times.now());
+        long total = Math.min(left, requestTimeout);
+        refresh(List.of(topic), total);
+      } catch (OncelogException e) {
+        if (!e.isRetriable()) {
+          throw e;
+        }
+        problem = e;
+      }
+      long passed = Times.now() - begin;
+      if (problem != null && passed >= limit) {
+        throw new OncelogException(
+                ErrorKind.REQUEST_TIMEOUT,
+                "no metadata of topic \"%s\" within %s: %s",
+                topic,
+                Times.text(limit),
+                problem.getMessage())
+            .because(problem);
+      }
+      if (knows(topic)) {
+        return;
+      }
+      if (problem == null && passed >= Math.min(limit, UNKNOWN_TOPIC_GRACE)) {
+        throw new OncelogException(
+                ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, "topic \"%s\" does not exist", topic)
+            .with(new Detail().at(new TopicPartition(topic, -1)));
+      }
+      long pause = backoff.delay(Math.min(failures, 4));
+      Times.sleep(Math.max(0, Math.min(pause, begin + limit - Times.now())));
+    }
+  }
+}

@@ -1,0 +1,120 @@
+package io.github.oncelog.client;
+
+import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * A place in the tree of errors. Each {@link OncelogException} has one; {@link OncelogException#is}
+ * is true for it and for all above it. The names are the words that travel over the network, the
+ * same in all languages.
+ */
+public enum ErrorKind {
+  /** Above all whose call may succeed later, unchanged. */
+  RETRIABLE(null),
+  /** The node does not lead the partition; the leader is named if that is known. */
+  NOT_LEADER(RETRIABLE),
+  /** A new leader that has not caught up, or no leader at all, yet. */
+  NOT_READY(RETRIABLE),
+  /** The node cannot be reached, or has no quorum. */
+  UNAVAILABLE(RETRIABLE),
+  /** The node has too much to do, or a limit of it is reached. */
+  THROTTLED(RETRIABLE),
+  /** The node's disk is full; it takes writes again when there is room. */
+  STORAGE_FULL(RETRIABLE),
+  /** No answer in time; the call may still take effect. */
+  REQUEST_TIMEOUT(RETRIABLE),
+  /** The buffer stayed full for {@link ProducerConfig#maxBlock()}; nothing was queued. */
+  BUFFER_FULL(RETRIABLE),
+  /** There is none, as far as the node knows. */
+  UNKNOWN_TOPIC_OR_PARTITION(RETRIABLE),
+
+  /** Above all whose call, repeated, fails again. */
+  FATAL(null),
+  /** An argument is wrong; the field is named, and what is allowed. */
+  INVALID_REQUEST(FATAL),
+  /** A topic of this name exists. */
+  TOPIC_ALREADY_EXISTS(FATAL),
+  /** No producer holds, or held, the name. */
+  PRODUCER_NAME_NOT_FOUND(FATAL),
+  /** The server, or this client, cannot do it. */
+  NOT_SUPPORTED(FATAL),
+  /** A bug or a broken invariant at the node; its log says more. */
+  INTERNAL(FATAL),
+  /** No record is there. */
+  OFFSET_OUT_OF_RANGE(FATAL),
+  /** What is stored, or was fetched, is damaged. */
+  CORRUPT_LOG(FATAL),
+  /** The client was used after it was closed. */
+  CLIENT_CLOSED(FATAL),
+  /** Settings that are out of range or contradict each other. */
+  INVALID_CONFIG(null),
+
+  /** Above all of a record that is not known to be stored; the outcome says more. */
+  DELIVERY_FAILED(FATAL),
+  /** The batch itself is wrong; the message says how. */
+  INVALID_BATCH(DELIVERY_FAILED),
+  /** The batch or record is over the topic's limit, or the buffer's. */
+  BATCH_TOO_LARGE(DELIVERY_FAILED),
+  /** The expected offset is not the one that comes next. */
+  OFFSET_MISMATCH(DELIVERY_FAILED),
+  /** {@link ProducerConfig#deliveryTimeout()} is over. */
+  DELIVERY_TIMEOUT(DELIVERY_FAILED),
+  /** Records failed and nobody looked at it: thrown by flush and close. */
+  UNDELIVERED_RECORDS(DELIVERY_FAILED),
+
+  /** Above all after which the producer cannot go on: all its pending records have failed. */
+  PRODUCER_FAILED(DELIVERY_FAILED),
+  /** A producer with a higher epoch has taken over. */
+  FENCED(PRODUCER_FAILED),
+  /** The same sequences are stored with another content. */
+  SEQUENCE_CONFLICT(PRODUCER_FAILED),
+  /** The batch does not follow the last sequence that is stored. */
+  OUT_OF_ORDER(PRODUCER_FAILED),
+  /** The cluster never issued this producer id, or the partition does not know it. */
+  UNKNOWN_PRODUCER(PRODUCER_FAILED),
+  /** The lease of the producer id is over. */
+  PRODUCER_EXPIRED(PRODUCER_FAILED);
+
+  private final ErrorKind parent;
+
+  ErrorKind(ErrorKind parent) {
+    this.parent = parent;
+  }
+
+  /** Whether this is {@code other} or below it. */
+  public boolean is(ErrorKind other) {
+    for (ErrorKind kind = this; kind != null; kind = kind.parent) {
+      if (kind == other) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Those that no node says.
+  private static final EnumSet<ErrorKind> OWN =
+      EnumSet.of(
+          RETRIABLE,
+          BUFFER_FULL,
+          FATAL,
+          CLIENT_CLOSED,
+          INVALID_CONFIG,
+          DELIVERY_FAILED,
+          DELIVERY_TIMEOUT,
+          UNDELIVERED_RECORDS,
+          PRODUCER_FAILED);
+
+  private static final Map<String, ErrorKind> TRAVELLING = new HashMap<>();
+
+  static {
+    for (ErrorKind kind : EnumSet.complementOf(OWN)) {
+      TRAVELLING.put(kind.name(), kind);
+    }
+  }
+
+  /** The kind that a node's word stands for; null: it is not known. */
+  static ErrorKind of(String reason) {
+    return TRAVELLING.get(reason);
+  }
+}

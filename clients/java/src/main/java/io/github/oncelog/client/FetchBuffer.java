@@ -1,0 +1,334 @@
+package io.github.oncelog.client;
+
+import io.github.oncelog.client.proto.PartitionError;
+import io.github.oncelog.client.proto.PartitionRecords;
+import io.github.oncelog.client.proto.StoredBatch;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
+
+/**
+ * What was fetched and not yet taken. The fetcher fills it, the user empties it. Batches of a
+ * partition follow each other without a hole, and an answer to a question from before a seek is
+ * thrown away.
+ */
+final class FetchBuffer {
+  static final long UNKNOWN = -1;
+
+  /** What is to be fetched of a partition; those of one group share a Fetch. */
+  record Wanted(TopicPartition tp, int group, long offset, int generation) {}
+
+  /** What became of an answer. */
+  enum Added {
+    OK,
+    /** The user has gone elsewhere. */
+    STALE,
+    /** The answer carries an error; nothing was added. */
+    REFUSED
+  }
+
+  /** Where one partition stands. */
+  private static final class Cursor {
+    final TopicPartition tp;
+    int group;
+    long position = UNKNOWN; // next offset for the user, at the start of the first chunk
+    long fetchOffset; // next offset to ask for
+    int generation; // rises with each seek
+    final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
+    int buffered;
+    boolean paused;
+    OncelogException error;
+    // The position was reached by reading, so the records before it did exist.
+    boolean byReading;
+
+    Cursor(TopicPartition tp) {
+      this.tp = tp;
+    }
+  }
+
+  private final int partitionBytes;
+  private final Runnable onRoom;
+  private Map<TopicPartition, Cursor> cursors = new LinkedHashMap<>();
+  private final Set<TopicPartition> turns = new LinkedHashSet<>(); // with chunks, in turn
+  private boolean closed;
+
+  FetchBuffer(int partitionBytes, Runnable onRoom) {
+    this.partitionBytes = partitionBytes;
+    this.onRoom = onRoom;
+  }
+
+  // --- the user's side ---------------------------------------------------------------
+
+  /** Read exactly these; those that are kept keep their place. */
+  synchronized void assign(Collection<TopicPartition> tps) {
+    Map<TopicPartition, Cursor> old = cursors;
+    cursors = new LinkedHashMap<>();
+    for (TopicPartition tp : tps) {
+      Cursor cursor = old.containsKey(tp) ? old.get(tp) : new Cursor(tp);
+      cursor.group = cursors.size() / Fetcher.MOST_FETCHED;
+      cursors.put(tp, cursor);
+    }
+    turns.retainAll(cursors.keySet());
+    notifyAll();
+  }
+
+  synchronized List<TopicPartition> assignment() {
+    return new ArrayList<>(cursors.keySet());
+  }
+
+  synchronized void requireAssigned(TopicPartition tp) {
+    cursor(tp);
+  }
+
+  private Cursor cursor(TopicPartition tp) {
+    Cursor cursor = cursors.get(tp);
+    if (cursor == null) {
+      throw Detail.invalid("partition", "%s is not assigned", tp);
+    }
+    return cursor;
+  }
+
+  /** Goes on at offset or, with UNKNOWN, where the reset policy says. */
+  void seek(TopicPartition tp, long offset) {
+    synchronized (this) {
+      Cursor cursor = cursors.get(tp);
+      if (cursor != null) {
+        cursor.generation++;
+        cursor.position = offset;
+        cursor.fetchOffset = Math.max(offset, 0);
+        cursor.chunks.clear();
+        cursor.buffered = 0;
+        cursor.error = null;
+        cursor.byReading = false;
+        turns.remove(tp);
+        notifyAll();
+      }
+    }
+    onRoom.run();
+  }
+
+  /** The start position was found out; a seek in the meantime wins. */
+  synchronized void found(TopicPartition tp, int generation, long offset) {
+    Cursor cursor = cursors.get(tp);
+    if (cursor != null && cursor.generation == generation && cursor.position == UNKNOWN) {
+      cursor.position = offset;
+      cursor.fetchOffset = offset;
+      notifyAll();
+    }
+  }
+
+  /** Has the user's next call throw this, once. */
+  synchronized void fail(TopicPartition tp, int generation, OncelogException error) {
+    Cursor cursor = cursors.get(tp);
+    if (cursor != null && cursor.generation == generation) {
+      cursor.error = error;
+      notifyAll();
+    }
+  }
+
+  private void throwError() {
+    for (Cursor cursor : cursors.values()) {
+      if (cursor.error != null) {
+        OncelogException error = cursor.error;
+        cursor.error = null;
+        onRoom.run();
+        throw error;
+      }
+    }
+  }
+
+  /**
+   * The oldest chunk of the partition whose turn it is; null: there is none until this time. With
+   * mayFail false an error stays where it is.
+   */
+  synchronized Chunk peek(boolean mayFail, long until) {
+    while (true) {
+      if (closed) {
+        throw new OncelogException(ErrorKind.CLIENT_CLOSED, "the consumer is closed");
+      }
+      for (TopicPartition tp : turns) {
+        Cursor cursor = cursors.get(tp);
+        if (!cursor.paused) {
+          return cursor.chunks.peek();
+        }
+      }
+      if (mayFail) {
+        throwError();
+      }
+      if (!await(until)) {
+        return null;
+      }
+    }
+  }
+
+  /** Waits for a change; false: time is up. */
+  private boolean await(long until) {
+    long left = until - Times.now();
+    if (left <= 0) {
+      return false;
+    }
+    try {
+      wait(Math.max(1, Math.min(left / Times.MS, 1 << 30)));
+      return true;
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new CancellationException("interrupted");
+    }
+  }
+
+  /** The user has moved the chunk's place. */
+  void advance(Chunk taken) {
+    if (taken.next < taken.end) {
+      return;
+    }
+    boolean room;
+    synchronized (this) {
+      Cursor cursor = cursors.get(taken.tp);
+      if (cursor == null
+          || cursor.generation != taken.generation
+          || cursor.chunks.peek() != taken) {
+        return;
+      }
+      cursor.chunks.remove();
+      cursor.position = taken.end;
+      cursor.byReading = true;
+      boolean hadRoom = cursor.buffered < partitionBytes;
+      cursor.buffered -= taken.bytes;
+      turns.remove(taken.tp);
+      if (!cursor.chunks.isEmpty()) {
+        turns.add(taken.tp);
+      }
+      room = !hadRoom && cursor.buffered < partitionBytes;
+    }
+    if (room) {
+      onRoom.run();
+    }
+  }
+
+  /** The user's place; UNKNOWN: not known until this time. */
+  synchronized long position(TopicPartition tp, long until) {
+    while (true) {
+      Cursor cursor = cursor(tp);
+      if (cursor.error != null && cursor.position == UNKNOWN) {
+        OncelogException error = cursor.error;
+        cursor.error = null;
+        throw error;
+      }
+      if (!cursor.chunks.isEmpty()) {
+        return cursor.chunks.peek().next;
+      }
+      if (cursor.position != UNKNOWN || !await(until)) {
+        return cursor.position;
+      }
+    }
+  }
+
+  void pause(TopicPartition tp, boolean paused) {
+    synchronized (this) {
+      cursor(tp).paused = paused;
+      notifyAll();
+    }
+    onRoom.run();
+  }
+
+  synchronized void close() {
+    closed = true;
+    notifyAll();
+  }
+
+  // --- the fetcher's side ------------------------------------------------------------
+
+  /** The partitions whose start must be found out. */
+  synchronized List<Wanted> withoutPosition() {
+    List<Wanted> missing = new ArrayList<>();
+    for (Cursor cursor : cursors.values()) {
+      if (cursor.position == UNKNOWN && cursor.error == null) {
+        missing.add(new Wanted(cursor.tp, cursor.group, 0, cursor.generation));
+      }
+    }
+    return missing;
+  }
+
+  private boolean isWanted(Cursor cursor) {
+    return cursor.position != UNKNOWN
+        && cursor.error == null
+        && !cursor.paused
+        && cursor.buffered < partitionBytes;
+  }
+
+  /** The partitions to fetch now: position known, room in the buffer. */
+  synchronized List<Wanted> wanted() {
+    List<Wanted> all = new ArrayList<>();
+    for (Cursor cursor : cursors.values()) {
+      if (isWanted(cursor)) {
+        all.add(new Wanted(cursor.tp, cursor.group, cursor.fetchOffset, cursor.generation));
+      }
+    }
+    return all;
+  }
+
+  /** Whether a stream's partition has room; null: nobody wants the stream any more. */
+  synchronized Boolean room(Wanted w) {
+    Cursor cursor = cursors.get(w.tp);
+    boolean gone =
+        closed
+            || cursor == null
+            || cursor.generation != w.generation
+            || cursor.paused
+            || cursor.error != null;
+    return gone ? null : cursor.buffered < partitionBytes;
+  }
+
+  /** Whether the partition's position was reached by reading. */
+  synchronized boolean read(TopicPartition tp) {
+    Cursor cursor = cursors.get(tp);
+    return cursor != null && cursor.byReading;
+  }
+
+  /** Takes over one partition's answer. */
+  synchronized Added add(Wanted w, PartitionRecords answer) {
+    Cursor cursor = cursors.get(w.tp);
+    if (cursor == null || cursor.generation != w.generation) {
+      return Added.STALE;
+    }
+    if (answer.getError() != PartitionError.PARTITION_ERROR_NONE) {
+      return Added.REFUSED;
+    }
+    if (w.offset != cursor.fetchOffset) {
+      return Added.STALE; // another answer has already brought these
+    }
+    for (StoredBatch stored : answer.getBatchesList()) {
+      long base = stored.getBaseOffset();
+      long at = cursor.fetchOffset;
+      Chunk chunk =
+          new Chunk(w.tp, stored.getHeader(), stored.getPayload(), base, at, cursor.generation);
+      // The first batch may begin before the position: batches are sent whole.
+      boolean follows = base == at || cursor.chunks.isEmpty() && base <= at;
+      if (!follows || chunk.end <= at) {
+        cursor.error =
+            Detail.corrupt(
+                w.tp,
+                at,
+                "after offset %d came a batch with offsets %d to %d",
+                at - 1,
+                base,
+                chunk.end - 1);
+        break;
+      }
+      cursor.chunks.add(chunk);
+      cursor.buffered += chunk.bytes;
+      cursor.fetchOffset = chunk.end;
+    }
+    if (!cursor.chunks.isEmpty()) {
+      turns.add(w.tp);
+    }
+    notifyAll();
+    return Added.OK;
+  }
+}

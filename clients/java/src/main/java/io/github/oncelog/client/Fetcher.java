@@ -1,0 +1,432 @@
+package io.github.oncelog.client;
+
+import io.github.oncelog.client.FetchBuffer.Wanted;
+import io.github.oncelog.client.proto.FetchRequest;
+import io.github.oncelog.client.proto.FetchResponse;
+import io.github.oncelog.client.proto.LogServiceGrpc;
+import io.github.oncelog.client.proto.PartitionError;
+import io.github.oncelog.client.proto.PartitionFetch;
+import io.github.oncelog.client.proto.PartitionRecords;
+import io.grpc.CallOptions;
+import io.grpc.ClientCall;
+import io.grpc.stub.ClientCallStreamObserver;
+import io.grpc.stub.ClientCalls;
+import io.grpc.stub.ClientResponseObserver;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The consumer's IO: long polls to each leader, streams where there is much to read. One poll is on
+ * its way per node and 1000 partitions; it covers those that the node leads, that have room and
+ * that no stream brings. Leader changes, restarts and broken connections never reach the user. All
+ * its state belongs to the thread of its loop.
+ */
+final class Fetcher {
+  /** A node takes no more partitions in a Fetch. */
+  static final int MOST_FETCHED = 1000;
+
+  /**
+   * How long an offset above a leader's high watermark may last: a new leader learns how far the
+   * log is committed a moment after its election.
+   */
+  private static final long AHEAD_GRACE = 10 * Times.SECOND;
+
+  private static final long MOST_WAIT_MS = 60_000; // what a node allows
+
+  /** A poll that is late by so much: others are asked who leads. */
+  private static final long LATE_BY = Times.SECOND;
+
+  /** At the same time; further partitions are polled until one of these is done. */
+  private static final int MOST_STREAMS = 8;
+
+  private static final long UNKNOWN_TOPIC_GRACE = 5 * Times.SECOND;
+
+  /** Where a Fetch goes, and for which partitions. */
+  private record Place(String address, int group) {}
+
+  /** A Fetch on its way. */
+  private final class Poll implements ClientResponseObserver<FetchRequest, FetchResponse> {
+    final Place place;
+    final List<Wanted> partitions;
+    long lateAt;
+    private FetchResponse answer;
+    private ClientCallStreamObserver<FetchRequest> call;
+
+    Poll(Place place, List<Wanted> partitions, long lateAt) {
+      this.place = place;
+      this.partitions = partitions;
+      this.lateAt = lateAt;
+    }
+
+    @Override
+    public void beforeStart(ClientCallStreamObserver<FetchRequest> call) {
+      this.call = call;
+    }
+
+    @Override
+    public void onNext(FetchResponse answer) {
+      this.answer = answer;
+    }
+
+    @Override
+    public void onError(Throwable failure) {
+      loop.post(() -> ended(this, null, Statuses.error(place.address, failure)));
+    }
+
+    @Override
+    public void onCompleted() {
+      FetchResponse got = answer;
+      loop.post(() -> ended(this, got, null));
+    }
+
+    void cancel() {
+      call.cancel("given up by the client", null);
+    }
+
+    boolean covers(List<Wanted> wanted) {
+      Map<TopicPartition, Integer> asked = new HashMap<>();
+      partitions.forEach(w -> asked.put(w.tp(), w.generation()));
+      return wanted.stream().allMatch(w -> asked.getOrDefault(w.tp(), -1) == w.generation());
+    }
+  }
+
+  final FetchBuffer buffer;
+  final Positions positions;
+  private final ConsumerConfig config;
+  private final Cluster cluster;
+  private final Routes routes;
+  private final Loop loop;
+  private final Map<Place, Poll> polls = new HashMap<>();
+  private final Set<TopicPartition> locating = new HashSet<>();
+  private final Set<TopicPartition> reset = new HashSet<>();
+  private final Map<TopicPartition, Long> aheadSince = new HashMap<>();
+  // Partitions that are not polled because a stream brings them.
+  private final Map<TopicPartition, CatchUp> streams = new HashMap<>();
+  private boolean refreshing;
+  private long refreshedAt = Times.now();
+
+  Fetcher(ConsumerConfig config, Cluster cluster) {
+    this.config = config;
+    this.cluster = cluster;
+    routes = new Routes(config, cluster);
+    positions = new Positions(config, cluster, routes);
+    loop = new Loop(config.clientId() + "-fetcher", this::work);
+    buffer = new FetchBuffer(config.maxPartitionFetchBytes(), loop::wake);
+    loop.start();
+  }
+
+  void wake() {
+    loop.wake();
+  }
+
+  void stop() {
+    loop.post(
+        () -> {
+          polls.values().forEach(Poll::cancel);
+          streams.values().forEach(CatchUp::cancel);
+        });
+    loop.stop();
+  }
+
+  // --- what to ask whom --------------------------------------------------------------
+
+  /** Starts polls where there is something to ask, and returns when to look again. */
+  private long work(long now) {
+    long next = Times.NEVER;
+    if (now - refreshedAt > config.metadataMaxAge().toNanos()) {
+      refreshedAt = now;
+      refresh(cluster.leaders.topicNames());
+    }
+    locateMissing();
+    new ArrayList<>(streams.values()).forEach(stream -> stream.work(now));
+    Map<Place, List<Wanted>> byPlace = new HashMap<>();
+    Set<String> lost = new HashSet<>();
+    for (Wanted w : buffer.wanted()) {
+      if (isStreamed(w)) {
+        continue;
+      }
+      long readyAt = routes.readyAt(w.tp());
+      if (readyAt > now) {
+        next = Math.min(next, readyAt);
+        continue;
+      }
+      String address = routes.address(w.tp());
+      if (address.isEmpty()) {
+        lost.add(w.tp().topic());
+      } else {
+        byPlace.computeIfAbsent(new Place(address, w.group()), key -> new ArrayList<>()).add(w);
+      }
+    }
+    byPlace.forEach(this::poll);
+    if (!lost.isEmpty()) {
+      refresh(lost);
+      next = Math.min(next, now + 50 * Times.MS);
+    }
+    if (!polls.isEmpty() || !streams.isEmpty()) {
+      polls.values().forEach(poll -> askAboutLate(poll, now));
+      next = Math.min(next, now + Sender.TICK_EVERY);
+    }
+    return Math.min(next, refreshedAt + config.metadataMaxAge().toNanos() + Times.MS);
+  }
+
+  private void poll(Place place, List<Wanted> partitions) {
+    Poll running = polls.get(place);
+    if (running != null) {
+      if (running.covers(partitions)) {
+        return;
+      }
+      // A partition has room again, or was sought elsewhere: do not let it wait for the poll that
+      // is on its way.
+      polls.remove(place);
+      running.cancel();
+    }
+    int waitMs = (int) Math.min(config.fetchMaxWait().toMillis(), MOST_WAIT_MS);
+    FetchRequest.Builder request =
+        FetchRequest.newBuilder()
+            .setMinBytes(config.fetchMinBytes())
+            .setMaxBytes(config.fetchMaxBytes())
+            .setMaxWaitMs(waitMs)
+            .setAnyReplica(config.anyReplica());
+    for (Wanted w : partitions) {
+      request.addPartitions(
+          PartitionFetch.newBuilder()
+              .setTopic(w.tp().topic())
+              .setPartition(w.tp().partition())
+              .setOffset(w.offset())
+              .setMaxBytes(config.maxPartitionFetchBytes()));
+    }
+    Poll poll = new Poll(place, partitions, Times.now() + waitMs * Times.MS + LATE_BY);
+    polls.put(place, poll);
+    ClientCall<FetchRequest, FetchResponse> call =
+        cluster
+            .channel(place.address)
+            .newCall(
+                LogServiceGrpc.getFetchMethod(),
+                CallOptions.DEFAULT.withDeadlineAfter(
+                    cluster.requestTimeout, TimeUnit.NANOSECONDS));
+    ClientCalls.asyncUnaryCall(call, request.build(), poll);
+  }
+
+  /**
+   * A node that hangs keeps its connections, so a poll would time out first. If it says nothing and
+   * another one leads by now, the poll is given up.
+   */
+  private void askAboutLate(Poll poll, long now) {
+    if (now < poll.lateAt) {
+      return;
+    }
+    poll.lateAt = Times.NEVER;
+    cluster.avoid(poll.place.address);
+    Set<String> topics = new HashSet<>();
+    poll.partitions.forEach(w -> topics.add(w.tp().topic()));
+    cluster.spawn(
+        () -> {
+          try {
+            cluster.refresh(topics);
+          } catch (OncelogException e) {
+            // it is asked again
+          }
+          loop.post(
+              () -> {
+                poll.lateAt = Times.now() + LATE_BY;
+                boolean elsewhere =
+                    poll.partitions.stream()
+                        .anyMatch(w -> !routes.address(w.tp()).equals(poll.place.address));
+                if (elsewhere) {
+                  poll.cancel();
+                }
+              });
+        });
+  }
+
+  private void refresh(Collection<String> topics) {
+    if (refreshing || topics.isEmpty()) {
+      return;
+    }
+    refreshing = true;
+    List<String> all = new ArrayList<>(topics);
+    cluster.spawn(
+        () -> {
+          try {
+            cluster.refresh(all);
+          } catch (OncelogException e) {
+            // without an answer it is asked again
+          }
+          loop.post(() -> refreshing = false);
+        });
+  }
+
+  // --- answers -----------------------------------------------------------------------
+
+  private void ended(Poll poll, FetchResponse answer, OncelogException failure) {
+    if (polls.get(poll.place) != poll) {
+      return; // it was given up
+    }
+    polls.remove(poll.place);
+    OncelogException problem = failure;
+    if (answer != null && answer.getPartitionsCount() != poll.partitions.size()) {
+      problem =
+          new OncelogException(
+              ErrorKind.INTERNAL,
+              "the node gave %d answers to %d questions",
+              answer.getPartitionsCount(),
+              poll.partitions.size());
+    }
+    for (int i = 0; i < poll.partitions.size(); i++) {
+      Wanted w = poll.partitions.get(i);
+      if (problem == null) {
+        took(poll.place.address, w, answer.getPartitions(i));
+      } else if (problem.isRetriable()) {
+        routes.failed(w.tp(), poll.place.address);
+      } else {
+        buffer.fail(w.tp(), w.generation(), problem);
+      }
+    }
+  }
+
+  private void took(String address, Wanted w, PartitionRecords records) {
+    switch (buffer.add(w, records)) {
+      case REFUSED -> refused(w, records, address);
+      case OK -> {
+        routes.answered(w.tp());
+        aheadSince.remove(w.tp());
+        if (streams.size() < MOST_STREAMS && CatchUp.worthIt(config, records)) {
+          Wanted rest = new Wanted(w.tp(), w.group(), CatchUp.end(records), w.generation());
+          streams.put(
+              w.tp(), new CatchUp(config, cluster, buffer, loop, address, rest, this::streamed));
+        }
+      }
+      case STALE -> {}
+    }
+  }
+
+  private boolean isStreamed(Wanted w) {
+    CatchUp stream = streams.get(w.tp());
+    if (stream != null && stream.generation() != w.generation()) {
+      stream.cancel();
+      streams.remove(w.tp());
+      return false;
+    }
+    return stream != null;
+  }
+
+  private void streamed(CatchUp stream, Wanted rest, PartitionRecords refused) {
+    // Unless a seek has already put polls, or another one, in its place.
+    if (streams.remove(rest.tp(), stream) && refused != null) {
+      refused(rest, refused, stream.address);
+    }
+    loop.wake();
+  }
+
+  private void refused(Wanted w, PartitionRecords records, String address) {
+    PartitionError error = records.getError();
+    switch (error) {
+      case PARTITION_ERROR_NOT_LEADER ->
+          routes.leadsElsewhere(w.tp(), address, records.getLeaderId(), records.getLeaderAddress());
+      case PARTITION_ERROR_NOT_READY -> routes.failed(w.tp(), address);
+      case PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION -> {
+        routes.failed(w.tp(), address);
+        cluster.spawn(() -> confirmUnknown(w));
+      }
+      case PARTITION_ERROR_OFFSET_OUT_OF_RANGE -> outOfRange(w, records, address);
+      default -> {
+        if (routes.elsewhere(w.tp(), address, error)) {
+          routes.failed(w.tp(), address);
+        } else {
+          String text = Positions.text(error, records.getMessage());
+          OncelogException problem = Detail.corrupt(w.tp(), w.offset(), "%s", text);
+          buffer.fail(w.tp(), w.generation(), problem);
+        }
+      }
+    }
+  }
+
+  /** A topic may vanish from one node's view for a moment; really gone is an error. */
+  private void confirmUnknown(Wanted w) {
+    try {
+      cluster.requireTopic(w.tp().topic(), UNKNOWN_TOPIC_GRACE);
+    } catch (OncelogException e) {
+      if (e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
+        buffer.fail(w.tp(), w.generation(), e);
+      }
+    }
+  }
+
+  private void outOfRange(Wanted w, PartitionRecords records, String address) {
+    boolean ahead = w.offset() > records.getHighWatermark();
+    if (ahead && (buffer.read(w.tp()) || config.anyReplica())) {
+      // These records were read once, so they exist: the node lags, wait for it.
+      long since = aheadSince.computeIfAbsent(w.tp(), key -> Times.now());
+      if (Times.now() - since < AHEAD_GRACE) {
+        routes.failed(w.tp(), address);
+        return;
+      }
+    } else if (config.autoOffsetReset() != OffsetReset.NONE) {
+      reset.add(w.tp());
+      buffer.seek(w.tp(), FetchBuffer.UNKNOWN);
+      return;
+    }
+    buffer.fail(
+        w.tp(),
+        w.generation(),
+        new OncelogException(
+                ErrorKind.OFFSET_OUT_OF_RANGE,
+                "%s: offset %d is out of range, the log has %d to %d",
+                w.tp(),
+                w.offset(),
+                records.getLogStartOffset(),
+                records.getHighWatermark())
+            .with(
+                new Detail()
+                    .at(w.tp())
+                    .offset(w.offset())
+                    .log(records.getLogStartOffset(), records.getHighWatermark())));
+  }
+
+  // --- positions ---------------------------------------------------------------------
+
+  /** Finds out where to start partitions without a position. */
+  private void locateMissing() {
+    Map<TopicPartition, Integer> missing = new TreeMap<>();
+    Set<TopicPartition> fresh = new HashSet<>();
+    for (Wanted w : buffer.withoutPosition()) {
+      if (!locating.add(w.tp())) {
+        continue;
+      }
+      missing.put(w.tp(), w.generation());
+      // After an offset that is out of range the group's own would lead there again.
+      if (!reset.remove(w.tp())) {
+        fresh.add(w.tp());
+      }
+    }
+    if (!missing.isEmpty()) {
+      cluster.spawn(() -> locate(missing, fresh));
+    }
+  }
+
+  private void locate(Map<TopicPartition, Integer> missing, Set<TopicPartition> fresh) {
+    Map<TopicPartition, Long> found = new HashMap<>();
+    OncelogException problem = null;
+    try {
+      positions.start(missing.keySet(), fresh, found);
+    } catch (OncelogException e) {
+      problem = e;
+    }
+    for (var entry : missing.entrySet()) {
+      Long offset = found.get(entry.getKey());
+      if (offset != null) {
+        buffer.found(entry.getKey(), entry.getValue(), offset);
+      } else {
+        buffer.fail(entry.getKey(), entry.getValue(), problem);
+      }
+    }
+    loop.post(() -> locating.removeAll(missing.keySet()));
+  }
+}

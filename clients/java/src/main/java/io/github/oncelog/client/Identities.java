@@ -1,0 +1,244 @@
+package io.github.oncelog.client;
+
+import com.google.protobuf.ByteString;
+import io.github.oncelog.client.proto.DescribeProducersRequest;
+import io.github.oncelog.client.proto.LeaseProducerRequest;
+import io.github.oncelog.client.proto.LeaseProducerResponse;
+import io.github.oncelog.client.proto.OpenProducerRequest;
+import io.github.oncelog.client.proto.OpenedPartition;
+import io.github.oncelog.client.proto.ProducerServiceGrpc;
+import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * Who the producer is: leases of producer ids, names, and where a partition goes on. All partitions
+ * share one identity; one that was reset gets its own, so the others are left alone.
+ */
+final class Identities {
+  /** An identity, and its last sequence in a partition. */
+  record Acquired(Identity identity, long lastSequence) {}
+
+  private final ProducerConfig config;
+  private final Cluster cluster;
+  private final long attempt;
+  private final ReentrantLock leasing = new ReentrantLock();
+  private int serial;
+  // The newest epoch that this producer has leased under its name.
+  private Identity newest;
+  private volatile Identity current;
+
+  Identities(ProducerConfig config, Cluster cluster) {
+    this.config = config;
+    this.cluster = cluster;
+    attempt = Math.min(2 * Times.SECOND, cluster.requestTimeout);
+  }
+
+  /** Null: there is none yet. */
+  Identity current() {
+    return current;
+  }
+
+  static io.github.oncelog.client.proto.TopicPartition message(TopicPartition tp) {
+    return io.github.oncelog.client.proto.TopicPartition.newBuilder()
+        .setTopic(tp.topic())
+        .setPartition(tp.partition())
+        .build();
+  }
+
+  /**
+   * An identity that the partition has not used. It goes on trying while errors are retriable;
+   * records have their own deadline.
+   */
+  Acquired acquire(TopicPartition tp, Identity used) {
+    Identity identity = unused(used);
+    if (config.initial() != null) {
+      return new Acquired(identity, config.initial().nextSequences().getOrDefault(tp, 0L) - 1);
+    }
+    return new Acquired(identity, config.producerName() == null ? -1 : open(tp, identity));
+  }
+
+  private Identity unused(Identity used) {
+    leasing.lock();
+    try {
+      Identity known = current;
+      if (known == null || Times.now() >= known.expireAt()) {
+        current = lease(Times.NEVER);
+        return current;
+      }
+      return known.serial() <= used.serial() ? lease(Times.NEVER) : known;
+    } finally {
+      leasing.unlock();
+    }
+  }
+
+  /**
+   * Leases the next id at 90 % of the lifetime; partitions change over when drained. Returns
+   * without a lease while somebody else leases.
+   */
+  void renewIfDue() {
+    if (!leasing.tryLock()) {
+      return;
+    }
+    try {
+      Identity known = current;
+      if (known != null && Times.now() >= known.renewAt()) {
+        current = lease(Times.now() + Times.SECOND);
+      }
+    } catch (OncelogException e) {
+      if (!e.isRetriable()) {
+        throw e;
+      } // else it is tried again
+    } finally {
+      leasing.unlock();
+    }
+  }
+
+  private Identity lease(long until) {
+    serial++;
+    ProducerIdentity initial = config.initial();
+    if (initial != null) {
+      ByteString token =
+          initial.leaseToken() == null
+              ? ByteString.EMPTY
+              : ByteString.copyFrom(initial.leaseToken());
+      return new Identity(
+          initial.producerId(), initial.epoch(), serial, Times.NEVER, Times.NEVER, token);
+    }
+    LeaseProducerRequest.Builder request = LeaseProducerRequest.newBuilder();
+    if (config.producerName() != null) {
+      // One number for all attempts of this lease: the epoch rises by one at most.
+      request.setProducerName(config.producerName()).setNonce(nonce());
+      if (newest != null) {
+        // A name that another instance has leased since must not be taken back.
+        request.setHeldProducerId(newest.producerId()).setHeldEpoch(newest.epoch());
+      }
+    }
+    // Counted from before the call, so that it ends too early rather than too late.
+    long begin = Times.now();
+    LeaseProducerResponse answer = lease(request.build(), until);
+    long lifetime = answer.getLifetimeMs() * Times.MS;
+    Identity identity =
+        new Identity(
+            answer.getProducerId(),
+            answer.getEpoch(),
+            serial,
+            lifetime > 0 ? begin + lifetime / 10 * 9 : Times.NEVER,
+            lifetime > 0 ? begin + lifetime : Times.NEVER,
+            answer.getLeaseToken());
+    if (config.producerName() != null) {
+      newest = identity;
+    }
+    return identity;
+  }
+
+  private LeaseProducerResponse lease(LeaseProducerRequest request, long until) {
+    for (int failures = 1; ; failures++) {
+      try {
+        long total = Math.min(cluster.requestTimeout, until - Times.now());
+        return cluster.call(
+            new Cluster.Limits(total, Math.min(attempt, total), () -> {}),
+            ProducerServiceGrpc.getLeaseProducerMethod(),
+            request);
+      } catch (OncelogException e) {
+        if (!e.isRetriable() || Times.now() >= until) {
+          throw e;
+        }
+      }
+      Times.sleep(cluster.backoff.delay(failures));
+    }
+  }
+
+  /** One number for all attempts of a call: repeated, it raises an epoch once. */
+  static long nonce() {
+    return ThreadLocalRandom.current().nextLong() | 1;
+  }
+
+  /** Fences the predecessor in this partition and returns the last stored sequence. */
+  private long open(TopicPartition tp, Identity identity) {
+    OpenProducerRequest request =
+        OpenProducerRequest.newBuilder()
+            .setProducerId(identity.producerId())
+            .setEpoch(identity.epoch())
+            .setLeaseToken(identity.leaseToken())
+            .addPartitions(message(tp))
+            .build();
+    for (int failures = 1; ; failures++) {
+      String address = cluster.leaders.address(tp);
+      OpenedPartition opened = openAt(address, request);
+      switch (opened.getError()) {
+        case "" -> {
+          return opened.getLastSequence();
+        }
+        case "FENCED" ->
+            throw new OncelogException(
+                    ErrorKind.FENCED,
+                    "%s: producerName \"%s\" was taken over, epoch %d",
+                    tp,
+                    config.producerName(),
+                    opened.getCurrentEpoch())
+                .with(new Detail().at(tp).epoch(opened.getCurrentEpoch()));
+        case "UNKNOWN_PRODUCER", "PRODUCER_EXPIRED" ->
+            throw new OncelogException(
+                ErrorKind.UNKNOWN_PRODUCER,
+                "%s: %s: %s",
+                tp,
+                opened.getError(),
+                opened.getMessage());
+        default -> cluster.leaderFailed(address, failures);
+      }
+      Times.sleep(cluster.backoff.delay(failures));
+      if (opened.getError().equals("NOT_LEADER") && failures == 1) {
+        cluster.leaders.hint(tp, opened.getLeaderId(), opened.getLeaderAddress());
+        continue;
+      }
+      cluster.leaders.suspect(tp);
+      try {
+        cluster.refresh(List.of(tp.topic()));
+      } catch (OncelogException e) {
+        if (!e.isRetriable()) {
+          throw e;
+        }
+      }
+    }
+  }
+
+  /** What the node says; an error that is worth a retry is one of its words. */
+  private OpenedPartition openAt(String address, OpenProducerRequest request) {
+    OpenedPartition none = OpenedPartition.newBuilder().setError("NOT_READY").build();
+    if (address.isEmpty()) {
+      return none;
+    }
+    try {
+      var answer =
+          cluster.callAt(address, attempt, ProducerServiceGrpc.getOpenProducerMethod(), request);
+      if (answer.getPartitionsCount() != 1) {
+        throw new OncelogException(
+            ErrorKind.INTERNAL,
+            "the node gave %d answers to 1 question",
+            answer.getPartitionsCount());
+      }
+      return answer.getPartitions(0);
+    } catch (OncelogException e) {
+      if (e.isRetriable()) {
+        return none;
+      }
+      throw e;
+    }
+  }
+
+  /** The producer's last sequence in a partition, from its leader; -1: none. */
+  long lastStored(TopicPartition tp, Identity identity) {
+    var answer =
+        cluster.callLeader(
+            tp,
+            ProducerServiceGrpc.getDescribeProducersMethod(),
+            DescribeProducersRequest.newBuilder()
+                .setTopic(tp.topic())
+                .setPartition(tp.partition())
+                .setProducerId(identity.producerId())
+                .setLimit(1)
+                .build());
+    return answer.getProducersCount() == 0 ? -1 : answer.getProducers(0).getLastSequence();
+  }
+}

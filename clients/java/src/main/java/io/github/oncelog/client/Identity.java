@@ -1,0 +1,15 @@
+package io.github.oncelog.client;
+
+import com.google.protobuf.ByteString;
+
+/**
+ * The right to write as (producerId, epoch).
+ *
+ * @param serial rises with each new one
+ * @param renewAt when to get the next one
+ * @param leaseToken proves it to a partition that does not know it yet
+ */
+record Identity(
+    long producerId, int epoch, int serial, long renewAt, long expireAt, ByteString leaseToken) {
+  static final Identity NONE = new Identity(0, 0, 0, Times.NEVER, Times.NEVER, ByteString.EMPTY);
+}

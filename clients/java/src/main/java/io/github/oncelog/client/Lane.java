@@ -1,0 +1,41 @@
+package io.github.oncelog.client;
+
+import java.util.ArrayDeque;
+
+/** What waits in one partition. */
+final class Lane {
+  final TopicPartition tp;
+  OpenBatch open;
+  final ArrayDeque<OpenBatch> closed = new ArrayDeque<>();
+  // Who numbers the records: the producer, or the application, up to lastGiven.
+  boolean counted;
+  boolean given;
+  long lastGiven = -1;
+
+  Lane(TopicPartition tp) {
+    this.tp = tp;
+  }
+
+  /** Refuses what does not fit to who numbers the partition's records. */
+  void check(long[] sequences) {
+    if (sequences == null) {
+      if (given) {
+        throw Detail.invalid(
+            "sequence", "sequence is missing: %s has application-controlled sequences", tp);
+      }
+    } else if (counted) {
+      throw Detail.invalid(
+          "sequence",
+          "sequence=%d: %s already has sequences that the producer counts",
+          sequences[0],
+          tp);
+    } else if (sequences[0] <= lastGiven) {
+      throw Detail.invalid(
+          "sequence",
+          "sequence=%d is not above the last one of %s, %d",
+          sequences[0],
+          tp,
+          lastGiven);
+    }
+  }
+}

@@ -1,0 +1,176 @@
+package io.github.oncelog.client;
+
+import io.github.oncelog.client.proto.DescribeTopicsResponse;
+import io.github.oncelog.client.proto.NodeInfo;
+import io.github.oncelog.client.proto.PartitionInfo;
+import io.github.oncelog.client.proto.TopicInfo;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What a client knows of topics. News of an older term never replaces what is known of a newer one,
+ * so a node that is behind cannot send a client back.
+ */
+final class Leaders {
+  private static final int DEFAULT_MAX_BATCH_BYTES = 4 << 20;
+
+  /** Of a topic: far above what a cluster takes. */
+  private static final int MOST_PARTITIONS = 1_000_000;
+
+  /** A partition's leader, as known at one moment; an address that is not known is "". */
+  record Leader(int nodeId, String address, long term, List<Integer> replicas) {}
+
+  /** A topic's id, largest payload and number of partitions, as known at one moment. */
+  record Topic(long id, int maxBatchBytes, int partitions) {}
+
+  private static final class Entry {
+    int nodeId;
+    String address = "";
+    long term = -1;
+    // A node refused and named this one instead, without a term: another may know better.
+    boolean hinted;
+    // The node that did so; "": none, or its word has been doubted since.
+    String refused = "";
+    List<Integer> replicas = List.of();
+  }
+
+  private static final class View {
+    final long id;
+    int maxBatchBytes = DEFAULT_MAX_BATCH_BYTES;
+    final List<Entry> partitions = new ArrayList<>();
+    // Looked at for each record that is sent.
+    volatile Topic summary;
+
+    View(long id) {
+      this.id = id;
+    }
+  }
+
+  private final Map<Integer, String> nodes = new HashMap<>();
+  private final Map<String, View> topics = new java.util.concurrent.ConcurrentHashMap<>();
+
+  synchronized void update(DescribeTopicsResponse answer) {
+    for (NodeInfo node : answer.getNodesList()) {
+      if (!node.getAddress().isEmpty()) {
+        nodes.put(node.getNodeId(), node.getAddress());
+      }
+    }
+    for (TopicInfo topic : answer.getTopicsList()) {
+      View view = topics.get(topic.getName());
+      if (view != null && Long.compareUnsigned(topic.getTopicId(), view.id) < 0) {
+        continue; // the node has not heard yet that this one was deleted: ids only rise
+      }
+      if (view == null || view.id != topic.getTopicId()) {
+        // Deleted and created again: terms start anew.
+        view = new View(topic.getTopicId());
+      }
+      if (topic.getConfig().getMaxBatchBytes() > 0) {
+        view.maxBatchBytes = topic.getConfig().getMaxBatchBytes();
+      }
+      for (PartitionInfo info : topic.getPartitionsList()) {
+        if (info.getPartition() < 0 || info.getPartition() >= MOST_PARTITIONS) {
+          continue; // no node says so
+        }
+        while (view.partitions.size() <= info.getPartition()) {
+          view.partitions.add(new Entry());
+        }
+        update(view.partitions.get(info.getPartition()), info);
+      }
+      view.summary = new Topic(view.id, view.maxBatchBytes, view.partitions.size());
+      topics.put(topic.getName(), view);
+    }
+  }
+
+  private void update(Entry known, PartitionInfo info) {
+    known.replicas = List.copyOf(info.getReplicasList());
+    String address = nodes.getOrDefault(info.getLeaderId(), "");
+    if (info.getTerm() < known.term || address.isEmpty()) {
+      return;
+    }
+    if (info.getTerm() == known.term && !known.address.isEmpty()) {
+      if (address.equals(known.refused)) {
+        return; // it led in this term, and does not any more
+      }
+      if (!known.hinted && info.getLeaderId() != known.nodeId) {
+        return; // same term, same leader; but its address may be news
+      }
+    }
+    known.nodeId = info.getLeaderId();
+    known.address = address;
+    known.term = info.getTerm();
+    known.hinted = false;
+    known.refused = "";
+  }
+
+  private Entry entry(TopicPartition tp) {
+    View view = topics.get(tp.topic());
+    boolean known = view != null && tp.partition() >= 0 && tp.partition() < view.partitions.size();
+    return known ? view.partitions.get(tp.partition()) : null;
+  }
+
+  /** Takes over what a node said when it refused as not the leader. */
+  synchronized void hint(TopicPartition tp, int nodeId, String address) {
+    Entry known = entry(tp);
+    if (known == null || address.isEmpty()) {
+      return;
+    }
+    nodes.putIfAbsent(nodeId, address);
+    if (!known.address.equals(address)) {
+      known.refused = known.address;
+      known.hinted = true;
+    }
+    known.nodeId = nodeId;
+    known.address = address;
+  }
+
+  /** Who is said to lead does not, and names nobody. Any node's word may take its place. */
+  synchronized void suspect(TopicPartition tp) {
+    Entry known = entry(tp);
+    if (known != null) {
+      known.refused = "";
+    }
+  }
+
+  /** This node does not lead the partition, whatever was known. */
+  synchronized void forget(TopicPartition tp, String address) {
+    Entry known = entry(tp);
+    if (known != null && known.address.equals(address)) {
+      known.address = "";
+      known.hinted = false;
+      known.refused = "";
+    }
+  }
+
+  /** Null: there is no such partition, as far as is known. */
+  synchronized Leader leader(TopicPartition tp) {
+    Entry known = entry(tp);
+    return known == null
+        ? null
+        : new Leader(known.nodeId, known.address, known.term, known.replicas);
+  }
+
+  synchronized String address(TopicPartition tp) {
+    Entry known = entry(tp);
+    return known == null ? "" : known.address;
+  }
+
+  /** Null: nothing is known of it. */
+  Topic topic(String name) {
+    View view = topics.get(name);
+    return view == null ? null : view.summary;
+  }
+
+  synchronized String node(int id) {
+    return nodes.getOrDefault(id, "");
+  }
+
+  synchronized List<String> nodeAddresses() {
+    return new ArrayList<>(nodes.values());
+  }
+
+  List<String> topicNames() {
+    return new ArrayList<>(topics.keySet());
+  }
+}

@@ -1,0 +1,103 @@
+package io.github.oncelog.client;
+
+/**
+ * Every error that this package makes. Which of the {@link #details()} are set depends on the
+ * {@link #kind()}.
+ */
+public final class OncelogException extends RuntimeException {
+  private static final long serialVersionUID = 1;
+
+  /** What is known of a record that failed. */
+  public enum Outcome {
+    /** No node has seen the record. */
+    NEVER_SENT,
+    /** A node refused it. */
+    NOT_STORED,
+    /** It was sent and may be stored now or a little later. */
+    UNKNOWN
+  }
+
+  /** What an error carries beside its message; what does not apply is null, 0 or -1. */
+  public record Details(
+      String topic,
+      int partition,
+      long offset,
+      long logStartOffset,
+      long highWatermark,
+      long nextOffset,
+      long lastSequence,
+      int currentEpoch,
+      int leaderId,
+      String leaderAddress,
+      String producerName,
+      String field,
+      String limit,
+      long count) {
+    static final Details NONE = new Detail().build();
+  }
+
+  private final ErrorKind kind;
+  private final transient Details details;
+  private final Outcome outcome;
+
+  OncelogException(ErrorKind kind, String format, Object... args) {
+    this(kind, args.length == 0 ? format : String.format(format, args), Details.NONE, null, null);
+  }
+
+  private OncelogException(
+      ErrorKind kind, String message, Details details, Outcome outcome, Throwable cause) {
+    super(message == null || message.isEmpty() ? kind.name() : message, cause);
+    this.kind = kind;
+    this.details = details;
+    // Not stored until something else is said.
+    this.outcome =
+        kind.is(ErrorKind.DELIVERY_FAILED) ? outcome == null ? Outcome.NOT_STORED : outcome : null;
+  }
+
+  /** Where the error is in the tree. */
+  public ErrorKind kind() {
+    return kind;
+  }
+
+  /** Whether the error's kind is this one or below it. */
+  public boolean is(ErrorKind other) {
+    return kind.is(other);
+  }
+
+  /** Whether the same call may succeed later. */
+  public boolean isRetriable() {
+    return kind.is(ErrorKind.RETRIABLE);
+  }
+
+  /** What is known of the record; null for errors that are not of records. */
+  public Outcome outcome() {
+    return outcome;
+  }
+
+  /** What the error carries. */
+  public Details details() {
+    return details == null ? Details.NONE : details;
+  }
+
+  /** The same error, if it is of a record, with this outcome. */
+  OncelogException with(Outcome outcome) {
+    return kind.is(ErrorKind.DELIVERY_FAILED)
+        ? new OncelogException(kind, getMessage(), details, outcome, getCause())
+        : this;
+  }
+
+  OncelogException with(Detail detail) {
+    return new OncelogException(kind, getMessage(), detail.build(), outcome, getCause());
+  }
+
+  OncelogException because(Throwable cause) {
+    return new OncelogException(kind, getMessage(), details, outcome, cause);
+  }
+
+  /** The error as one of ours, whatever it is. */
+  static OncelogException of(Throwable error) {
+    return error instanceof OncelogException own
+        ? own
+        : new OncelogException(ErrorKind.INTERNAL, "%s", error.toString()).because(error);
+  }
+}

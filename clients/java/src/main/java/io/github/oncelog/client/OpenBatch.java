@@ -1,0 +1,46 @@
+package io.github.oncelog.client;
+
+import java.util.Arrays;
+
+/** Records of one partition that will be one batch. */
+final class OpenBatch {
+  final Lane lane;
+  final BatchDelivery delivery;
+  final long created;
+  final int cap; // never larger than this with more than one record
+  Columns columns = new Columns(); // null once it is encoded
+  int size = Columns.BATCH_OVERHEAD;
+  boolean due;
+  boolean isClosed;
+  long[] sequences;
+  long expectedOffset = -1;
+  int count;
+
+  // The payload as it is sent. It outlives a change of sequences.
+  byte[] payload;
+  int crc;
+  long maxTimestamp;
+
+  OpenBatch(Lane lane, long created, int cap) {
+    this.lane = lane;
+    this.created = created;
+    this.cap = cap;
+    delivery = new BatchDelivery(lane.tp);
+  }
+
+  void addSequences(long[] more) {
+    int before = sequences == null ? 0 : sequences.length;
+    sequences = sequences == null ? more : Arrays.copyOf(sequences, before + more.length);
+    System.arraycopy(more, 0, sequences, before, more.length);
+  }
+
+  /** Makes the payload, once. */
+  void encode(Compression compression, Integer level) {
+    if (payload == null) {
+      payload = Codecs.compress(compression, level, columns.encode());
+      crc = Codecs.checksum(payload);
+      maxTimestamp = columns.maxTimestamp();
+      columns = null;
+    }
+  }
+}

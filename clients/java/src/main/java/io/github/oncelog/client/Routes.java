@@ -1,0 +1,95 @@
+package io.github.oncelog.client;
+
+import io.github.oncelog.client.proto.PartitionError;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * Which node a consumer asks for a partition, and when: the leader or, if any replica will do, one
+ * of them that is not known to be damaged; after a failure not before a pause that grows.
+ */
+final class Routes {
+  private record Place(TopicPartition tp, String address) {}
+
+  private final ConsumerConfig config;
+  private final Cluster cluster;
+  private final Map<TopicPartition, Long> notBefore = new HashMap<>();
+  private final Map<TopicPartition, Integer> failures = new HashMap<>();
+  // Replicas that cannot read their log, where another may be asked.
+  private final Set<Place> damaged = new HashSet<>();
+
+  Routes(ConsumerConfig config, Cluster cluster) {
+    this.config = config;
+    this.cluster = cluster;
+  }
+
+  /** Where to go; "": it is not known. */
+  synchronized String address(TopicPartition tp) {
+    Leaders.Leader known = cluster.leaders.leader(tp);
+    if (known == null) {
+      return "";
+    }
+    if (!config.anyReplica()) {
+      return known.address();
+    }
+    int chosen = config.replicaNodeId();
+    if (chosen != 0) {
+      return known.replicas().contains(chosen) ? cluster.leaders.node(chosen) : "";
+    }
+    List<String> all = new ArrayList<>();
+    for (int id : known.replicas()) {
+      String address = cluster.leaders.node(id);
+      if (!address.isEmpty()) {
+        all.add(address);
+      }
+    }
+    List<String> sound = new ArrayList<>(all);
+    sound.removeIf(address -> damaged.contains(new Place(tp, address)));
+    List<String> choice = sound.isEmpty() ? all : sound;
+    // Spread, but always the same for a partition until it fails.
+    return choice.isEmpty()
+        ? ""
+        : choice.get((tp.partition() + failures.getOrDefault(tp, 0)) % choice.size());
+  }
+
+  /** The time from which the partition may be asked for. */
+  synchronized long readyAt(TopicPartition tp) {
+    return notBefore.getOrDefault(tp, 0L);
+  }
+
+  synchronized void answered(TopicPartition tp) {
+    failures.remove(tp);
+  }
+
+  /** Nothing from this node. Ask who leads, after a pause that grows. */
+  void failed(TopicPartition tp, String address) {
+    int count;
+    synchronized (this) {
+      count = failures.merge(tp, 1, Integer::sum);
+      notBefore.put(tp, Times.now() + cluster.backoff.delay(count - 1));
+    }
+    cluster.leaders.forget(tp, address);
+    cluster.leaderFailed(address, count);
+  }
+
+  /** The node refused, and perhaps said who leads. */
+  void leadsElsewhere(TopicPartition tp, String address, int leaderId, String leaderAddress) {
+    failed(tp, address);
+    if (!leaderAddress.equals(address)) {
+      cluster.leaders.hint(tp, leaderId, leaderAddress);
+    }
+  }
+
+  /** Whether, after an error, the replica is damaged and a sound one may be asked. */
+  synchronized boolean elsewhere(TopicPartition tp, String address, PartitionError error) {
+    if (error == PartitionError.PARTITION_ERROR_STORAGE && config.anyReplica()) {
+      damaged.add(new Place(tp, address));
+    }
+    return damaged.contains(new Place(tp, address))
+        && !damaged.contains(new Place(tp, address(tp)));
+  }
+}

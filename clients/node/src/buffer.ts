@@ -1,0 +1,298 @@
+/**
+ * What was fetched and not yet taken. The fetcher fills it, the user empties it. Batches of a
+ * partition follow each other without a hole, and an answer to a question from before a seek is
+ * thrown away.
+ */
+
+import { Change } from "./clock.js";
+import { checksum, decompress, viewOf } from "./codecs.js";
+import { invalid, OncelogError } from "./errors.js";
+import type { StoredBatch } from "./gen/oncelog/v1/batch_pb.js";
+import { PartitionError, type PartitionRecords } from "./gen/oncelog/v1/log_pb.js";
+import { Payload } from "./payload.js";
+import { corrupt } from "./positions.js";
+import { keyOf, PartitionMap, type StoredRecord, type TopicPartition } from "./types.js";
+
+export const UNKNOWN_POSITION = -1n;
+/** A node takes no more partitions in a Fetch. */
+export const MOST_FETCHED = 1000;
+
+/** One stored batch that was fetched, decoded when it is first looked at. */
+export class Chunk {
+  readonly base: bigint;
+  readonly end: bigint;
+  readonly bytes: number;
+  #payload: Payload | undefined;
+
+  constructor(
+    readonly tp: TopicPartition,
+    readonly stored: StoredBatch,
+    /** The user's place in it. */
+    public next: bigint,
+    readonly generation: number,
+  ) {
+    this.base = stored.baseOffset;
+    this.end = stored.baseOffset + BigInt(stored.header?.recordCount ?? 0);
+    this.bytes = stored.payload.length;
+  }
+
+  /** Decodes the batch. An error stays: nothing of the batch is ever skipped. */
+  open(checkCrcs: boolean): Payload {
+    if (this.#payload === undefined) {
+      const { header } = this.stored;
+      try {
+        const data = viewOf(this.stored.payload);
+        if (checkCrcs && checksum(data) !== header?.crc32c) {
+          throw new OncelogError("INVALID_BATCH", "checksum differs");
+        }
+        const plain = decompress(header?.codec ?? 0, data);
+        this.#payload = new Payload(plain, header?.recordCount ?? 0);
+      } catch (e) {
+        if (!(e instanceof OncelogError)) throw e;
+        throw corrupt(this.tp, this.base, `batch at offset ${this.base}: ${e.message}`);
+      }
+    }
+    return this.#payload;
+  }
+
+  /** Adds up to limit records from the user's place on. */
+  take(payload: Payload, into: StoredRecord[], limit: number): void {
+    for (let left = limit; left > 0 && this.next < this.end; left--, this.next++) {
+      into.push(payload.record(this.tp, this.next, Number(this.next - this.base)));
+    }
+  }
+}
+
+/** What is to be fetched of a partition; those of one group share a Fetch. */
+export interface Wanted {
+  readonly tp: TopicPartition;
+  readonly group: number;
+  readonly offset: bigint;
+  readonly generation: number;
+}
+
+/** What became of an answer. Stale: the user has gone elsewhere; refused: it carries an error. */
+export type Added = "ok" | "stale" | "refused";
+
+/** Where one partition stands. */
+interface Cursor {
+  readonly tp: TopicPartition;
+  group: number;
+  position: bigint; // next offset for the user, at the start of the first chunk
+  fetchOffset: bigint; // next offset to ask for
+  generation: number; // rises with each seek
+  chunks: Chunk[];
+  buffered: number;
+  paused: boolean;
+  error: OncelogError | undefined;
+  /** The position was reached by reading, so the records before it did exist. */
+  byReading: boolean;
+}
+
+export class FetchBuffer {
+  readonly changed = new Change();
+  #cursors = new PartitionMap<Cursor>();
+  #turns: TopicPartition[] = []; // with chunks, in turn
+  #closed = false;
+
+  constructor(
+    readonly partitionBytes: number,
+    readonly onRoom: () => void,
+  ) {}
+
+  // --- the user's side ---------------------------------------------------------------
+
+  /** Read exactly these; those that are kept keep their place. */
+  assign(tps: readonly TopicPartition[]): void {
+    const old = this.#cursors;
+    this.#cursors = new PartitionMap();
+    for (const { topic, partition } of tps) {
+      const tp = { topic, partition };
+      const cursor = old.get(tp) ?? {
+        tp,
+        group: 0,
+        position: UNKNOWN_POSITION,
+        fetchOffset: 0n,
+        generation: 0,
+        chunks: [],
+        buffered: 0,
+        paused: false,
+        error: undefined,
+        byReading: false,
+      };
+      cursor.group = Math.floor(this.#cursors.size / MOST_FETCHED);
+      this.#cursors.set(tp, cursor);
+    }
+    this.#turns = this.#turns.filter((tp) => this.#cursors.has(tp));
+    this.changed.notify();
+  }
+
+  get assignment(): TopicPartition[] {
+    return this.#cursors.keys();
+  }
+
+  #cursor(tp: TopicPartition): Cursor {
+    const cursor = this.#cursors.get(tp);
+    if (cursor === undefined) throw invalid("partition", `${keyOf(tp)} is not assigned`);
+    return cursor;
+  }
+
+  requireAssigned(tp: TopicPartition): void {
+    this.#cursor(tp);
+  }
+
+  /** Goes on at offset or, with UNKNOWN_POSITION, where the reset policy says. */
+  seek(tp: TopicPartition, offset: bigint): void {
+    const cursor = this.#cursors.get(tp);
+    if (cursor !== undefined) {
+      cursor.generation++;
+      cursor.position = offset;
+      cursor.fetchOffset = offset < 0n ? 0n : offset;
+      cursor.chunks = [];
+      cursor.buffered = 0;
+      cursor.error = undefined;
+      cursor.byReading = false;
+      this.#dropTurn(tp);
+      this.changed.notify();
+    }
+    this.onRoom();
+  }
+
+  #dropTurn(tp: TopicPartition): void {
+    this.#turns = this.#turns.filter((other) => keyOf(other) !== keyOf(tp));
+  }
+
+  /** The start position was found out; a seek in the meantime wins. */
+  found(tp: TopicPartition, generation: number, offset: bigint): void {
+    const cursor = this.#cursors.get(tp);
+    if (cursor?.generation === generation && cursor.position === UNKNOWN_POSITION) {
+      cursor.position = offset;
+      cursor.fetchOffset = offset;
+      this.changed.notify();
+    }
+  }
+
+  /** Has the user's next call throw this, once. */
+  fail(tp: TopicPartition, generation: number, error: OncelogError): void {
+    const cursor = this.#cursors.get(tp);
+    if (cursor?.generation === generation) {
+      cursor.error = error;
+      this.changed.notify();
+    }
+  }
+
+  /**
+   * The oldest chunk of the partition whose turn it is. With mayFail false an error stays where it
+   * is.
+   */
+  peek(mayFail: boolean): Chunk | undefined {
+    if (this.#closed) throw new OncelogError("CLIENT_CLOSED", "the consumer is closed");
+    for (const tp of this.#turns) {
+      const cursor = this.#cursors.get(tp);
+      if (cursor !== undefined && !cursor.paused) return cursor.chunks[0];
+    }
+    for (const cursor of mayFail ? this.#cursors.values() : []) {
+      if (cursor.error !== undefined) {
+        const { error } = cursor;
+        cursor.error = undefined;
+        this.onRoom();
+        throw error;
+      }
+    }
+    return undefined;
+  }
+
+  /** The user has moved the chunk's place. */
+  advance(taken: Chunk): void {
+    const cursor = this.#cursors.get(taken.tp);
+    if (taken.next < taken.end || cursor === undefined) return;
+    if (cursor.generation !== taken.generation || cursor.chunks[0] !== taken) return;
+    cursor.chunks.shift();
+    cursor.position = taken.end;
+    cursor.byReading = true;
+    const hadRoom = cursor.buffered < this.partitionBytes;
+    cursor.buffered -= taken.bytes;
+    this.#dropTurn(taken.tp);
+    if (cursor.chunks.length > 0) this.#turns.push(cursor.tp);
+    if (!hadRoom && cursor.buffered < this.partitionBytes) this.onRoom();
+  }
+
+  /** The user's place. */
+  position(tp: TopicPartition): bigint {
+    const cursor = this.#cursor(tp);
+    if (cursor.error !== undefined && cursor.position === UNKNOWN_POSITION) {
+      const { error } = cursor;
+      cursor.error = undefined;
+      throw error;
+    }
+    return cursor.chunks[0]?.next ?? cursor.position;
+  }
+
+  pause(tp: TopicPartition, paused: boolean): void {
+    this.#cursor(tp).paused = paused;
+    this.changed.notify();
+    this.onRoom();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.changed.notify();
+  }
+
+  // --- the fetcher's side ------------------------------------------------------------
+
+  /** The partitions whose start must be found out. */
+  withoutPosition(): Wanted[] {
+    return this.#cursors
+      .values()
+      .filter((c) => c.position === UNKNOWN_POSITION && c.error === undefined)
+      .map((c) => ({ tp: c.tp, group: c.group, offset: 0n, generation: c.generation }));
+  }
+
+  /** The partitions to fetch now: position known, room in the buffer. */
+  wanted(): Wanted[] {
+    const all = this.#cursors.values().filter((c) => c.position !== UNKNOWN_POSITION);
+    return all
+      .filter((c) => c.error === undefined && !c.paused && c.buffered < this.partitionBytes)
+      .map((c) => ({ tp: c.tp, group: c.group, offset: c.fetchOffset, generation: c.generation }));
+  }
+
+  /** Whether a stream's partition has room; undefined: nobody wants the stream any more. */
+  room(w: Wanted): boolean | undefined {
+    const cursor = this.#cursors.get(w.tp);
+    const wants = cursor?.generation === w.generation && !cursor.paused && !this.#closed;
+    if (!wants || cursor.error !== undefined) return undefined;
+    return cursor.buffered < this.partitionBytes;
+  }
+
+  /** Whether the partition's position was reached by reading. */
+  read(tp: TopicPartition): boolean {
+    return this.#cursors.get(tp)?.byReading ?? false;
+  }
+
+  /** Takes over one partition's answer. */
+  add(w: Wanted, answer: PartitionRecords): Added {
+    const cursor = this.#cursors.get(w.tp);
+    if (cursor?.generation !== w.generation) return "stale";
+    if (answer.error !== PartitionError.NONE) return "refused";
+    if (w.offset !== cursor.fetchOffset) return "stale"; // another answer has brought these
+    for (const stored of answer.batches) {
+      const at = cursor.fetchOffset;
+      const chunk = new Chunk(cursor.tp, stored, at, cursor.generation);
+      // The first batch may begin before the position: batches are sent whole.
+      const follows = chunk.base === at || (cursor.chunks.length === 0 && chunk.base <= at);
+      if (!follows || chunk.end <= at) {
+        const offsets = `offsets ${chunk.base} to ${chunk.end - 1n}`;
+        cursor.error = corrupt(w.tp, at, `after offset ${at - 1n} came a batch with ${offsets}`);
+        break;
+      }
+      cursor.chunks.push(chunk);
+      cursor.buffered += chunk.bytes;
+      cursor.fetchOffset = chunk.end;
+    }
+    const waits = this.#turns.some((tp) => keyOf(tp) === keyOf(w.tp));
+    if (cursor.chunks.length > 0 && !waits) this.#turns.push(cursor.tp);
+    this.changed.notify();
+    return "ok";
+  }
+}

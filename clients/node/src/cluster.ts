@@ -1,0 +1,350 @@
+/**
+ * The cluster as one thing to call: connections to its nodes, and calls that find a node that
+ * answers.
+ */
+
+import {
+  create,
+  type DescMessage,
+  type DescMethodBiDiStreaming,
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  fromBinary,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
+} from "@bufbuild/protobuf";
+import * as grpc from "@grpc/grpc-js";
+import { Backoff, now, sleep } from "./clock.js";
+import { viewOf } from "./codecs.js";
+import type { ClientConfig } from "./config.js";
+import { isRetriable, OncelogError } from "./errors.js";
+import { ClusterService } from "./gen/oncelog/v1/cluster_pb.js";
+import { Leaders } from "./leaders.js";
+import { fromStatus } from "./status.js";
+import { keyOf, type TopicPartition } from "./types.js";
+
+const MAX_MESSAGE = 128 << 20;
+/** How long a topic that was created elsewhere may take to be known everywhere. */
+const UNKNOWN_TOPIC_GRACE = 2000;
+/**
+ * After so many failures in a row to reach the leader that one node names, another is asked who
+ * leads: a node that is cut off from the others tells of a leader that is long gone.
+ */
+export const MAX_LEADER_FAILURES = 4;
+/** A node that hangs must not hold up what another one answers. */
+export const CONNECT_TIMEOUT = 2000;
+
+/** How long to try, and how long once; left out: the request timeout. */
+export interface CallLimits {
+  total?: number;
+  attempt?: number;
+  onRetry?: () => void;
+}
+
+export function noPartition(tp: TopicPartition): OncelogError {
+  const text = `topic "${tp.topic}" has no partition ${tp.partition}`;
+  return new OncelogError("UNKNOWN_TOPIC_OR_PARTITION", text, { ...tp });
+}
+
+export class Cluster {
+  readonly leaders = new Leaders();
+  readonly backoff: Backoff;
+  /** Aborted with CLIENT_CLOSED. */
+  readonly closing = new AbortController();
+  readonly #channels = new Map<string, grpc.Client>();
+  readonly #calls = new Set<grpc.Call>();
+  #preferred: string;
+  // Nodes that others are asked before, the one avoided last at the end.
+  #avoided: string[] = [];
+  // Topics of which the last node that was asked knew nothing: perhaps deleted.
+  readonly #unknown = new Set<string>();
+
+  constructor(
+    readonly servers: readonly string[],
+    readonly config: ClientConfig,
+  ) {
+    this.backoff = new Backoff(config.retryBackoffMs, config.retryBackoffMaxMs);
+    this.#preferred = servers[Math.floor(Math.random() * servers.length)] ?? "";
+  }
+
+  get signal(): AbortSignal {
+    return this.closing.signal;
+  }
+
+  client(address: string): grpc.Client {
+    this.signal.throwIfAborted();
+    let client = this.#channels.get(address);
+    if (client === undefined) {
+      const soonest = Math.max(100, this.config.retryBackoffMs);
+      client = new grpc.Client(address, grpc.credentials.createInsecure(), {
+        "grpc.primary_user_agent": this.config.clientId,
+        "grpc.max_receive_message_length": MAX_MESSAGE,
+        "grpc.max_send_message_length": MAX_MESSAGE,
+        // A restarted node must be found again soon, not after two minutes.
+        "grpc.initial_reconnect_backoff_ms": soonest,
+        "grpc.min_reconnect_backoff_ms": soonest,
+        "grpc.max_reconnect_backoff_ms": Math.max(soonest, this.config.retryBackoffMaxMs),
+        "grpc.enable_retries": 0,
+        "grpc.use_local_subchannel_pool": 1,
+        "grpc-node.flow_control_window": 8 << 20,
+      });
+      this.#channels.set(address, client);
+    }
+    return client;
+  }
+
+  close(): void {
+    this.closing.abort(new OncelogError("CLIENT_CLOSED", "the client is closed"));
+    for (const call of this.#calls) call.cancel();
+    for (const client of this.#channels.values()) client.close();
+  }
+
+  /** Runs what nobody waits for. It ends when the client is closed; its errors are its own. */
+  spawn(task: () => Promise<void>): void {
+    task().catch((e: unknown) => {
+      if (!this.signal.aborted) throw e; // a bug: it is not hidden
+    });
+  }
+
+  // --- which node --------------------------------------------------------------------
+
+  /**
+   * All known nodes: the one that answered last, the others in random order, and what is avoided
+   * at the end.
+   */
+  addresses(): string[] {
+    const known = new Set([...this.leaders.nodes.values(), ...this.servers]);
+    const others = [...known]
+      .filter((a) => a !== this.#preferred && !this.#avoided.includes(a))
+      .map((address) => ({ address, at: Math.random() }))
+      .sort((a, b) => a.at - b.at)
+      .map(({ address }) => address);
+    const last = this.#avoided.filter((a) => a !== this.#preferred && known.has(a));
+    return [this.#preferred, ...others, ...last];
+  }
+
+  /** Has the other nodes asked first, until they are avoided, too. */
+  avoid(address: string): void {
+    if (address === "") return;
+    this.#avoided = [...this.#avoided.filter((a) => a !== address), address];
+    if (this.#preferred === address) this.#preferred = this.addresses()[1] ?? address;
+  }
+
+  /** The node that was asked first knows too little; begin with another next time. */
+  preferAnother(): void {
+    this.avoid(this.#preferred);
+  }
+
+  /** A node did not serve as the leader that it was said to be, so often in a row. */
+  leaderFailed(address: string, failures: number): void {
+    this.avoid(address);
+    if (failures % MAX_LEADER_FAILURES === 0) this.preferAnother();
+  }
+
+  // --- calls -------------------------------------------------------------------------
+
+  /** Calls one node, once. */
+  callAt<I extends DescMessage, O extends DescMessage>(
+    address: string,
+    limit: number,
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+    signal?: AbortSignal,
+  ): Promise<MessageShape<O>> {
+    return new Promise((resolve, reject) => {
+      const client = this.client(address);
+      const onAbort = () => call.cancel();
+      const call = client.makeUnaryRequest(
+        path(method),
+        (message: MessageShape<I>) => viewOf(toBinary(method.input, message)),
+        (data: Buffer) => fromBinary(method.output, data),
+        create(method.input, request),
+        new grpc.Metadata(),
+        { deadline: Date.now() + Math.max(limit, 50) },
+        (error, answer) => {
+          this.#calls.delete(call);
+          signal?.removeEventListener("abort", onAbort);
+          if (error === null && answer !== undefined) resolve(answer);
+          else if (this.signal.aborted) reject(this.signal.reason);
+          else reject(fromStatus(address, error ?? {}));
+        },
+      );
+      this.#calls.add(call);
+      signal?.addEventListener("abort", onAbort, { once: true });
+    });
+  }
+
+  /** Begins a stream of requests and answers. */
+  duplex<I extends DescMessage, O extends DescMessage>(
+    address: string,
+    method: DescMethodBiDiStreaming<I, O>,
+  ): grpc.ClientDuplexStream<MessageShape<I>, MessageShape<O>> {
+    const call = this.client(address).makeBidiStreamRequest(
+      path(method),
+      (message: MessageShape<I>) => viewOf(toBinary(method.input, message)),
+      (data: Buffer) => fromBinary(method.output, data),
+    );
+    this.#track(call);
+    return call;
+  }
+
+  /** Begins a stream of answers. */
+  serverStream<I extends DescMessage, O extends DescMessage>(
+    address: string,
+    method: DescMethodServerStreaming<I, O>,
+    request: MessageInitShape<I>,
+  ): grpc.ClientReadableStream<MessageShape<O>> {
+    const call = this.client(address).makeServerStreamRequest(
+      path(method),
+      (message: MessageShape<I>) => viewOf(toBinary(method.input, message)),
+      (data: Buffer) => fromBinary(method.output, data),
+      create(method.input, request),
+    );
+    this.#track(call);
+    return call;
+  }
+
+  #track(call: grpc.ClientReadableStream<unknown>): void {
+    this.#calls.add(call);
+    call.once("status", () => this.#calls.delete(call));
+  }
+
+  /** Calls what any node answers, until it succeeds, fails for good, or time is up. */
+  async call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+    limits: CallLimits = {},
+  ): Promise<MessageShape<O>> {
+    const total = limits.total ?? this.config.requestTimeoutMs;
+    const attempt = limits.attempt ?? this.config.requestTimeoutMs;
+    const deadline = now() + total;
+    for (let failures = 1; ; failures++) {
+      let last: unknown;
+      for (const address of this.addresses()) {
+        try {
+          const left = Math.min(attempt, deadline - now());
+          const answer = await this.callAt(address, left, method, request);
+          this.#preferred = address;
+          return answer;
+        } catch (e) {
+          if (!isRetriable(e) || isUnknownTopic(e)) throw e;
+          last = e;
+          limits.onRetry?.();
+          if (now() >= deadline) throw e;
+        }
+      }
+      const pause = this.backoff.delay(failures);
+      if (now() + pause >= deadline) throw last;
+      await sleep(pause, this.signal);
+    }
+  }
+
+  /** Calls a partition's leader, following it where it goes. */
+  async callLeader<I extends DescMessage, O extends DescMessage>(
+    tp: TopicPartition,
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+  ): Promise<MessageShape<O>> {
+    const deadline = now() + this.config.requestTimeoutMs;
+    await this.requireTopic(tp.topic, this.config.requestTimeoutMs);
+    if (this.leaders.leader(tp) === undefined) throw noPartition(tp);
+    for (let failures = 1; ; failures++) {
+      const address = this.leaders.address(tp);
+      let problem = new OncelogError("NOT_READY", `${keyOf(tp)} has no leader`);
+      if (address !== "") {
+        try {
+          return await this.callAt(address, deadline - now(), method, request);
+        } catch (e) {
+          if (!(e instanceof OncelogError) || !e.retriable) throw e;
+          problem = e;
+        }
+      }
+      const { leaderAddress = "", leaderId = 0 } = problem.details;
+      const hinted = problem.kind === "NOT_LEADER" && leaderAddress !== "";
+      if (hinted) this.leaders.hint(tp, leaderId, leaderAddress);
+      else this.leaders.suspect(tp);
+      this.leaderFailed(address, failures);
+      const pause = hinted && failures === 1 ? 0 : this.backoff.delay(failures);
+      if (now() + pause >= deadline) throw problem;
+      await sleep(pause, this.signal);
+      if (failures > 1 || !hinted) {
+        await this.requireTopic(tp.topic, Math.max(50, deadline - now()));
+      }
+    }
+  }
+
+  // --- topics ------------------------------------------------------------------------
+
+  /** Asks for topics' leaders. A topic that does not exist is left out of the answer. */
+  async refresh(topics: string[], total = this.config.requestTimeoutMs): Promise<void> {
+    try {
+      const limits = { total, attempt: Math.min(1000, total) };
+      const request = { names: topics };
+      this.leaders.update(await this.call(ClusterService.method.describeTopics, request, limits));
+      for (const topic of topics) this.#unknown.delete(topic);
+    } catch (e) {
+      if (!isUnknownTopic(e)) throw e;
+      // The node may be behind, or cut off from the others: they are asked next.
+      this.preferAnother();
+      if (topics.length === 1) for (const topic of topics) this.#unknown.add(topic);
+      else for (const topic of topics) await this.refresh([topic], total);
+    }
+  }
+
+  /** The same, where no answer is no error: it is asked again. */
+  async tryRefresh(topics: string[]): Promise<void> {
+    try {
+      await this.refresh(topics);
+    } catch (e) {
+      if (!(e instanceof OncelogError)) throw e;
+    }
+  }
+
+  /** Takes over what this node knows of a topic. */
+  async refreshAt(address: string, topic: string): Promise<void> {
+    const limit = Math.min(1000, this.config.requestTimeoutMs);
+    const request = { names: [topic] };
+    this.leaders.update(
+      await this.callAt(address, limit, ClusterService.method.describeTopics, request),
+    );
+  }
+
+  /**
+   * Waits until the topic's metadata is known. A topic that does not exist is asked for again for
+   * a short while: it may have been created a moment ago at another node.
+   */
+  async requireTopic(topic: string, limit: number): Promise<void> {
+    const begin = now();
+    for (let failures = 1; ; failures++) {
+      let problem: OncelogError | undefined;
+      try {
+        const left = Math.max(50, begin + limit - now());
+        await this.refresh([topic], Math.min(left, this.config.requestTimeoutMs));
+      } catch (e) {
+        if (!(e instanceof OncelogError) || !e.retriable) throw e;
+        problem = e;
+      }
+      const passed = now() - begin;
+      if (problem !== undefined && passed >= limit) {
+        const text = `no metadata of topic "${topic}" within ${limit} ms: ${problem.message}`;
+        throw new OncelogError("REQUEST_TIMEOUT", text);
+      }
+      if (this.leaders.topics.has(topic) && !this.#unknown.has(topic)) return;
+      if (problem === undefined && passed >= Math.min(limit, UNKNOWN_TOPIC_GRACE)) {
+        const text = `topic "${topic}" does not exist`;
+        throw new OncelogError("UNKNOWN_TOPIC_OR_PARTITION", text, { topic, partition: -1 });
+      }
+      const pause = this.backoff.delay(Math.min(failures, 4));
+      await sleep(Math.max(0, Math.min(pause, begin + limit - now())), this.signal);
+    }
+  }
+}
+
+function path(method: { parent: { typeName: string }; name: string }): string {
+  return `/${method.parent.typeName}/${method.name}`;
+}
+
+export function isUnknownTopic(e: unknown): boolean {
+  return e instanceof OncelogError && e.kind === "UNKNOWN_TOPIC_OR_PARTITION";
+}

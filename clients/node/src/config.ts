@@ -1,0 +1,270 @@
+/** Settings, their defaults and their limits. */
+
+import { BATCH_OVERHEAD } from "./columns.js";
+import { OncelogError } from "./errors.js";
+import { MAX_PAYLOAD_BYTES } from "./payload.js";
+import type { ProducerIdentity } from "./types.js";
+
+/** The settings that all clients share. */
+export interface ClientConfig {
+  /** Names the client to the nodes. */
+  clientId: string;
+  /** How long one request may take before it is tried again elsewhere. */
+  requestTimeoutMs: number;
+  /** The first pause before a retry; it doubles up to `retryBackoffMaxMs`. */
+  retryBackoffMs: number;
+  /** The longest pause before a retry. */
+  retryBackoffMaxMs: number;
+  /** After how long leaders are asked for anew, without a reason. */
+  metadataMaxAgeMs: number;
+}
+
+/** How payloads are compressed on their way and in the log. */
+export type Compression = "none" | "zstd" | "lz4";
+
+/** Says which partition a message goes to; the key is null for a message without one. */
+export type Partitioner = (topic: string, key: Uint8Array | null, partitions: number) => number;
+
+/** The settings of a producer. */
+export interface ProducerConfig extends ClientConfig {
+  /** A stable name: a restart with the same name fences the instance before it. */
+  producerName: string | null;
+  /** A producer id to start with instead of a leased one. */
+  initial: ProducerIdentity | null;
+  /** Makes retries harmless. Without it a retry may store a record again. */
+  enableIdempotence: boolean;
+  /** How long a batch that is not full waits for more records. */
+  lingerMs: number;
+  /** Closes a batch when its payload, before compression, has this many bytes. */
+  batchSize: number;
+  /** Bounds what waits in this process, sent and not yet acknowledged included. */
+  bufferMemory: number;
+  /** How long a send may wait for room in the buffer or for a topic's metadata. */
+  maxBlockMs: number;
+  /** Is applied to whole batches. */
+  compressionType: Compression;
+  /** Of zstd, 1 to 22; null: its default. lz4 has one level only. */
+  compressionLevel: number | null;
+  /** After how long a record without an acknowledgement is given up. */
+  deliveryTimeoutMs: number;
+  /**
+   * How many batches of one partition are on their way at the same time. Up to 5 the cluster knows
+   * the offset of a repeated batch without looking it up.
+   */
+  maxInFlight: number;
+  /**
+   * Places messages that name no partition; null: by key as Kafka does, and without a key on one
+   * partition until its batch is closed.
+   */
+  partitioner: Partitioner | null;
+}
+
+/** Where to start without a position, or go on when it is gone. `none`: an error instead. */
+export type OffsetReset = "earliest" | "latest" | "none";
+
+/** The settings of a consumer. */
+export interface ConsumerConfig extends ClientConfig {
+  /** Names the group whose committed offsets are read and written. */
+  groupId: string | null;
+  /** Says where to start without a position. */
+  autoOffsetReset: OffsetReset;
+  /** What a node waits for, at most `fetchMaxWaitMs`. */
+  fetchMinBytes: number;
+  /** How long a node waits for `fetchMinBytes`. */
+  fetchMaxWaitMs: number;
+  /** Bounds one answer. */
+  fetchMaxBytes: number;
+  /** Bounds a partition's part of one answer. */
+  maxPartitionFetchBytes: number;
+  /** Bounds what one poll returns. */
+  maxPollRecords: number;
+  /** Compares each batch with its checksum. */
+  checkCrcs: boolean;
+  /** Reads from any replica up to its own high watermark, not only from leaders. */
+  anyReplica: boolean;
+  /** Reads from this replica only. Needs `anyReplica`. */
+  replicaNodeId: number | null;
+}
+
+const CLIENT: ClientConfig = {
+  clientId: "oncelog-node",
+  requestTimeoutMs: 10_000,
+  retryBackoffMs: 50,
+  retryBackoffMaxMs: 1000,
+  metadataMaxAgeMs: 300_000,
+};
+
+const PRODUCER: ProducerConfig = {
+  ...CLIENT,
+  producerName: null,
+  initial: null,
+  enableIdempotence: true,
+  lingerMs: 5,
+  batchSize: 1 << 20,
+  bufferMemory: 64 << 20,
+  maxBlockMs: 60_000,
+  compressionType: "none",
+  compressionLevel: null,
+  deliveryTimeoutMs: 120_000,
+  maxInFlight: 5,
+  partitioner: null,
+};
+
+const CONSUMER: ConsumerConfig = {
+  ...CLIENT,
+  groupId: null,
+  autoOffsetReset: "latest",
+  fetchMinBytes: 1,
+  fetchMaxWaitMs: 500,
+  fetchMaxBytes: 16 << 20,
+  maxPartitionFetchBytes: 4 << 20,
+  maxPollRecords: 10_000,
+  checkCrcs: true,
+  anyReplica: false,
+  replicaNodeId: null,
+};
+
+const MAX_INT32 = 2 ** 31 - 1;
+const MAX_NAME_CHARS = 249;
+
+function bad(message: string): OncelogError {
+  return new OncelogError("INVALID_CONFIG", message);
+}
+
+function number(name: string, value: number, low: number, high: number): void {
+  if (!Number.isSafeInteger(value) || value < low || value > high) {
+    throw bad(`${name} must be a whole number from ${low} to ${high}, got ${value}`);
+  }
+}
+
+function name(setting: string, value: string): void {
+  if ([...value].length > MAX_NAME_CHARS) {
+    throw bad(`${setting} has ${[...value].length} characters, limit ${MAX_NAME_CHARS}`);
+  }
+  if (!/^[A-Za-z0-9._:/@=+ -]+$/.test(value)) {
+    throw bad(`${setting} "${value}" has a character outside A-Z a-z 0-9 ._:/@=+-`);
+  }
+}
+
+/** Settings over defaults; one that is not known is an error. */
+function over<C extends object>(defaults: C, given: Partial<C>): C {
+  const all = { ...defaults };
+  for (const [key, value] of Object.entries(given)) {
+    if (!Object.hasOwn(defaults, key)) throw bad(`there is no setting ${key}`);
+    if (value !== undefined) Object.assign(all, { [key]: value });
+  }
+  return all;
+}
+
+/** The nodes to begin with, from "host:port,..." or a list. */
+export function checkServers(servers: string | readonly string[]): string[] {
+  const given = typeof servers === "string" ? servers.split(",") : servers;
+  const all = [...new Set(given.map((address) => address.trim()))].filter((a) => a !== "");
+  for (const address of all) {
+    const [, port] = /^.+:(\d+)$/.exec(address) ?? [];
+    if (port === undefined || Number(port) < 1 || Number(port) > 65535) {
+      throw bad(`servers: "${address}" is not host:port`);
+    }
+  }
+  if (all.length === 0) throw bad("servers is empty: name at least one node as host:port");
+  return all;
+}
+
+function checkClient(c: ClientConfig): void {
+  number("requestTimeoutMs", c.requestTimeoutMs, 1, MAX_INT32);
+  number("retryBackoffMs", c.retryBackoffMs, 1, MAX_INT32);
+  number("retryBackoffMaxMs", c.retryBackoffMaxMs, 1, MAX_INT32);
+  number("metadataMaxAgeMs", c.metadataMaxAgeMs, 100, MAX_INT32);
+  if (c.retryBackoffMaxMs < c.retryBackoffMs) {
+    throw bad(
+      `retryBackoffMaxMs=${c.retryBackoffMaxMs} is below retryBackoffMs=${c.retryBackoffMs}`,
+    );
+  }
+}
+
+/** All settings of an admin client. Throws for those that are out of range. */
+export function clientConfig(given: Partial<ClientConfig>): ClientConfig {
+  const c = over(CLIENT, given);
+  checkClient(c);
+  return c;
+}
+
+/** All settings of a producer. Throws for those out of range, or that contradict each other. */
+export function producerConfig(given: Partial<ProducerConfig>): ProducerConfig {
+  const c = over(PRODUCER, given);
+  checkClient(c);
+  number("lingerMs", c.lingerMs, 0, MAX_INT32);
+  number("batchSize", c.batchSize, BATCH_OVERHEAD, MAX_PAYLOAD_BYTES);
+  number("bufferMemory", c.bufferMemory, 1, Number.MAX_SAFE_INTEGER);
+  number("maxBlockMs", c.maxBlockMs, 0, MAX_INT32);
+  number("deliveryTimeoutMs", c.deliveryTimeoutMs, 1, MAX_INT32);
+  number("maxInFlight", c.maxInFlight, 1, 1000);
+  if (!["none", "zstd", "lz4"].includes(c.compressionType)) {
+    throw bad(`compressionType must be none, zstd or lz4, got "${c.compressionType}"`);
+  }
+  if (c.compressionLevel !== null) {
+    number("compressionLevel", c.compressionLevel, -131_072, 22);
+    if (c.compressionType === "none") {
+      throw bad(`compressionLevel=${c.compressionLevel} contradicts compressionType=none`);
+    }
+  }
+  if (c.batchSize > c.bufferMemory) {
+    throw bad(`batchSize=${c.batchSize} does not fit into bufferMemory=${c.bufferMemory}`);
+  }
+  if (c.deliveryTimeoutMs < c.lingerMs + c.requestTimeoutMs) {
+    throw bad(
+      `deliveryTimeoutMs=${c.deliveryTimeoutMs} is below lingerMs=${c.lingerMs} + ` +
+        `requestTimeoutMs=${c.requestTimeoutMs}: a record would be given up while it waits for ` +
+        "its first answer",
+    );
+  }
+  if (c.producerName !== null) {
+    name("producerName", c.producerName);
+    if (!c.enableIdempotence) {
+      throw bad(`producerName="${c.producerName}" contradicts enableIdempotence=false`);
+    }
+  }
+  if (c.initial !== null) checkInitial(c, c.initial);
+  return c;
+}
+
+function checkInitial(c: ProducerConfig, initial: ProducerIdentity): void {
+  if (!c.enableIdempotence) throw bad("initial contradicts enableIdempotence=false");
+  if (c.producerName !== null) {
+    throw bad("initial contradicts producerName: a name has its own producer id");
+  }
+  if (initial.producerId < 1n) {
+    throw bad(`initial.producerId must be from 1, got ${initial.producerId}`);
+  }
+  number("initial.epoch", initial.epoch ?? 0, 0, MAX_INT32);
+  for (const next of initial.nextSequences ?? []) {
+    if (next.sequence < 0n) {
+      throw bad(`initial.nextSequences must be from 0, got ${next.sequence}`);
+    }
+  }
+}
+
+/** All settings of a consumer. Throws for those out of range, or that contradict each other. */
+export function consumerConfig(given: Partial<ConsumerConfig>): ConsumerConfig {
+  const c = over(CONSUMER, given);
+  checkClient(c);
+  if (!["earliest", "latest", "none"].includes(c.autoOffsetReset)) {
+    throw bad(`autoOffsetReset must be earliest, latest or none, got "${c.autoOffsetReset}"`);
+  }
+  number("fetchMinBytes", c.fetchMinBytes, 0, MAX_INT32);
+  number("fetchMaxWaitMs", c.fetchMaxWaitMs, 0, MAX_INT32);
+  number("fetchMaxBytes", c.fetchMaxBytes, 1, MAX_INT32);
+  number("maxPartitionFetchBytes", c.maxPartitionFetchBytes, 1, MAX_INT32);
+  number("maxPollRecords", c.maxPollRecords, 1, MAX_INT32);
+  if (c.groupId !== null) name("groupId", c.groupId);
+  if (c.fetchMaxWaitMs >= c.requestTimeoutMs) {
+    throw bad(
+      `fetchMaxWaitMs=${c.fetchMaxWaitMs} must be below requestTimeoutMs=${c.requestTimeoutMs}`,
+    );
+  }
+  if (c.replicaNodeId !== null) {
+    number("replicaNodeId", c.replicaNodeId, 1, MAX_INT32);
+    if (!c.anyReplica) throw bad("replicaNodeId needs anyReplica=true");
+  }
+  return c;
+}

@@ -1,0 +1,257 @@
+/** Reads records. */
+
+import { UNKNOWN_POSITION } from "./buffer.js";
+import { now } from "./clock.js";
+import { Cluster, noPartition } from "./cluster.js";
+import { type ConsumerConfig, checkServers, consumerConfig } from "./config.js";
+import { invalid, OncelogError } from "./errors.js";
+import { Fetcher } from "./fetcher.js";
+import type { Place } from "./positions.js";
+import {
+  type CommittedOffset,
+  keyOf,
+  type OffsetCommit,
+  PartitionMap,
+  type StoredRecord,
+  type TopicPartition,
+} from "./types.js";
+
+/** A partition and an offset in it. */
+export interface PartitionOffset extends TopicPartition {
+  readonly offset: bigint;
+}
+
+/**
+ * Reads topics, or assigned partitions, in offset order per partition, each record once per
+ * consumer. It survives leader changes and restarts unseen.
+ *
+ *     const consumer = new Consumer("localhost:9001", { autoOffsetReset: "earliest" });
+ *     await consumer.subscribe("greetings");
+ *     for await (const record of consumer) console.log(record.offset, record.value);
+ *
+ * With a `groupId` reading starts where the group committed last, if it did; commits are made by
+ * `commit` only. Groups keep offsets, they do not share out partitions: assign those yourself.
+ */
+export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
+  /** The settings in force. */
+  readonly config: Readonly<ConsumerConfig>;
+  readonly #cluster: Cluster;
+  readonly #fetcher: Fetcher;
+  #closed = false;
+
+  /**
+   * For nodes as "host:port,...". Throws INVALID_CONFIG for settings that are out of range or
+   * contradict each other. No node is asked yet.
+   */
+  constructor(servers: string | readonly string[], config: Partial<ConsumerConfig> = {}) {
+    const all = consumerConfig(config);
+    this.config = all;
+    this.#cluster = new Cluster(checkServers(servers), all);
+    this.#fetcher = new Fetcher(all, this.#cluster);
+  }
+
+  // --- what to read ------------------------------------------------------------------
+
+  /** Reads all partitions of these topics, and nothing else. */
+  async subscribe(...topics: string[]): Promise<void> {
+    const tps: TopicPartition[] = [];
+    for (const topic of topics) {
+      await this.#learn(topic);
+      const count = this.#cluster.leaders.topics.get(topic)?.partitions.length ?? 0;
+      for (let partition = 0; partition < count; partition++) tps.push({ topic, partition });
+    }
+    this.#fetcher.buffer.assign(tps);
+    this.#fetcher.wake();
+  }
+
+  /** Reads exactly these partitions; those already assigned keep their position. */
+  async assign(partitions: readonly TopicPartition[]): Promise<void> {
+    for (const tp of partitions) {
+      await this.#learn(tp.topic);
+      if (this.#cluster.leaders.leader(tp) === undefined) throw noPartition(tp);
+    }
+    this.#fetcher.buffer.assign(partitions);
+    this.#fetcher.wake();
+  }
+
+  /** The partitions that are read. */
+  get assignment(): TopicPartition[] {
+    return this.#fetcher.buffer.assignment;
+  }
+
+  async #learn(topic: string): Promise<void> {
+    if (!this.#cluster.leaders.topics.has(topic)) {
+      await this.#cluster.requireTopic(topic, this.config.requestTimeoutMs);
+    }
+  }
+
+  // --- reading -----------------------------------------------------------------------
+
+  /**
+   * Waits until there is a record or time is up, and returns what is there, at most `maxRecords`.
+   *
+   * Errors are OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION and CORRUPT_LOG. Reading can go on
+   * after them, for instance after a seek; a damaged batch is never skipped, its error comes again
+   * until a seek goes elsewhere. Records that were there before the error are returned first.
+   */
+  async poll(
+    timeoutMs = Number.POSITIVE_INFINITY,
+    maxRecords = this.config.maxPollRecords,
+  ): Promise<StoredRecord[]> {
+    if (maxRecords < 1) {
+      throw invalid("limit", `at least 1 record must be asked for, got ${maxRecords}`);
+    }
+    const { buffer } = this.#fetcher;
+    const until = now() + timeoutMs;
+    const records: StoredRecord[] = [];
+    while (records.length < maxRecords) {
+      const first = buffer.peek(records.length === 0);
+      if (first === undefined) {
+        if (records.length > 0 || !(await buffer.changed.next(until))) return records;
+        continue;
+      }
+      try {
+        first.take(first.open(this.config.checkCrcs), records, maxRecords - records.length);
+      } catch (e) {
+        if (records.length === 0) throw e;
+        return records; // the error comes with the next call
+      }
+      buffer.advance(first);
+    }
+    return records;
+  }
+
+  /** All records, as they come. A position moves when the next record is asked for. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<StoredRecord, void, void> {
+    while (!this.#closed) yield* await this.poll(Number.POSITIVE_INFINITY, 1);
+  }
+
+  // --- positions ---------------------------------------------------------------------
+
+  /** Goes on at offset in this partition. */
+  seek(tp: TopicPartition, offset: bigint): void {
+    this.#fetcher.buffer.requireAssigned(tp);
+    if (offset < 0n) throw invalid("offset", `offset must not be negative, got ${offset}`);
+    this.#fetcher.buffer.seek(tp, offset);
+  }
+
+  /** Goes to the first record that is kept, in these partitions or in all. */
+  async seekToBeginning(partitions: readonly TopicPartition[] = this.assignment): Promise<void> {
+    await this.#seek(partitions, "earliest");
+  }
+
+  /** Goes behind the last record, in these partitions or in all. */
+  async seekToEnd(partitions: readonly TopicPartition[] = this.assignment): Promise<void> {
+    await this.#seek(partitions, "latest");
+  }
+
+  async #seek(partitions: readonly TopicPartition[], where: Place): Promise<void> {
+    for (const tp of partitions) this.#fetcher.buffer.requireAssigned(tp);
+    for (const one of await this.#list(partitions, where)) {
+      this.#fetcher.buffer.seek(one, one.offset);
+    }
+  }
+
+  /**
+   * The offset of the next record that will be given out. Waits for a start position that is not
+   * known yet.
+   */
+  async position(tp: TopicPartition): Promise<bigint> {
+    const { buffer } = this.#fetcher;
+    const until = now() + this.config.requestTimeoutMs;
+    while (true) {
+      const position = buffer.position(tp);
+      if (position !== UNKNOWN_POSITION) return position;
+      if (!(await buffer.changed.next(until))) {
+        const text = `${keyOf(tp)}: the start position is not known yet`;
+        throw new OncelogError("REQUEST_TIMEOUT", text);
+      }
+    }
+  }
+
+  /** How many records there are from the position to the high watermark. */
+  async lag(tp: TopicPartition): Promise<bigint> {
+    const position = await this.position(tp);
+    const [end] = await this.endOffsets([tp]);
+    return end !== undefined && end.offset > position ? end.offset - position : 0n;
+  }
+
+  /** Each partition's first offset that is kept. */
+  beginningOffsets(partitions: readonly TopicPartition[]): Promise<PartitionOffset[]> {
+    return this.#list(partitions, "earliest");
+  }
+
+  /** Each partition's high watermark: the offset that comes next. */
+  endOffsets(partitions: readonly TopicPartition[]): Promise<PartitionOffset[]> {
+    return this.#list(partitions, "latest");
+  }
+
+  /**
+   * Where to start to see everything from this time on; -1: nothing is there. It is the first
+   * offset of the first batch with a record at or after the time.
+   */
+  offsetsForTime(partitions: readonly TopicPartition[], at: Date): Promise<PartitionOffset[]> {
+    return this.#list(partitions, BigInt(at.getTime()) * 1000n);
+  }
+
+  async #list(partitions: readonly TopicPartition[], where: Place): Promise<PartitionOffset[]> {
+    const queries = new PartitionMap<Place>();
+    for (const { topic, partition } of partitions) queries.set({ topic, partition }, where);
+    const found = await this.#fetcher.positions.list(queries);
+    return [...found].map(([tp, offset]) => ({ ...tp, offset }));
+  }
+
+  /** Gives out nothing of these partitions until `resume`. */
+  pause(partitions: readonly TopicPartition[]): void {
+    for (const tp of partitions) this.#fetcher.buffer.pause(tp, true);
+  }
+
+  /** Takes `pause` back. */
+  resume(partitions: readonly TopicPartition[]): void {
+    for (const tp of partitions) this.#fetcher.buffer.pause(tp, false);
+  }
+
+  // --- the group ---------------------------------------------------------------------
+
+  /**
+   * Stores these offsets, or the positions of all partitions, as where the group goes on. It
+   * returns when they are stored on a majority. A commit with a producer id may be refused with
+   * FENCED, OUT_OF_ORDER or SEQUENCE_CONFLICT.
+   */
+  async commit(offsets?: readonly OffsetCommit[]): Promise<void> {
+    const group = this.#group;
+    const all = offsets ?? this.#positions();
+    if (all.length > 0) await this.#fetcher.positions.groups.commit(group, all);
+  }
+
+  #positions(): OffsetCommit[] {
+    return this.assignment
+      .map((tp) => ({ ...tp, offset: this.#fetcher.buffer.position(tp) }))
+      .filter(({ offset }) => offset !== UNKNOWN_POSITION);
+  }
+
+  /** What the group has committed for a partition; null: nothing. */
+  async committed(tp: TopicPartition): Promise<CommittedOffset | null> {
+    const [found] = await this.#fetcher.positions.groups.committed(this.#group, [tp]);
+    return found ?? null;
+  }
+
+  get #group(): string {
+    const { groupId } = this.config;
+    if (groupId === null) throw invalid("group_id", "the consumer has no groupId");
+    return groupId;
+  }
+
+  /** Frees everything. Nothing is committed. A poll that waits throws CLIENT_CLOSED. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#fetcher.buffer.close();
+    this.#fetcher.stop();
+    this.#cluster.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+  }
+}

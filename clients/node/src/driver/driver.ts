@@ -1,0 +1,405 @@
+/**
+ * Lets the conformance kit drive this client: commands come as JSON lines on standard input,
+ * answers go to standard output. conformance/DRIVER.md describes them.
+ */
+
+import { createInterface } from "node:readline";
+import {
+  Admin,
+  Consumer,
+  type Delivery,
+  type ErrorDetails,
+  type Message,
+  OncelogError,
+  Producer,
+  type SendOptions,
+  type StoredRecord,
+  type TopicPartition,
+  VERSION,
+} from "../index.js";
+
+// Commands are what they are: their fields are looked at one by one.
+// biome-ignore lint/suspicious/noExplicitAny: JSON
+type Json = any;
+
+/** An error that is none of the client's. */
+class Fault extends Error {
+  constructor(
+    readonly reason: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+// --- JSON with 64 bits ---------------------------------------------------------------
+
+const MARK = "\u0001";
+
+/** Reads whole numbers of more than 15 digits as bigint. */
+function parse(line: string): Json {
+  const marked = line.replace(/"(?:\\.|[^"\\])*"|-?\d{16,}/g, (found) =>
+    found.startsWith('"') ? found : `"\\u0001${found}"`,
+  );
+  return JSON.parse(marked, (_, value) =>
+    typeof value === "string" && value.startsWith(MARK) ? BigInt(value.slice(1)) : value,
+  );
+}
+
+function stringify(value: Json): string {
+  const text = JSON.stringify(value, (_, one) => (typeof one === "bigint" ? `${MARK}${one}` : one));
+  return text.replace(/"\\u0001(-?\d+)"/g, "$1");
+}
+
+function given(value: Json): boolean {
+  return value !== undefined && value !== null;
+}
+
+function big(value: Json): bigint {
+  return BigInt(value);
+}
+
+function bytes(digits: Json): Buffer | null {
+  return given(digits) ? Buffer.from(digits, "hex") : null;
+}
+
+function digits(data: Uint8Array | null): string | null {
+  return data === null ? null : Buffer.from(data).toString("hex");
+}
+
+const camel = (name: string) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
+const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+// --- errors --------------------------------------------------------------------------
+
+const DETAILS: Record<string, (keyof ErrorDetails)[]> = {
+  NOT_LEADER: ["leaderId", "leaderAddress"],
+  UNKNOWN_TOPIC_OR_PARTITION: ["topic", "partition"],
+  INVALID_REQUEST: ["field", "limit"],
+  TOPIC_ALREADY_EXISTS: ["topic"],
+  PRODUCER_NAME_NOT_FOUND: ["producerName"],
+  OFFSET_OUT_OF_RANGE: ["topic", "partition", "offset", "logStartOffset", "highWatermark"],
+  CORRUPT_LOG: ["topic", "partition", "offset"],
+  OFFSET_MISMATCH: ["nextOffset"],
+  FENCED: ["currentEpoch"],
+  OUT_OF_ORDER: ["lastSequence"],
+};
+
+function errorOf(e: unknown): Json {
+  if (e instanceof OncelogError) {
+    const details = (DETAILS[e.kind] ?? []).map((name) => [snake(name), e.details[name] ?? null]);
+    return {
+      reason: e.kind,
+      retriable: e.retriable,
+      message: e.message,
+      details: Object.fromEntries(details),
+      ...(e.outcome === undefined ? {} : { outcome: e.outcome }),
+    };
+  }
+  const reason = e instanceof Fault ? e.reason : "DRIVER_FAULT";
+  return { reason, retriable: false, message: e instanceof Error ? (e.stack ?? "") : String(e) };
+}
+
+// --- settings ------------------------------------------------------------------------
+
+/** The client's own defaults, by whose names it knows what is offered. */
+async function defaultsOf(kind: "producer" | "consumer"): Promise<Json> {
+  const made = kind === "producer" ? new Producer("localhost:1") : new Consumer("localhost:1");
+  await made.close();
+  return made.config;
+}
+
+async function configOf(given: Json, kind: "producer" | "consumer" | "admin"): Promise<Json> {
+  const { bootstrap_servers: servers = "", ...rest } = given;
+  const known = await defaultsOf(kind === "admin" ? "consumer" : kind);
+  const config: Json = {};
+  for (const [name, value] of Object.entries(rest)) {
+    if (!Object.hasOwn(known, camel(name))) throw new Fault("NOT_OFFERED", `no setting ${name}`);
+    if (value !== null) config[camel(name)] = name === "initial" ? identity(value) : value;
+  }
+  return { servers, config };
+}
+
+function identity(initial: Json): Json {
+  return {
+    producerId: big(initial.producer_id),
+    epoch: initial.epoch ?? 0,
+    leaseToken: bytes(initial.lease_token) ?? Buffer.alloc(0),
+    nextSequences: (initial.next_sequences ?? []).map((one: Json) => ({
+      topic: one.topic,
+      partition: one.partition,
+      sequence: big(one.sequence),
+    })),
+  };
+}
+
+async function defaults(): Promise<Json> {
+  const all: Json = {};
+  for (const kind of ["producer", "consumer"] as const) {
+    const { clientId: _, partitioner: __, ...config } = await defaultsOf(kind);
+    all[kind] = Object.fromEntries(Object.entries(config).map(([k, v]) => [snake(k), v]));
+  }
+  return all;
+}
+
+// --- verbs ---------------------------------------------------------------------------
+
+interface Sending {
+  producer: Producer;
+  sent: Map<string, Delivery>;
+}
+
+const producers = new Map<string, Sending>();
+const consumers = new Map<string, Consumer>();
+const admins = new Map<string, Admin>();
+
+async function carryOut(c: Json): Promise<Json> {
+  switch (c.verb) {
+    case "hello":
+      return {
+        client: "oncelog-node",
+        version: VERSION,
+        protocol: 1,
+        features: [
+          ..."zstd lz4 no_idempotence send_batch names initial own_sequences".split(" "),
+          ..."expected_offset resolve read any_replica offsets admin".split(" "),
+        ],
+      };
+    case "defaults":
+      return defaults();
+    case "reset":
+      await reset();
+      return {};
+    case "exit":
+      return {};
+    case "open_producer": {
+      const { servers, config } = await configOf(c.config, "producer");
+      producers.set(c.handle, { producer: new Producer(servers, config), sent: new Map() });
+      return {};
+    }
+    case "open_consumer": {
+      const { servers, config } = await configOf(c.config, "consumer");
+      consumers.set(c.handle, new Consumer(servers, config));
+      return {};
+    }
+    case "open_admin": {
+      const { servers, config } = await configOf(c.config, "admin");
+      admins.set(c.handle, new Admin(servers, config));
+      return {};
+    }
+  }
+  const sending = producers.get(c.handle);
+  if (sending !== undefined) return produce(c, sending);
+  const consumer = consumers.get(c.handle);
+  if (consumer !== undefined) return consume(c, consumer);
+  const admin = admins.get(c.handle);
+  if (admin !== undefined) return manage(c, admin);
+  throw new Fault("DRIVER_FAULT", `no handle "${c.handle}"`);
+}
+
+async function reset(): Promise<void> {
+  for (const { producer } of producers.values()) await undelivered(producer.close(0));
+  for (const consumer of consumers.values()) consumer.close();
+  for (const admin of admins.values()) admin.close();
+  producers.clear();
+  consumers.clear();
+  admins.clear();
+}
+
+/** Whether all is known; failures of records are no error here. */
+async function undelivered(ending: Promise<void>): Promise<boolean> {
+  try {
+    await ending;
+    return true;
+  } catch (e) {
+    if (e instanceof OncelogError && e.kind === "UNDELIVERED_RECORDS") return true;
+    if (e instanceof OncelogError && e.kind === "REQUEST_TIMEOUT") return false;
+    throw e;
+  }
+}
+
+const limitOf = (c: Json): number => c.timeout_ms ?? 60_000;
+const tpOf = (c: Json): TopicPartition => ({ topic: c.topic, partition: c.partition ?? 0 });
+
+function message(c: Json): Omit<Message, "topic"> {
+  const made: Omit<Message, "topic"> = {
+    value: bytes(c.value),
+    key: bytes(c.key),
+    headers: (c.headers ?? []).map(([key, value]: Json) => ({ key, value: bytes(value) })),
+  };
+  if (given(c.timestamp_us)) made.timestamp = big(c.timestamp_us);
+  if (given(c.timestamp_ms)) made.timestamp = big(c.timestamp_ms) * 1000n;
+  return made;
+}
+
+async function produce(c: Json, { producer, sent }: Sending): Promise<Json> {
+  switch (c.verb) {
+    case "send": {
+      const options: SendOptions = {};
+      if (given(c.partition)) options.partition = c.partition;
+      if (given(c.sequence)) options.sequence = big(c.sequence);
+      if (given(c.expected_offset)) options.expectedOffset = big(c.expected_offset);
+      sent.set(c.tag, await producer.send({ topic: c.topic, ...message(c) }, options));
+      return {};
+    }
+    case "send_batch": {
+      const delivery = await producer.sendBatch(tpOf(c), c.records.map(message), {
+        ...(given(c.sequences) ? { sequences: c.sequences.map(big) } : {}),
+        ...(given(c.expected_offset) ? { expectedOffset: big(c.expected_offset) } : {}),
+      });
+      sent.set(c.tag, delivery);
+      return {};
+    }
+    case "await": {
+      await undelivered(producer.flush(limitOf(c)));
+      const results: Json = {};
+      for (const tag of c.tags ?? sent.keys()) results[tag] = await resultOf(sent.get(tag));
+      return { results };
+    }
+    case "flush":
+      return { settled: await undelivered(producer.flush(limitOf(c))) };
+    case "last_sequence":
+      return { last_sequence: await producer.position(c.topic, c.partition) };
+    case "resolve": {
+      const { resolution, offset } = await producer.resolve(sent.get(c.tag) as Delivery);
+      return { resolution, offset };
+    }
+    case "close":
+      await undelivered(producer.close(limitOf(c)));
+      return {};
+  }
+  throw new Fault("NOT_OFFERED", `no verb ${c.verb}`);
+}
+
+async function resultOf(delivery: Delivery | undefined): Promise<Json> {
+  if (delivery === undefined) throw new Fault("DRIVER_FAULT", "no such tag");
+  if (!delivery.isDone) return { pending: true };
+  try {
+    const m = await delivery.result();
+    return { ok: Object.fromEntries(Object.entries(m).map(([k, v]) => [snake(k), v])) };
+  } catch (e) {
+    return { error: errorOf(e) };
+  }
+}
+
+async function consume(c: Json, consumer: Consumer): Promise<Json> {
+  switch (c.verb) {
+    case "subscribe":
+      await consumer.subscribe(...c.topics);
+      return {};
+    case "assign":
+      await consumer.assign(c.partitions.map(([topic, partition]: Json) => ({ topic, partition })));
+      return {};
+    case "poll": {
+      const most = c.max_records ?? consumer.config.maxPollRecords;
+      return { records: (await consumer.poll(limitOf(c), most)).map(recordOf) };
+    }
+    case "seek":
+      if (c.offset === "beginning") await consumer.seekToBeginning([tpOf(c)]);
+      else if (c.offset === "end") await consumer.seekToEnd([tpOf(c)]);
+      else consumer.seek(tpOf(c), big(c.offset));
+      return {};
+    case "position":
+      return { offset: await consumer.position(tpOf(c)) };
+    case "list_offset": {
+      const tps = [tpOf(c)];
+      const found =
+        c.at === "earliest"
+          ? await consumer.beginningOffsets(tps)
+          : c.at === "latest"
+            ? await consumer.endOffsets(tps)
+            : await consumer.offsetsForTime(tps, new Date(Number(c.at)));
+      return { offset: found[0]?.offset };
+    }
+    case "commit":
+      await consumer.commit(c.offsets?.map(commitOf));
+      return {};
+    case "committed": {
+      const found = await consumer.committed(tpOf(c));
+      if (found === null) return { offset: null };
+      const { offset, metadata, producerId, epoch, sequence } = found;
+      return { offset, metadata, producer_id: producerId, epoch, sequence };
+    }
+    case "close":
+      consumer.close();
+      return {};
+  }
+  throw new Fault("NOT_OFFERED", `no verb ${c.verb}`);
+}
+
+function commitOf(one: Json) {
+  return {
+    ...tpOf(one),
+    offset: big(one.offset),
+    metadata: one.metadata ?? "",
+    producerId: big(one.producer_id ?? 0),
+    epoch: one.epoch ?? 0,
+    sequence: big(one.sequence ?? 0),
+  };
+}
+
+function recordOf(r: StoredRecord): Json {
+  return {
+    topic: r.topic,
+    partition: r.partition,
+    offset: r.offset,
+    timestamp_us: r.timestampUs,
+    key: digits(r.key),
+    value: digits(r.value),
+    headers: r.headers.map(({ key, value }) => [key, digits(value)]),
+  };
+}
+
+async function manage(c: Json, admin: Admin): Promise<Json> {
+  switch (c.verb) {
+    case "create_topic": {
+      const config = given(c.max_batch_bytes) ? { maxBatchBytes: c.max_batch_bytes } : {};
+      await admin.createTopic(c.topic, c.partitions ?? 0, c.replicas ?? 0, config, c.timeout_ms);
+      return {};
+    }
+    case "delete_topic":
+      await admin.deleteTopic(c.topic);
+      return {};
+    case "describe_topic": {
+      const [info] = await admin.describeTopics(c.topic);
+      return {
+        topic_id: info?.topicId,
+        max_batch_bytes: info?.config.maxBatchBytes,
+        partitions: info?.partitions.map(({ partition, leaderId, term }) => ({
+          partition,
+          leader_id: leaderId,
+          term,
+        })),
+      };
+    }
+    case "describe_cluster": {
+      const info = await admin.describeCluster();
+      return {
+        cluster_id: info.clusterId,
+        controller_id: info.controllerId,
+        nodes: info.nodes.map(({ nodeId, address }) => ({ node_id: nodeId, address })),
+      };
+    }
+    case "fence_producer": {
+      const { producerId, epoch } = await admin.fenceProducer(c.producer_name);
+      return { producer_id: producerId, epoch };
+    }
+    case "close":
+      admin.close();
+      return {};
+  }
+  throw new Fault("NOT_OFFERED", `no verb ${c.verb}`);
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const command = parse(line);
+  let reply: Json;
+  try {
+    reply = { id: command.id, ok: await carryOut(command) };
+  } catch (e) {
+    reply = { id: command.id, error: errorOf(e) };
+  }
+  process.stdout.write(`${stringify(reply)}\n`);
+  if (command.verb === "exit") break;
+}
+process.exit(0); // whatever is still open

@@ -1,0 +1,179 @@
+/** The tree of errors. The kinds are the words that travel over the network. */
+
+const PARENTS = {
+  /** Above all whose call may succeed later, unchanged. */
+  RETRIABLE: undefined,
+  /** The node does not lead the partition; the leader is named if that is known. */
+  NOT_LEADER: "RETRIABLE",
+  /** A new leader that has not caught up, or no leader at all, yet. */
+  NOT_READY: "RETRIABLE",
+  /** The node cannot be reached, or has no quorum. */
+  UNAVAILABLE: "RETRIABLE",
+  /** The node has too much to do, or a limit of it is reached. */
+  THROTTLED: "RETRIABLE",
+  /** The node's disk is full; it takes writes again when there is room. */
+  STORAGE_FULL: "RETRIABLE",
+  /** No answer in time; the call may still take effect. */
+  REQUEST_TIMEOUT: "RETRIABLE",
+  /** The buffer stayed full for `maxBlockMs`; nothing was queued. */
+  BUFFER_FULL: "RETRIABLE",
+  /** There is none, as far as the node knows. */
+  UNKNOWN_TOPIC_OR_PARTITION: "RETRIABLE",
+
+  /** Above all whose call, repeated, fails again. */
+  FATAL: undefined,
+  /** An argument is wrong; the field is named, and what is allowed. */
+  INVALID_REQUEST: "FATAL",
+  /** A topic of this name exists. */
+  TOPIC_ALREADY_EXISTS: "FATAL",
+  /** No producer holds, or held, the name. */
+  PRODUCER_NAME_NOT_FOUND: "FATAL",
+  /** The server, or this client, cannot do it. */
+  NOT_SUPPORTED: "FATAL",
+  /** A bug or a broken invariant at the node; its log says more. */
+  INTERNAL: "FATAL",
+  /** No record is there. */
+  OFFSET_OUT_OF_RANGE: "FATAL",
+  /** What is stored, or was fetched, is damaged. */
+  CORRUPT_LOG: "FATAL",
+  /** The client was used after it was closed. */
+  CLIENT_CLOSED: "FATAL",
+  /** Settings that are out of range or contradict each other. */
+  INVALID_CONFIG: undefined,
+
+  /** Above all of a record that is not known to be stored; the outcome says more. */
+  DELIVERY_FAILED: "FATAL",
+  /** The batch itself is wrong; the message says how. */
+  INVALID_BATCH: "DELIVERY_FAILED",
+  /** The batch or record is over the topic's limit, or the buffer's. */
+  BATCH_TOO_LARGE: "DELIVERY_FAILED",
+  /** The expected offset is not the one that comes next. */
+  OFFSET_MISMATCH: "DELIVERY_FAILED",
+  /** `deliveryTimeoutMs` is over. */
+  DELIVERY_TIMEOUT: "DELIVERY_FAILED",
+  /** Records failed and nobody looked at it: thrown by flush and close. */
+  UNDELIVERED_RECORDS: "DELIVERY_FAILED",
+
+  /** Above all after which the producer cannot go on: all its pending records have failed. */
+  PRODUCER_FAILED: "DELIVERY_FAILED",
+  /** A producer with a higher epoch has taken over. */
+  FENCED: "PRODUCER_FAILED",
+  /** The same sequences are stored with another content. */
+  SEQUENCE_CONFLICT: "PRODUCER_FAILED",
+  /** The batch does not follow the last sequence that is stored. */
+  OUT_OF_ORDER: "PRODUCER_FAILED",
+  /** The cluster never issued this producer id, or the partition does not know it. */
+  UNKNOWN_PRODUCER: "PRODUCER_FAILED",
+  /** The lease of the producer id is over. */
+  PRODUCER_EXPIRED: "PRODUCER_FAILED",
+} as const;
+
+/** A place in the tree of errors. */
+export type ErrorKind = keyof typeof PARENTS;
+
+/** Those that no node says. */
+const OWN = new Set<string>([
+  "RETRIABLE",
+  "BUFFER_FULL",
+  "FATAL",
+  "CLIENT_CLOSED",
+  "INVALID_CONFIG",
+  "DELIVERY_FAILED",
+  "DELIVERY_TIMEOUT",
+  "UNDELIVERED_RECORDS",
+  "PRODUCER_FAILED",
+]);
+
+/** The kind that a node's word stands for. */
+export function kindOf(reason: string): ErrorKind | undefined {
+  return Object.hasOwn(PARENTS, reason) && !OWN.has(reason) ? (reason as ErrorKind) : undefined;
+}
+
+function below(kind: ErrorKind, other: ErrorKind): boolean {
+  for (let at: ErrorKind | undefined = kind; at !== undefined; at = PARENTS[at]) {
+    if (at === other) return true;
+  }
+  return false;
+}
+
+/**
+ * What is known of a record that failed: no node has seen it; a node refused it; it was sent and
+ * may be stored now or a little later.
+ */
+export type Outcome = "never_sent" | "not_stored" | "unknown";
+
+/** What an error carries beside its message. What is set depends on its kind. */
+export interface ErrorDetails {
+  topic?: string;
+  partition?: number;
+  offset?: bigint;
+  logStartOffset?: bigint;
+  highWatermark?: bigint;
+  nextOffset?: bigint;
+  lastSequence?: bigint;
+  currentEpoch?: number;
+  leaderId?: number;
+  leaderAddress?: string;
+  producerName?: string;
+  field?: string;
+  limit?: string;
+  count?: number;
+}
+
+/** Every error that this package makes. */
+export class OncelogError extends Error {
+  override readonly name = "OncelogError";
+  /** Where the error is in the tree. */
+  readonly kind: ErrorKind;
+  /** Set for errors of records. */
+  readonly outcome: Outcome | undefined;
+  /** What the error carries. */
+  readonly details: ErrorDetails;
+
+  constructor(
+    kind: ErrorKind,
+    message: string,
+    details: ErrorDetails = {},
+    outcome: Outcome = "not_stored",
+    cause?: unknown,
+  ) {
+    super(message || kind, cause === undefined ? undefined : { cause });
+    this.kind = kind;
+    this.details = details;
+    this.outcome = below(kind, "DELIVERY_FAILED") ? outcome : undefined;
+  }
+
+  /** Whether the error's kind is this one or below it. */
+  is(kind: ErrorKind): boolean {
+    return below(this.kind, kind);
+  }
+
+  /** Whether the same call may succeed later. */
+  get retriable(): boolean {
+    return this.is("RETRIABLE");
+  }
+
+  /** The same error with this outcome, if it is of a record. */
+  withOutcome(outcome: Outcome): OncelogError {
+    return this.outcome === undefined
+      ? this
+      : new OncelogError(this.kind, this.message, this.details, outcome, this.cause);
+  }
+}
+
+/** The error as one of ours, whatever it is. */
+export function asError(error: unknown): OncelogError {
+  return error instanceof OncelogError
+    ? error
+    : new OncelogError("INTERNAL", String(error), {}, "unknown", error);
+}
+
+/** Whether to try again. */
+export function isRetriable(error: unknown): boolean {
+  return error instanceof OncelogError && error.retriable;
+}
+
+/** An argument of the application is wrong. */
+export function invalid(field: string, message: string): OncelogError {
+  return new OncelogError("INVALID_REQUEST", message, { field });
+}

@@ -1,0 +1,329 @@
+/**
+ * The consumer's IO: long polls to each leader, streams where there is much to read. One poll is
+ * on its way per node and 1000 partitions; it covers those that the node leads, that have room and
+ * that no stream brings. Leader changes, restarts and broken connections never reach the user.
+ */
+
+import { FetchBuffer, UNKNOWN_POSITION, type Wanted } from "./buffer.js";
+import { CatchUp, endOffset, worthIt } from "./catchup.js";
+import { now } from "./clock.js";
+import { type Cluster, isUnknownTopic } from "./cluster.js";
+import type { ConsumerConfig } from "./config.js";
+import { asError, OncelogError } from "./errors.js";
+import {
+  type FetchResponse,
+  LogService,
+  PartitionError,
+  type PartitionRecords,
+} from "./gen/oncelog/v1/log_pb.js";
+import { corrupt, Positions, textOf } from "./positions.js";
+import { Routes } from "./routes.js";
+import { Loop, TICK_EVERY } from "./sender.js";
+import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
+
+/**
+ * How long an offset above a leader's high watermark may last: a new leader learns how far the log
+ * is committed a moment after its election.
+ */
+const AHEAD_GRACE = 10_000;
+const MOST_WAIT = 60_000; // what a node allows
+/** A poll that is late by so much: others are asked who leads. */
+const LATE_BY = 1000;
+/** At the same time; further partitions are polled until one of these is done. */
+const MOST_STREAMS = 8;
+const UNKNOWN_TOPIC_GRACE = 5000;
+
+/** A Fetch on its way. */
+interface Poll {
+  readonly address: string;
+  readonly partitions: Wanted[];
+  readonly abort: AbortController;
+  lateAt: number;
+}
+
+export class Fetcher {
+  readonly buffer: FetchBuffer;
+  readonly positions: Positions;
+  readonly #routes: Routes;
+  readonly #loop = new Loop((at) => this.#work(at));
+  readonly #polls = new Map<string, Poll>();
+  readonly #locating = new PartitionMap<true>();
+  readonly #reset = new PartitionMap<true>();
+  readonly #aheadSince = new PartitionMap<number>();
+  // Partitions that are not polled because a stream brings them.
+  readonly #streams = new PartitionMap<CatchUp>();
+  #refreshing = false;
+  #refreshedAt = now();
+
+  constructor(
+    readonly config: ConsumerConfig,
+    readonly cluster: Cluster,
+  ) {
+    this.#routes = new Routes(config, cluster);
+    this.positions = new Positions(config, cluster, this.#routes);
+    this.buffer = new FetchBuffer(config.maxPartitionFetchBytes, () => this.wake());
+  }
+
+  wake(): void {
+    this.#loop.wake();
+  }
+
+  stop(): void {
+    this.#loop.stop();
+    for (const poll of this.#polls.values()) poll.abort.abort();
+    for (const stream of this.#streams.values()) stream.cancel();
+  }
+
+  // --- what to ask whom --------------------------------------------------------------
+
+  /** Starts polls where there is something to ask, and returns when to look again. */
+  #work(at: number): number {
+    const { metadataMaxAgeMs } = this.config;
+    if (at - this.#refreshedAt > metadataMaxAgeMs) {
+      this.#refreshedAt = at;
+      this.#refresh([...this.cluster.leaders.topics.keys()]);
+    }
+    let next = this.#refreshedAt + metadataMaxAgeMs + 1;
+    this.#locateMissing();
+    for (const stream of this.#streams.values()) stream.work(at);
+    const byPlace = new Map<string, { address: string; partitions: Wanted[] }>();
+    const lost = new Set<string>();
+    for (const w of this.buffer.wanted()) {
+      if (this.#isStreamed(w)) continue;
+      const readyAt = this.#routes.readyAt(w.tp);
+      const address = this.#routes.address(w.tp);
+      if (readyAt > at) next = Math.min(next, readyAt);
+      else if (address === "") lost.add(w.tp.topic);
+      else {
+        const place = `${address} ${w.group}`;
+        const known = byPlace.get(place) ?? { address, partitions: [] };
+        known.partitions.push(w);
+        byPlace.set(place, known);
+      }
+    }
+    for (const [place, { address, partitions }] of byPlace) this.#poll(place, address, partitions);
+    if (lost.size > 0) {
+      this.#refresh([...lost]);
+      next = Math.min(next, at + 50);
+    }
+    for (const poll of this.#polls.values()) this.#askAboutLate(poll, at);
+    const busy = this.#polls.size > 0 || this.#streams.size > 0;
+    return busy ? Math.min(next, at + TICK_EVERY) : next;
+  }
+
+  #poll(place: string, address: string, partitions: Wanted[]): void {
+    const running = this.#polls.get(place);
+    if (running !== undefined) {
+      const asked = new Map(running.partitions.map((w) => [keyOf(w.tp), w.generation]));
+      if (partitions.every((w) => asked.get(keyOf(w.tp)) === w.generation)) return;
+      // A partition has room again, or was sought elsewhere: do not let it wait for the poll that
+      // is on its way.
+      this.#polls.delete(place);
+      running.abort.abort();
+    }
+    const maxWaitMs = Math.min(this.config.fetchMaxWaitMs, MOST_WAIT);
+    const lateAt = now() + maxWaitMs + LATE_BY;
+    const poll: Poll = { address, partitions, abort: new AbortController(), lateAt };
+    this.#polls.set(place, poll);
+    const { fetchMinBytes, fetchMaxBytes, maxPartitionFetchBytes, anyReplica } = this.config;
+    const request = {
+      minBytes: fetchMinBytes,
+      maxBytes: fetchMaxBytes,
+      maxWaitMs,
+      anyReplica,
+      partitions: partitions.map(({ tp, offset }) => ({
+        topic: tp.topic,
+        partition: tp.partition,
+        offset,
+        maxBytes: maxPartitionFetchBytes,
+      })),
+    };
+    this.cluster.spawn(async () => {
+      let outcome: FetchResponse | OncelogError;
+      try {
+        const { method } = LogService;
+        const limit = this.config.requestTimeoutMs;
+        const { signal } = poll.abort;
+        outcome = await this.cluster.callAt(address, limit, method.fetch, request, signal);
+      } catch (e) {
+        outcome = asError(e);
+      }
+      if (this.#polls.get(place) === poll) {
+        this.#polls.delete(place);
+        this.#polled(poll, outcome);
+      } // else it was given up
+      this.wake();
+    });
+  }
+
+  /**
+   * A node that hangs keeps its connections, so a poll would time out first. If it says nothing
+   * and another one leads by now, the poll is given up.
+   */
+  #askAboutLate(poll: Poll, at: number): void {
+    if (at < poll.lateAt) return;
+    poll.lateAt = Number.POSITIVE_INFINITY;
+    this.cluster.avoid(poll.address);
+    this.cluster.spawn(async () => {
+      await this.cluster.tryRefresh([...new Set(poll.partitions.map((w) => w.tp.topic))]);
+      poll.lateAt = now() + LATE_BY;
+      const elsewhere = (w: Wanted) => this.#routes.address(w.tp) !== poll.address;
+      if (poll.partitions.some(elsewhere)) poll.abort.abort();
+    });
+  }
+
+  #refresh(topics: string[]): void {
+    if (this.#refreshing || topics.length === 0) return;
+    this.#refreshing = true;
+    this.cluster.spawn(async () => {
+      await this.cluster.tryRefresh(topics);
+      this.#refreshing = false;
+      this.wake();
+    });
+  }
+
+  // --- answers -----------------------------------------------------------------------
+
+  #polled(poll: Poll, outcome: FetchResponse | OncelogError): void {
+    const { address, partitions } = poll;
+    let problem = outcome instanceof OncelogError ? outcome : undefined;
+    const answers = outcome instanceof OncelogError ? [] : outcome.partitions;
+    if (problem === undefined && answers.length !== partitions.length) {
+      const text = `the node gave ${answers.length} answers to ${partitions.length} questions`;
+      problem = new OncelogError("INTERNAL", text);
+    }
+    for (const [i, w] of partitions.entries()) {
+      if (problem === undefined) this.#took(address, w, answers[i] as PartitionRecords);
+      else if (problem.retriable) this.#routes.failed(w.tp, address);
+      else this.buffer.fail(w.tp, w.generation, problem);
+    }
+  }
+
+  #took(address: string, w: Wanted, records: PartitionRecords): void {
+    const added = this.buffer.add(w, records);
+    if (added === "refused") this.#refused(w, records, address);
+    if (added !== "ok") return;
+    this.#routes.answered(w.tp);
+    this.#aheadSince.delete(w.tp);
+    if (this.#streams.size < MOST_STREAMS && worthIt(this.config, records)) {
+      const rest = { ...w, offset: endOffset(records) };
+      const { config, cluster, buffer } = this;
+      const stream = new CatchUp(config, cluster, buffer, address, rest, (s, left, refused) =>
+        this.#streamed(s, left, refused),
+      );
+      this.#streams.set(w.tp, stream);
+    }
+  }
+
+  #isStreamed(w: Wanted): boolean {
+    const stream = this.#streams.get(w.tp);
+    if (stream !== undefined && stream.generation !== w.generation) {
+      stream.cancel();
+      this.#streams.delete(w.tp);
+      return false;
+    }
+    return stream !== undefined;
+  }
+
+  #streamed(stream: CatchUp, rest: Wanted, refused: PartitionRecords | undefined): void {
+    // Unless a seek has already put polls, or another one, in its place.
+    if (this.#streams.get(rest.tp) === stream) {
+      this.#streams.delete(rest.tp);
+      if (refused !== undefined) this.#refused(rest, refused, stream.address);
+    }
+    this.wake();
+  }
+
+  #refused(w: Wanted, records: PartitionRecords, address: string): void {
+    const { error } = records;
+    switch (error) {
+      case PartitionError.NOT_LEADER: {
+        const { leaderId, leaderAddress } = records;
+        this.#routes.leadsElsewhere(w.tp, address, leaderId, leaderAddress);
+        break;
+      }
+      case PartitionError.NOT_READY:
+        this.#routes.failed(w.tp, address);
+        break;
+      case PartitionError.UNKNOWN_TOPIC_OR_PARTITION:
+        this.#routes.failed(w.tp, address);
+        this.cluster.spawn(() => this.#confirmUnknown(w));
+        break;
+      case PartitionError.OFFSET_OUT_OF_RANGE:
+        this.#outOfRange(w, records, address);
+        break;
+      default:
+        if (this.#routes.elsewhere(w.tp, address, error)) this.#routes.failed(w.tp, address);
+        else {
+          const problem = corrupt(w.tp, w.offset, textOf(error, records.message));
+          this.buffer.fail(w.tp, w.generation, problem);
+        }
+    }
+  }
+
+  /** A topic may vanish from one node's view for a moment; really gone is an error. */
+  async #confirmUnknown(w: Wanted): Promise<void> {
+    try {
+      await this.cluster.requireTopic(w.tp.topic, UNKNOWN_TOPIC_GRACE);
+    } catch (e) {
+      if (isUnknownTopic(e)) this.buffer.fail(w.tp, w.generation, asError(e));
+      else if (!(e instanceof OncelogError)) throw e;
+    }
+  }
+
+  #outOfRange(w: Wanted, records: PartitionRecords, address: string): void {
+    const { logStartOffset, highWatermark } = records;
+    const ahead = w.offset > highWatermark;
+    if (ahead && (this.buffer.read(w.tp) || this.config.anyReplica)) {
+      // These records were read once, so they exist: the node lags, wait for it.
+      const since = this.#aheadSince.get(w.tp) ?? now();
+      this.#aheadSince.set(w.tp, since);
+      if (now() - since < AHEAD_GRACE) {
+        this.#routes.failed(w.tp, address);
+        return;
+      }
+    } else if (this.config.autoOffsetReset !== "none") {
+      this.#reset.set(w.tp, true);
+      this.buffer.seek(w.tp, UNKNOWN_POSITION);
+      return;
+    }
+    const text = `offset ${w.offset} is out of range, the log has ${logStartOffset} to ${highWatermark}`;
+    const details = { ...w.tp, offset: w.offset, logStartOffset, highWatermark };
+    const problem = new OncelogError("OFFSET_OUT_OF_RANGE", `${keyOf(w.tp)}: ${text}`, details);
+    this.buffer.fail(w.tp, w.generation, problem);
+  }
+
+  // --- positions ---------------------------------------------------------------------
+
+  /** Finds out where to start partitions without a position. */
+  #locateMissing(): void {
+    const missing: Wanted[] = [];
+    const fresh: TopicPartition[] = [];
+    for (const w of this.buffer.withoutPosition()) {
+      if (this.#locating.has(w.tp)) continue;
+      this.#locating.set(w.tp, true);
+      missing.push(w);
+      // After an offset that is out of range the group's own would lead there again.
+      if (!this.#reset.delete(w.tp)) fresh.push(w.tp);
+    }
+    if (missing.length > 0) this.cluster.spawn(() => this.#locate(missing, fresh));
+  }
+
+  async #locate(missing: Wanted[], fresh: TopicPartition[]): Promise<void> {
+    const found = new PartitionMap<bigint>();
+    let problem: OncelogError | undefined;
+    try {
+      const tps = missing.map((w) => w.tp);
+      await this.positions.start(tps, fresh, found);
+    } catch (e) {
+      problem = asError(e);
+    }
+    for (const { tp, generation } of missing) {
+      this.#locating.delete(tp);
+      const offset = found.get(tp);
+      if (offset !== undefined) this.buffer.found(tp, generation, offset);
+      else if (problem !== undefined) this.buffer.fail(tp, generation, problem);
+    }
+    this.wake();
+  }
+}

@@ -1,0 +1,49 @@
+/**
+ * The Node.js client of Oncelog, a replicated, partitioned log that keeps every record exactly
+ * once. What it does on the wire is laid down in docs/protocol.md; settings and errors mean the
+ * same as in all Oncelog clients.
+ */
+
+export {
+  Admin,
+  type ClusterInfo,
+  type ExpectedOffsets,
+  type NodeInfo,
+  type PartitionInfo,
+  type ProducerEpoch,
+  type ProducerLease,
+  type ProducerName,
+  type ProducerState,
+  type TopicConfig,
+  type TopicInfo,
+  type UpgradeInfo,
+} from "./admin.js";
+export type {
+  ClientConfig,
+  Compression,
+  ConsumerConfig,
+  OffsetReset,
+  Partitioner,
+  ProducerConfig,
+} from "./config.js";
+export { Consumer, type PartitionOffset } from "./consumer.js";
+export { Delivery } from "./delivery.js";
+export { type ErrorDetails, type ErrorKind, OncelogError, type Outcome } from "./errors.js";
+export type { GroupDescription, GroupInfo } from "./groups.js";
+export { Producer, type SendBatchOptions, type SendOptions } from "./producer.js";
+export type {
+  CommittedOffset,
+  Content,
+  Header,
+  Message,
+  OffsetCommit,
+  ProducerIdentity,
+  RecordMetadata,
+  ResolvedSequence,
+  StoredRecord,
+  TopicPartition,
+} from "./types.js";
+export type { ProducerStats } from "./window.js";
+
+/** The version of this client. */
+export const VERSION = "0.1.0";

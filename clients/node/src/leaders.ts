@@ -1,0 +1,122 @@
+/** What a client knows of topics. */
+
+import type { DescribeTopicsResponse, PartitionInfo } from "./gen/oncelog/v1/cluster_pb.js";
+import type { TopicPartition } from "./types.js";
+
+const DEFAULT_MAX_BATCH_BYTES = 4 << 20;
+/** Of a topic: far above what a cluster takes. */
+const MOST_PARTITIONS = 1_000_000;
+
+/** What is known of a partition's leader. An address that is not known is "". */
+export interface Leader {
+  nodeId: number;
+  address: string;
+  term: bigint;
+  /** A node refused and named this one instead, without a term: another may know better. */
+  hinted: boolean;
+  /** The node that did so; "": none, or its word has been doubted since. */
+  refused: string;
+  replicas: readonly number[];
+}
+
+export interface TopicView {
+  id: bigint;
+  maxBatchBytes: number;
+  partitions: Leader[];
+}
+
+/**
+ * News of an older term never replaces what is known of a newer one, so a node that is behind
+ * cannot send a client back.
+ */
+export class Leaders {
+  readonly nodes = new Map<number, string>();
+  readonly topics = new Map<string, TopicView>();
+
+  update(answer: DescribeTopicsResponse): void {
+    for (const node of answer.nodes) {
+      if (node.address !== "") this.nodes.set(node.nodeId, node.address);
+    }
+    for (const topic of answer.topics) {
+      let view = this.topics.get(topic.name);
+      // The node has not heard yet that this one was deleted: ids only rise.
+      if (view !== undefined && topic.topicId < view.id) continue;
+      if (view?.id !== topic.topicId) {
+        // Deleted and created again: terms start anew.
+        view = { id: topic.topicId, maxBatchBytes: DEFAULT_MAX_BATCH_BYTES, partitions: [] };
+        this.topics.set(topic.name, view);
+      }
+      const limit = topic.config?.maxBatchBytes ?? 0;
+      if (limit > 0) view.maxBatchBytes = limit;
+      for (const info of topic.partitions) {
+        if (info.partition < 0 || info.partition >= MOST_PARTITIONS) continue; // no node says so
+        while (view.partitions.length <= info.partition) {
+          view.partitions.push({
+            nodeId: 0,
+            address: "",
+            term: -1n,
+            hinted: false,
+            refused: "",
+            replicas: [],
+          });
+        }
+        const known = view.partitions[info.partition];
+        if (known !== undefined) this.#updateLeader(known, info);
+      }
+    }
+  }
+
+  #updateLeader(known: Leader, info: PartitionInfo): void {
+    known.replicas = info.replicas;
+    const address = this.nodes.get(info.leaderId) ?? "";
+    if (info.term < known.term || address === "") return;
+    if (info.term === known.term && known.address !== "") {
+      // It led in this term, and does not any more.
+      if (address === known.refused) return;
+      // Same term, same leader; but its address may be news.
+      if (!known.hinted && info.leaderId !== known.nodeId) return;
+    }
+    known.nodeId = info.leaderId;
+    known.address = address;
+    known.term = info.term;
+    known.hinted = false;
+    known.refused = "";
+  }
+
+  leader(tp: TopicPartition): Leader | undefined {
+    return this.topics.get(tp.topic)?.partitions[tp.partition];
+  }
+
+  address(tp: TopicPartition): string {
+    return this.leader(tp)?.address ?? "";
+  }
+
+  /** Takes over what a node said when it refused as not the leader. */
+  hint(tp: TopicPartition, nodeId: number, address: string): void {
+    const known = this.leader(tp);
+    if (known === undefined || address === "") return;
+    if (!this.nodes.has(nodeId)) this.nodes.set(nodeId, address);
+    if (known.address !== address) {
+      known.refused = known.address;
+      known.hinted = true;
+    }
+    known.nodeId = nodeId;
+    known.address = address;
+  }
+
+  /** Who is said to lead does not, and names nobody. Any node's word may take its place. */
+  suspect(tp: TopicPartition): void {
+    const known = this.leader(tp);
+    if (known !== undefined) known.refused = "";
+  }
+
+  /** This node does not lead the partition, whatever was known. */
+  forget(tp: TopicPartition, address: string): void {
+    const known = this.leader(tp);
+    if (known?.address === address) {
+      known.address = "";
+      known.hinted = false;
+      known.refused = "";
+    }
+  }
+}

@@ -1,0 +1,384 @@
+/**
+ * The producer's IO: it takes ripe batches, finds leaders and keeps a stream to each node.
+ */
+
+import { Accumulator, type OpenBatch } from "./accumulator.js";
+import { now } from "./clock.js";
+import { type Cluster, CONNECT_TIMEOUT } from "./cluster.js";
+import type { ProducerConfig } from "./config.js";
+import { Failures } from "./delivery.js";
+import { asError, OncelogError } from "./errors.js";
+import type { BatchResult } from "./gen/oncelog/v1/log_pb.js";
+import { Identities, type Identity, NO_IDENTITY } from "./identities.js";
+import { LeaderWatch, STALL_AFTER } from "./leaderwatch.js";
+import { isRetriableVerdict } from "./status.js";
+import { ProduceStream, type StreamEvents } from "./stream.js";
+import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
+import { lostWithTopic, type ProducerStats, type Reaction, Window } from "./window.js";
+
+export const TICK_EVERY = 100;
+/** What a node allows as timeout_ms. */
+const MOST_COMMIT_TIMEOUT = 600_000;
+
+/** Runs work soon after it was woken, and again at the time that the work returned. */
+export class Loop {
+  #woken = false;
+  #timer: NodeJS.Timeout | undefined;
+  #stopped = false;
+
+  constructor(readonly work: (at: number) => number) {}
+
+  wake(): void {
+    if (this.#woken || this.#stopped) return;
+    this.#woken = true;
+    setImmediate(() => this.#run());
+  }
+
+  #run(): void {
+    this.#woken = false;
+    clearTimeout(this.#timer);
+    if (this.#stopped) return;
+    const next = this.work(now());
+    if (next === Number.POSITIVE_INFINITY || this.#stopped) return;
+    this.#timer = setTimeout(() => this.#run(), Math.min(Math.max(1, next - now()), 2 ** 31 - 1));
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+  }
+}
+
+export class Sender implements StreamEvents {
+  readonly stats: ProducerStats = {
+    recordsSent: 0,
+    recordsAcked: 0,
+    recordsFailed: 0,
+    batchesSent: 0,
+    batchesAcked: 0,
+    batchesRetried: 0,
+    bytesSent: 0,
+    duplicates: 0,
+    resets: 0,
+    maxAckLatencyMs: 0,
+  };
+  readonly accumulator: Accumulator;
+  readonly identities: Identities;
+  readonly failed = new Failures();
+  readonly #loop = new Loop((at) => this.#work(at));
+  readonly #windows = new PartitionMap<Window>();
+  readonly #busy = new PartitionMap<Window>();
+  // Nothing is sent to these: they wait for a producer id, or for news of their topic.
+  readonly #identifying = new PartitionMap<true>();
+  // Who waits for a partition to have a producer id.
+  readonly #identified = new PartitionMap<((identity: Identity) => void)[]>();
+  readonly #streams = new Map<string, ProduceStream>();
+  readonly #sentTo = new PartitionMap<string>();
+  readonly #watch: LeaderWatch;
+  #attemptId = 0n;
+  #tickedAt = 0;
+  #stopped = false;
+
+  constructor(
+    readonly config: ProducerConfig,
+    readonly cluster: Cluster,
+  ) {
+    const wake = () => this.#loop.wake();
+    this.accumulator = new Accumulator(config, wake);
+    this.identities = new Identities(config, cluster);
+    const connected = (address: string) => this.#streams.get(address)?.opened ?? false;
+    this.#watch = new LeaderWatch(cluster, wake, () => this.#busy.keys(), connected);
+  }
+
+  // --- the end -----------------------------------------------------------------------
+
+  /** Ends all IO; what is not acknowledged fails, its outcome told. */
+  stop(): void {
+    if (!this.#stopped) {
+      this.#failEverything(
+        new OncelogError("DELIVERY_TIMEOUT", "the producer was closed before an acknowledgement"),
+        new OncelogError("CLIENT_CLOSED", "the producer is closed"),
+      );
+    }
+    this.#closeStreams();
+    this.#loop.stop();
+  }
+
+  #closeStreams(): void {
+    for (const stream of this.#streams.values()) stream.close();
+  }
+
+  /** The producer cannot go on. All pending records fail, further ones are refused. */
+  #fail(error: OncelogError): void {
+    if (this.#stopped) return;
+    this.#failEverything(error, error);
+    this.#closeStreams();
+  }
+
+  #failEverything(error: OncelogError, later: OncelogError): void {
+    this.#stopped = true;
+    for (const batch of this.accumulator.stop(later)) {
+      this.stats.recordsFailed += batch.count;
+      batch.delivery.fail(error.withOutcome("never_sent"));
+      this.#batchDone(batch);
+    }
+    for (const window of this.#windows.values()) window.failAll(error);
+    this.#busy.clear();
+    for (const tp of this.#identified.keys()) this.#tellIdentified(tp, NO_IDENTITY);
+  }
+
+  #batchDone(batch: OpenBatch): void {
+    if (batch.delivery.error !== undefined) this.failed.add(batch.delivery);
+    this.accumulator.release(batch);
+  }
+
+  // --- sending -----------------------------------------------------------------------
+
+  /** Sends whatever can be sent now, and returns when to look again. */
+  #work(at: number): number {
+    if (this.#stopped) return Number.POSITIVE_INFINITY;
+    if (at - this.#tickedAt >= TICK_EVERY) {
+      this.#tickedAt = at;
+      this.#tick(at);
+    }
+    const { ready, next: lingers } = this.accumulator.readyPartitions(at);
+    let next = lingers;
+    const mayHave = new Set(ready.map(keyOf));
+    for (const tp of ready) this.#busy.set(tp, this.#window(tp));
+    for (const [tp, window] of this.#busy) {
+      this.#react(window, this.#feed(window, at));
+      if (this.#stopped) return Number.POSITIVE_INFINITY;
+      if (window.idle && !mayHave.has(keyOf(tp))) this.#busy.delete(tp);
+      else if (window.retryAt > at) next = Math.min(next, window.retryAt);
+    }
+    for (const stream of this.#streams.values()) stream.write();
+    next = Math.min(next, this.#watch.work(at));
+    const tick = this.#tickedAt + TICK_EVERY;
+    const renewal = Math.max(tick, this.identities.current?.renewAt ?? Number.POSITIVE_INFINITY);
+    return Math.min(next, this.#busy.size > 0 ? tick : renewal);
+  }
+
+  #feed(window: Window, at: number): Reaction {
+    const { tp } = window;
+    if (this.#identifying.has(tp)) return undefined;
+    if (window.needsIdentity(at, this.identities.current)) return this.#identify(window);
+    const address = this.cluster.leaders.address(tp);
+    if (address === "") {
+      this.#watch.ask(tp.topic);
+      return undefined;
+    }
+    if (this.#sentTo.get(tp) !== address) {
+      this.#sentTo.set(tp, address);
+      window.onLeaderChanged(at);
+    }
+    const stream = this.#streams.get(address) ?? this.#connect(address);
+    if (!stream.opened) {
+      // It may be down, and another node lead by now.
+      this.#watch.ask(tp.topic);
+      return undefined;
+    }
+    while (true) {
+      if (!stream.hasRoom) {
+        stream.write();
+        if (!stream.hasRoom) return undefined; // it says when there is
+      }
+      const batch = window.next(at, this.identities.current);
+      if (batch === undefined) return window.gapReaction;
+      this.#attemptId++;
+      window.sent(batch, this.#attemptId, at);
+      stream.send(window, batch, this.#attemptId);
+    }
+  }
+
+  #window(tp: TopicPartition): Window {
+    let window = this.#windows.get(tp);
+    if (window === undefined) {
+      const { accumulator, config, stats } = this;
+      const done = (batch: OpenBatch) => this.#batchDone(batch);
+      window = new Window(tp, accumulator, config, this.cluster.backoff, stats, done);
+      this.#windows.set(tp, window);
+    }
+    return window;
+  }
+
+  /** Gets a producer id for a partition, while others go on. */
+  #identify(window: Window): Reaction {
+    const { tp } = window;
+    if (window.wasReset && this.config.initial !== null) {
+      const text = "after a batch of unknown outcome the given producer id cannot go on";
+      return { fatal: new OncelogError("PRODUCER_FAILED", `${keyOf(tp)}: ${text}`) };
+    }
+    this.#identifying.set(tp, true);
+    this.cluster.spawn(async () => {
+      try {
+        const { identity, last } = await this.identities.acquire(tp, window.identity);
+        this.#adopt(window, identity, last);
+      } catch (e) {
+        this.#fail(noProducerId(e));
+      }
+      this.#loop.wake();
+    });
+    return undefined;
+  }
+
+  #adopt(window: Window, identity: Identity, last: bigint): void {
+    const { tp } = window;
+    this.#identifying.delete(tp);
+    if (this.#stopped) return;
+    if (this.config.producerName !== null && last < window.storedGiven) {
+      this.#fail(lostWithTopic(tp, window.storedGiven));
+      return;
+    }
+    window.adopt(identity, last, this.#topicId(tp.topic));
+    this.#tellIdentified(tp, identity);
+  }
+
+  #topicId(topic: string): bigint {
+    return this.cluster.leaders.topics.get(topic)?.id ?? 0n;
+  }
+
+  #tellIdentified(tp: TopicPartition, identity: Identity): void {
+    for (const tell of this.#identified.get(tp) ?? []) tell(identity);
+    this.#identified.delete(tp);
+  }
+
+  /** The producer id that the partition has, or gets now; none if the producer has stopped. */
+  identityOf(tp: TopicPartition): Promise<Identity> {
+    const window = this.#window(tp);
+    if (window.identity !== NO_IDENTITY || this.#stopped) return Promise.resolve(window.identity);
+    return new Promise((resolve) => {
+      this.#identified.set(tp, [...(this.#identified.get(tp) ?? []), resolve]);
+      if (!this.#identifying.has(tp)) this.#react(window, this.#identify(window));
+    });
+  }
+
+  // --- streams -----------------------------------------------------------------------
+
+  #connect(address: string): ProduceStream {
+    const { requestTimeoutMs } = this.config;
+    const commit = Math.floor((requestTimeoutMs * 4) / 5);
+    const commitMs = Math.min(Math.max(1, commit), MOST_COMMIT_TIMEOUT);
+    const connectMs = Math.min(CONNECT_TIMEOUT, requestTimeoutMs);
+    const stream = new ProduceStream(address, this.cluster, commitMs, connectMs, this);
+    this.#streams.set(address, stream);
+    return stream;
+  }
+
+  opened(): void {
+    this.#loop.wake();
+  }
+
+  room(): void {
+    this.#loop.wake();
+  }
+
+  closed(stream: ProduceStream): void {
+    const { address } = stream;
+    if (this.#streams.get(address) === stream) this.#streams.delete(address);
+    if (this.#stopped) return;
+    this.cluster.avoid(address);
+    for (const [tp, window] of this.#busy) {
+      if (this.#sentTo.get(tp) === address) {
+        window.onConnectionLost(now());
+        this.cluster.leaders.forget(tp, address);
+        this.#watch.ask(tp.topic);
+      }
+    }
+    this.#loop.wake();
+  }
+
+  results(stream: ProduceStream, results: BatchResult[]): void {
+    for (const result of results) {
+      const waiting = stream.outstanding.get(result.id);
+      if (waiting === undefined || this.#stopped) continue;
+      stream.outstanding.delete(result.id);
+      const { window, batch } = waiting;
+      const reaction = window.onResult(batch, result.id, result, now());
+      // It leads, after all.
+      if (!isRetriableVerdict(result.verdict)) this.#watch.leads(window.tp);
+      this.#react(window, reaction);
+    }
+    this.#loop.wake();
+  }
+
+  #react(window: Window, reaction: Reaction): void {
+    if (reaction === undefined) return;
+    const { tp } = window;
+    if ("fatal" in reaction) this.#fail(reaction.fatal);
+    else if ("fatalUnlessRecreated" in reaction) {
+      // Else it is being looked into.
+      if (!this.#identifying.has(tp)) this.#findTopic(window, reaction.fatalUnlessRecreated);
+    } else if ("leaderAddress" in reaction) {
+      this.cluster.leaders.hint(tp, reaction.leaderId, reaction.leaderAddress);
+    } else this.#watch.suspect(tp, this.#sentTo.get(tp) ?? "");
+  }
+
+  /** A leader does not know the producer. Either all is lost, or it is another topic. */
+  #findTopic(window: Window, error: OncelogError): void {
+    const { tp } = window;
+    this.#identifying.set(tp, true);
+    this.cluster.spawn(async () => {
+      let asked = true;
+      try {
+        // Nobody else can be sure to know of the topic that this node leads.
+        await this.cluster.refreshAt(this.#sentTo.get(tp) ?? "", tp.topic);
+      } catch (e) {
+        if (!(e instanceof OncelogError)) throw e;
+        asked = false;
+      }
+      this.#identifying.delete(tp);
+      if (this.#stopped) return;
+      if (!asked) window.sendAgain(now());
+      else if (this.#topicId(tp.topic) === window.topicId) this.#fail(error);
+      else this.#react(window, window.onTopicCreatedAnew());
+      this.#loop.wake();
+    });
+  }
+
+  // --- time --------------------------------------------------------------------------
+
+  #tick(at: number): void {
+    for (const batch of this.accumulator.expire(at)) {
+      const window = this.#window(batch.lane.tp);
+      this.#react(window, window.expireUnsent(batch));
+    }
+    for (const window of this.#busy.values()) this.#react(window, window.expire(at));
+    if (this.#stopped) return;
+    this.#checkStalls(at);
+    const { current } = this.identities;
+    if (current !== undefined && at >= current.renewAt) {
+      this.cluster.spawn(async () => {
+        try {
+          await this.identities.renewIfDue();
+        } catch (e) {
+          // Taken over by another instance, most likely: to go on would be to fight.
+          this.#fail(noProducerId(e));
+        }
+        this.#loop.wake();
+      });
+    }
+  }
+
+  #checkStalls(at: number): void {
+    const stalled = new Map<string, Set<string>>(); // topic -> nodes that do not answer
+    for (const [tp, window] of this.#busy) {
+      const oldest = window.oldestAttempt;
+      const address = this.#sentTo.get(tp);
+      if (oldest === undefined || address === undefined) continue;
+      const stream = this.#streams.get(address);
+      if (at - oldest > this.config.requestTimeoutMs && stream !== undefined) stream.close();
+      else if (at - oldest > STALL_AFTER) {
+        stalled.set(tp.topic, (stalled.get(tp.topic) ?? new Set()).add(address));
+      }
+    }
+    this.#watch.stalled(stalled, at);
+  }
+}
+
+/** What a producer stops with that gets no producer id. */
+function noProducerId(e: unknown): OncelogError {
+  const error = asError(e);
+  return error.is("PRODUCER_FAILED")
+    ? error
+    : new OncelogError("PRODUCER_FAILED", `no producer id: ${error.message}`);
+}

@@ -1,0 +1,165 @@
+/** What statuses and verdicts of nodes mean. */
+
+import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
+import { type Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { type ErrorDetails, type ErrorKind, kindOf, OncelogError } from "./errors.js";
+import { type BatchResult, Verdict } from "./gen/oncelog/v1/log_pb.js";
+import { keyOf, type TopicPartition } from "./types.js";
+
+/**
+ * What a status without our ErrorInfo means: it comes from gRPC itself, or from something in
+ * between.
+ */
+const PLAIN = new Map<number, ErrorKind>([
+  [status.UNAVAILABLE, "UNAVAILABLE"],
+  [status.CANCELLED, "UNAVAILABLE"],
+  [status.DEADLINE_EXCEEDED, "REQUEST_TIMEOUT"],
+  // A message beyond a limit, most often: the same again would end the same way.
+  [status.RESOURCE_EXHAUSTED, "INVALID_REQUEST"],
+  [status.INVALID_ARGUMENT, "INVALID_REQUEST"],
+  [status.OUT_OF_RANGE, "INVALID_REQUEST"],
+  [status.UNIMPLEMENTED, "NOT_SUPPORTED"],
+  [status.DATA_LOSS, "CORRUPT_LOG"],
+]);
+
+/** The error that a failed call to a node stands for. */
+export function fromStatus(address: string, failure: Partial<ServiceError>): OncelogError {
+  const text = failure.details ?? "";
+  const info = readInfo(failure.metadata);
+  if (info?.domain === "oncelog") return fromInfo(info, text);
+  const kind = PLAIN.get(failure.code ?? status.UNKNOWN);
+  return kind === undefined
+    ? new OncelogError("INTERNAL", `${address}: ${failure.code}: ${text}`)
+    : new OncelogError(kind, `${address}: ${text}`);
+}
+
+interface Info {
+  reason: string;
+  domain: string;
+  metadata: Map<string, string>;
+}
+
+/** Fields with a length, by number; the others are left out. */
+function fields(data: Uint8Array): [number, Uint8Array][] {
+  const reader = new BinaryReader(data);
+  const found: [number, Uint8Array][] = [];
+  while (reader.pos < reader.len) {
+    const [field, wire] = reader.tag();
+    if (wire === WireType.LengthDelimited) found.push([field, reader.bytes()]);
+    else reader.skip(wire, field);
+  }
+  return found;
+}
+
+const TEXT = new TextDecoder();
+
+function text(all: [number, Uint8Array][], field: number): string {
+  return TEXT.decode(all.find(([number]) => number === field)?.[1] ?? new Uint8Array());
+}
+
+/** The google.rpc.ErrorInfo in a google.rpc.Status, if there is one. */
+function readInfo(metadata: Metadata | undefined): Info | undefined {
+  const [details] = metadata?.get("grpc-status-details-bin") ?? [];
+  if (!(details instanceof Uint8Array)) return undefined;
+  try {
+    for (const [field, detail] of fields(details)) {
+      if (field !== 3) continue;
+      const any = fields(detail);
+      if (text(any, 1) !== "type.googleapis.com/google.rpc.ErrorInfo") continue;
+      const info = fields(any.find(([number]) => number === 2)?.[1] ?? new Uint8Array());
+      const entries = info.filter(([number]) => number === 3).map(([, entry]) => fields(entry));
+      return {
+        reason: text(info, 1),
+        domain: text(info, 2),
+        metadata: new Map(entries.map((entry) => [text(entry, 1), text(entry, 2)])),
+      };
+    }
+  } catch {
+    // not from a node of ours
+  }
+  return undefined;
+}
+
+function fromInfo(info: Info, message: string): OncelogError {
+  const { metadata } = info;
+  const kind = kindOf(info.reason);
+  if (kind === undefined) {
+    // A newer server: its own word says whether to retry.
+    const retriable = metadata.get("retriable") === "true";
+    return new OncelogError(retriable ? "UNAVAILABLE" : "INTERNAL", `${info.reason}: ${message}`);
+  }
+  const number = (name: string) => {
+    const value = metadata.get(name) ?? "";
+    return /^-?\d+$/.test(value) ? BigInt(value) : -1n;
+  };
+  const details: ErrorDetails = {
+    partition: Number(number("partition")),
+    offset: number("offset"),
+    logStartOffset: number("log_start_offset"),
+    highWatermark: number("high_watermark"),
+    nextOffset: number("next_offset"),
+    lastSequence: number("last_sequence"),
+    currentEpoch: Number(number("current_epoch")),
+    leaderId: Math.max(0, Number(number("leader_id"))),
+    leaderAddress: metadata.get("leader_address") ?? "",
+    topic: metadata.get("topic") ?? "",
+    producerName: metadata.get("producer_name") ?? "",
+    field: metadata.get("field") ?? "",
+    limit: metadata.get("limit") ?? "",
+  };
+  return new OncelogError(kind, message, details);
+}
+
+const VERDICTS = new Map<Verdict, ErrorKind>([
+  [Verdict.INVALID_BATCH, "INVALID_BATCH"],
+  [Verdict.BATCH_TOO_LARGE, "BATCH_TOO_LARGE"],
+  [Verdict.UNKNOWN_PRODUCER, "UNKNOWN_PRODUCER"],
+  [Verdict.FENCED, "FENCED"],
+  [Verdict.OUT_OF_ORDER, "OUT_OF_ORDER"],
+  [Verdict.SEQUENCE_CONFLICT, "SEQUENCE_CONFLICT"],
+  [Verdict.PRODUCER_EXPIRED, "PRODUCER_EXPIRED"],
+  [Verdict.OFFSET_MISMATCH, "OFFSET_MISMATCH"],
+]);
+
+const RETRIABLE = new Set([
+  Verdict.NOT_LEADER,
+  Verdict.NOT_READY,
+  Verdict.TIMEOUT,
+  Verdict.THROTTLED,
+  Verdict.STORAGE_FULL,
+  Verdict.UNKNOWN_TOPIC_OR_PARTITION,
+  Verdict.TRANSACTION_CONFLICT,
+]);
+
+export function isStored(verdict: Verdict): boolean {
+  return verdict === Verdict.APPENDED || verdict === Verdict.DUPLICATE;
+}
+
+export function isRetriableVerdict(verdict: Verdict): boolean {
+  return RETRIABLE.has(verdict);
+}
+
+/** Whether this client knows what the verdict means. */
+export function isKnown(verdict: Verdict): boolean {
+  return VERDICTS.has(verdict);
+}
+
+/**
+ * The error of a verdict that is neither a success nor retriable. One that this client does not
+ * know counts as an invalid batch: it must not be repeated blindly.
+ */
+export function fromVerdict(result: BatchResult, tp: TopicPartition): OncelogError {
+  const kind = VERDICTS.get(result.verdict) ?? "INVALID_BATCH";
+  let said = result.message || `verdict ${result.verdict}`;
+  if (kind === "FENCED") {
+    said += ` (current epoch ${result.currentEpoch}): another producer has taken over`;
+  } else if (kind === "OUT_OF_ORDER") said += ` (last stored sequence ${result.lastSequence})`;
+  else if (kind === "OFFSET_MISMATCH") said += ` (next offset ${result.nextOffset})`;
+  const { currentEpoch, lastSequence, nextOffset } = result;
+  return new OncelogError(kind, `${keyOf(tp)}: ${said}`, {
+    ...tp,
+    currentEpoch,
+    lastSequence,
+    nextOffset,
+  });
+}

@@ -1,0 +1,204 @@
+"""Batches of one attempt of a task, staged in a transaction under a producer id of its own.
+
+Place in the flow: the Spark sink encodes -> `Stager.put` -> leaders of the partitions -> `flush`
+says what is staged where. Nobody sees it until the sink's batch is ended with this attempt
+among the winners; so an attempt that fails just stops.
+
+Each partition has its own chain of sequences from 0, and one request under way, with all that
+waits for it. A request that had no answer is sent again as it was: a repeat is STAGED, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from typing import NamedTuple
+
+from oncelog import errors
+from oncelog._engine.net.cluster import Cluster, check_answers, log_stub, producer_stub
+from oncelog.types import TopicPartition
+from oncelog.v1 import batch_pb2, log_pb2, producer_pb2
+from oncelog.wire.compression import checksum, compress
+from oncelog.wire.verdicts import RETRIABLE, STORED, error_of, verdict_name
+
+log = logging.getLogger("oncelog.producer")
+
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+_ATTEMPT_MS = 10_000
+
+
+class Encoded(NamedTuple):
+    """The payload of a batch, not compressed."""
+
+    payload: bytes
+    record_count: int
+    max_timestamp_us: int
+
+
+class _Chain:
+    """One partition: what waits, in order, and how far it is numbered."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[batch_pb2.Batch] = deque()
+        self.last = -1
+        self.records = 0
+        self.task: asyncio.Task[None] | None = None
+
+
+class Stager:
+    """Runs on the engine's loop. timeout_s: how long a batch is tried for."""
+
+    def __init__(
+        self, cluster: Cluster, transaction_id: int, timeout_s: float, codec: int = 0
+    ) -> None:
+        self._cluster, self._transaction_id = cluster, transaction_id
+        self._timeout_s, self._codec = timeout_s, codec
+        self._chains: dict[TopicPartition, _Chain] = {}
+        self._bytes = 0
+        self._sent = asyncio.Event()
+        self._error: BaseException | None = None
+        self._lease = producer_pb2.LeaseProducerResponse()
+
+    @property
+    def producer_id(self) -> int:
+        return self._lease.producer_id
+
+    async def start(self) -> None:
+        """A producer id that nobody had before."""
+        self._lease = await self._cluster.call(
+            lambda channel: producer_stub(channel).LeaseProducer,
+            producer_pb2.LeaseProducerRequest(),
+            timeout_s=self._timeout_s,
+        )
+
+    async def put(self, tp: TopicPartition, encoded: Encoded) -> None:
+        """Takes a batch; waits while too much is under way. Raises what went wrong before."""
+        chain = self._chains.setdefault(tp, _Chain())
+        payload = compress(self._codec, encoded.payload)
+        header = batch_pb2.BatchHeader(
+            topic=tp.topic,
+            partition=tp.partition,
+            producer_id=self._lease.producer_id,
+            epoch=self._lease.epoch,
+            base_sequence=chain.last + 1,
+            record_count=encoded.record_count,
+            transaction_id=self._transaction_id,
+            codec=self._codec,  # type: ignore[arg-type]
+            crc32c=checksum(payload),
+            max_timestamp_us=encoded.max_timestamp_us,
+        )
+        batch = batch_pb2.Batch(header=header, payload=payload)
+        batch.lease_token = self._lease.lease_token
+        chain.last += encoded.record_count
+        chain.records += encoded.record_count
+        chain.waiting.append(batch)
+        self._bytes += len(payload)
+        if chain.task is None:
+            chain.task = asyncio.create_task(self._send(tp, chain))
+        while self._bytes > MAX_WAITING_BYTES:
+            self._check()
+            self._sent.clear()
+            await self._sent.wait()
+        self._check()
+
+    async def flush(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Waits until all is staged: the count of records and the last sequence of each."""
+        while self._bytes:
+            self._check()
+            self._sent.clear()
+            await self._sent.wait()
+        self._check()
+        return {tp: (chain.records, chain.last) for tp, chain in self._chains.items()}
+
+    async def close(self) -> None:
+        for chain in self._chains.values():
+            if chain.task is not None:
+                chain.task.cancel()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # -- one partition ------------------------------------------------------------------
+
+    async def _send(self, tp: TopicPartition, chain: _Chain) -> None:
+        try:
+            if self._cluster.leaders.leader(tp) is None:
+                await self._cluster.require_topic(tp.topic, self._timeout_s)
+            while chain.waiting:
+                await self._send_some(tp, chain)
+            chain.task = None
+        except errors.OncelogError as error:
+            self._error = error
+        finally:
+            self._sent.set()
+
+    async def _send_some(self, tp: TopicPartition, chain: _Chain) -> None:
+        """Stages the oldest batches, however often that has to be tried."""
+        deadline, failures = time.monotonic() + self._timeout_s, 0
+        while True:
+            request = _request(chain)
+            problem = await self._try(tp, chain, request)
+            if problem is None:
+                return
+            failures += 1
+            if time.monotonic() >= deadline:
+                raise errors.RequestTimeoutError(f"{tp}: not staged in time: {problem}")
+            await asyncio.sleep(self._cluster.backoff.delay(failures))
+            try:
+                await self._cluster.refresh([tp.topic])
+            except errors.RetriableError as error:
+                log.debug("no metadata of %s: %s", tp.topic, error)
+
+    async def _try(
+        self, tp: TopicPartition, chain: _Chain, request: log_pb2.ProduceRequest
+    ) -> str | None:
+        """Why it has to be tried again; None: something was staged. Raises what is final."""
+        address = self._cluster.leaders.address(tp)
+        if not address:
+            return "no leader"
+        try:
+            answer = await self._cluster.call(
+                lambda channel: log_stub(channel).Produce,
+                request,
+                address=address,
+                attempt_timeout_s=_ATTEMPT_MS / 1000 + 1.0,
+            )
+        except errors.RetriableError as error:
+            self._cluster.leader_failed(address, 1)
+            return str(error)
+        check_answers(len(request.batches), len(answer.results))
+        staged = 0
+        problem = None
+        for result in answer.results:
+            if result.verdict in STORED:
+                staged += 1
+                continue
+            if staged or result.verdict in RETRIABLE:
+                # What follows one that is not there yet is refused with it.
+                problem = verdict_name(result.verdict)
+                if result.leader_address:
+                    self._cluster.leaders.hint(tp, result.leader_id, result.leader_address)
+                break
+            raise error_of(result, tp)
+        for _ in range(staged):
+            self._bytes -= len(chain.waiting.popleft().payload)
+        self._sent.set()
+        return None if staged else problem
+
+
+def _request(chain: _Chain) -> log_pb2.ProduceRequest:
+    request, size = log_pb2.ProduceRequest(timeout_ms=_ATTEMPT_MS), 0
+    for number, batch in enumerate(chain.waiting, 1):
+        size += len(batch.payload)
+        if number > 1 and size > MAX_REQUEST_BYTES:
+            break
+        request.batches.append(batch)
+        request.batches[-1].id = number
+    return request
+
+
+__all__ = ["Encoded", "Stager"]

@@ -1,0 +1,99 @@
+"""`oncelog sink list|describe|reset`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from oncelog import Admin
+from oncelog.cli.options import with_admin
+from oncelog.cli.output import print_facts, print_json, print_table
+from oncelog.errors import UnknownTransactionError
+from oncelog.types import SinkInfo
+
+
+@click.group()
+def sink() -> None:
+    """Outputs of Spark's queries and jobs: what each has committed."""
+
+
+@sink.command("list")
+@with_admin
+def list_sinks(admin: Admin, as_json: bool) -> None:
+    """List sinks."""
+    sinks = admin.list_sinks()
+    if as_json:
+        print_json([asdict(one) for one in sinks])
+        return
+    print_table(
+        ("sink", "of", "last batch", "records", "open batch"),
+        [
+            (
+                one.sink,
+                "jobs" if one.jobs else one.query or None,
+                _batch(one.committed_batch),
+                one.record_count,
+                _batch(one.open_batch),
+            )
+            for one in sinks
+        ],
+    )
+
+
+@sink.command()
+@click.argument("name")
+@with_admin
+def describe(admin: Admin, name: str, as_json: bool) -> None:
+    """Show what a sink has committed, and who writes into it."""
+    found = _described(admin, name)
+    if as_json:
+        print_json(asdict(found))
+        return
+    facts: list[tuple[str, object]] = [
+        ("sink", found.sink),
+        ("of", "batch jobs" if found.jobs else "a streaming query"),
+        ("query", found.query or None),
+        ("run", found.run or None),
+        ("last batch", _batch(found.committed_batch)),
+        ("records in it", found.record_count),
+        ("open batch", _batch(found.open_batch)),
+        ("open transaction", found.open_transaction_id or None),
+    ]
+    if found.jobs:
+        facts.append(("batches", [f"{a}..{b}" if a != b else str(a) for a, b in found.committed]))
+    if found.before is not None:
+        query, batch, records = found.before
+        facts.append(("before the reset", f"query {query}, batch {batch}, {records} records"))
+    print_facts(facts)
+
+
+@sink.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_admin
+def reset(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
+    """Have a sink take whatever batch comes next, of any query.
+
+    What it holds stays. If the next query writes again what is there, it is there twice.
+    """
+    found = _described(admin, name)
+    if not yes:
+        last = _batch(found.committed_batch)
+        click.confirm(f"forget that {name!r} has committed batch {last}?", abort=True)
+    admin.reset_sink(name)
+    if as_json:
+        print_json({"reset": name})
+    else:
+        click.echo(f"sink {name} takes any batch next")
+
+
+def _described(admin: Admin, name: str) -> SinkInfo:
+    try:
+        return admin.describe_sink(name)
+    except UnknownTransactionError:
+        raise click.ClickException(f"there is no sink {name!r}") from None
+
+
+def _batch(number: int) -> int | None:
+    return None if number < 0 else number

@@ -1,0 +1,239 @@
+"""Rows of Spark as batches of partitions: columns, places, and a digest of what is in them.
+
+Place in the flow: Spark's worker -> `Rows.take` each Arrow batch -> pieces for the partitions ->
+`writing` stages them. Columns as Spark's Kafka sink has them: value, key, headers, topic,
+partition, timestamp.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from crc32c import crc32c
+
+from oncelog.errors import ConfigError, InvalidRequestError
+from oncelog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+RECORD_COLUMNS = ("key", "value", "timestamp", "headers")
+TYPES = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp", "timestamp_ntz"),
+}
+_M = 0x5BD1E995
+_NULL = 0x9E3779B97F4A7C15
+_MASK = 2**64 - 1
+
+
+def check_columns(schema: StructType, topic: str) -> None:
+    """Raises ConfigError that names the column."""
+    found = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for name, kind in found.items():
+        if name not in TYPES:
+            raise ConfigError(f"column {name!r} is not one of {', '.join(TYPES)}", name)
+        if kind not in TYPES[name]:
+            raise ConfigError(
+                f"column {name!r} is {kind}, it must be {' or '.join(TYPES[name])}", name
+            )
+    if "value" not in found:
+        raise ConfigError("column 'value' is missing: it is what a record holds", "value")
+    if not topic and "topic" not in found:
+        raise ConfigError("topic: give the option, or a column of that name", "topic")
+
+
+class Rows:
+    """Of one attempt of a task. counts: how many partitions a topic has."""
+
+    def __init__(self, topic: str, counts: Callable[[str], int]) -> None:
+        self._topic, self._counts = topic, counts
+        self._turn = random.randrange(1 << 30)  # of records without key and partition
+        self.records = 0
+        self.digest = 0
+
+    def digested(self, batch: Any) -> None:
+        """Counts rows, and adds what is in them to the digest, in whatever order they come."""
+        self.records += batch.num_rows
+        self.digest = (self.digest + _digest(batch)) & _MASK
+
+    def pieces(self, batch: Any) -> Iterator[tuple[TopicPartition, Any]]:
+        """The rows of each partition, in their order, as an Arrow batch of the record columns."""
+        names = [name for name in RECORD_COLUMNS if name in batch.schema.names]
+        for topic, rows in self._by_topic(batch):
+            count = self._counts(topic)
+            self._turn += 1
+            records = rows.select(names)
+            numbers = self._partitions(rows, topic, count)
+            if isinstance(numbers, int):
+                yield TopicPartition(topic, numbers), records
+                continue
+            yield from _split(topic, records, numbers)
+
+    def _by_topic(self, batch: Any) -> Iterator[tuple[str, Any]]:
+        if self._topic:  # the option stands above the column, as in Spark's Kafka sink
+            yield self._topic, batch
+            return
+        import pyarrow.compute as pc
+
+        column = batch.column("topic")
+        for topic in pc.unique(column).to_pylist():
+            if topic is None:
+                raise InvalidRequestError("topic: a row has none", field="topic")
+            yield topic, batch.filter(pc.equal(column, topic))
+
+    def _partitions(self, rows: Any, topic: str, count: int) -> Any:
+        """The partition of each row; one number if it is the same for all."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        names = rows.schema.names
+        numbers = np.full(rows.num_rows, -1, np.int64)
+        if "partition" in names:
+            given = rows.column("partition")
+            numbers = pc.fill_null(given, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+            known = given.is_valid().to_numpy(zero_copy_only=False)
+            if ((numbers[known] < 0) | (numbers[known] >= count)).any():
+                text = f"partition: {topic!r} has the partitions 0 to {count - 1}"
+                raise InvalidRequestError(text, field="partition")
+        sticky = self._turn % count
+        if "key" not in names or rows.column("key").null_count == rows.num_rows:
+            if (numbers < 0).all():
+                return sticky
+            numbers[numbers < 0] = sticky
+            return numbers
+        keys = rows.column("key")
+        by_key = (murmur2_of(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(count)
+        by_key = by_key.astype(np.int64)
+        by_key[keys.is_null().to_numpy(zero_copy_only=False)] = sticky
+        return np.where(numbers >= 0, numbers, by_key)
+
+
+def murmur2_of(keys: Any) -> Any:
+    """`murmur2` of each key of an Arrow array, those of one length together."""
+    import numpy as np
+
+    starts, lengths, data = _texts(keys)
+    found = np.zeros(len(keys), np.uint32)
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        found[rows] = _murmur2(data[starts[rows][:, None] + np.arange(length)])
+    return found
+
+
+def _murmur2(keys: Any) -> Any:
+    """Of the rows of a matrix of bytes."""
+    import numpy as np
+
+    def u32(number: int) -> Any:
+        return np.uint32(number)
+
+    count, length = keys.shape
+    whole = length & ~3
+    h = np.full(count, 0x9747B28C ^ length, np.uint32)
+    words = np.ascontiguousarray(keys[:, :whole]).view("<u4") if whole else keys[:, :0]
+    for k in words.T:
+        k = k * u32(_M)
+        h = (h * u32(_M)) ^ ((k ^ (k >> u32(24))) * u32(_M))
+    for place in reversed(range(length & 3)):
+        h = h ^ (keys[:, whole + place].astype(np.uint32) << u32(8 * place))
+    if length & 3:
+        h = h * u32(_M)
+    h = (h ^ (h >> u32(13))) * u32(_M)
+    return h ^ (h >> u32(15))
+
+
+def _texts(array: Any) -> tuple[Any, Any, Any]:
+    """Where each text of an array begins in its bytes, and how long it is."""
+    import numpy as np
+
+    _, ends, data = array.buffers()
+    places = np.frombuffer(ends, np.int32)[array.offset : array.offset + len(array) + 1]
+    whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return places[:-1].astype(np.int64), np.diff(places), whole
+
+
+def _split(topic: str, records: Any, numbers: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    import numpy as np
+    import pyarrow as pa
+
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    edges = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(ordered)]
+    taken = records.take(pa.array(order))
+    for start, stop in pairwise(edges):
+        yield TopicPartition(topic, int(ordered[start])), taken.slice(start, stop - start)
+
+
+# -- the digest ---------------------------------------------------------------------------
+
+
+def _digest(batch: Any) -> int:
+    """The sum of a number for each row, which depends on nothing but what is in the row."""
+    import numpy as np
+
+    total = np.zeros(batch.num_rows, np.uint64)
+    for position, name in enumerate(TYPES, 1):
+        if name in batch.schema.names:
+            mixed = _mixed(_column(batch.column(name)) + np.uint64(position * _NULL & _MASK))
+            total = _mixed(total ^ mixed)
+    return int(total.sum(dtype=np.uint64))
+
+
+def _column(array: Any) -> Any:
+    """A number for each value."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = array.type
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+        hashed = np.fromiter(_checksums(array), np.uint64, len(array))
+    elif pa.types.is_timestamp(kind):
+        stamps = pc.fill_null(array.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()), 0)
+        hashed = stamps.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64).copy()
+    elif pa.types.is_integer(kind):
+        numbers = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        hashed = numbers.astype(np.int64).view(np.uint64).copy()
+    elif array.null_count == len(array):
+        hashed = np.zeros(len(array), np.uint64)
+    else:  # headers
+        texts = (repr(value).encode() for value in array.to_pylist())
+        hashed = np.fromiter((_checksum(text) for text in texts), np.uint64, len(array))
+    if array.null_count:
+        hashed[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return hashed
+
+
+def _checksums(array: Any) -> Iterator[int]:
+    _, ends, data = array.buffers()
+    start = array.offset
+    places = memoryview(ends).cast("i")[start : start + len(array) + 1]
+    whole = memoryview(data) if data is not None else memoryview(b"")
+    return (_checksum(whole[first:last]) for first, last in pairwise(places))
+
+
+def _checksum(data: bytes | memoryview) -> int:
+    """Two checksums with the length: one alone, of 32 bits, is too short for a batch."""
+    return zlib.crc32(data) << 32 | crc32c(data) ^ len(data)
+
+
+def _mixed(numbers: Any) -> Any:
+    """splitmix64: after it, sums of similar rows have nothing in common."""
+    import numpy as np
+
+    numbers = numbers + np.uint64(_NULL)
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+__all__ = ["RECORD_COLUMNS", "Rows", "check_columns"]

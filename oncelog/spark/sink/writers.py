@@ -1,0 +1,114 @@
+"""The writers as Spark sees them, for a stream and for a batch job.
+
+Place in the flow: `data_source` makes one in a planner process, for each micro-batch or job; its
+copy runs in each task; a stream's `commit` runs on one made anew, a job's on the tasks' own.
+So what a stream's driver has to know comes with the tasks' messages, and a job's run is drawn
+when its writer is made.
+
+`write` is not told which batch it is in: Spark's local properties of the task are.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from oncelog.errors import NotSupportedError
+from oncelog.spark.sink.options import SinkOptions
+from oncelog.spark.sink.rows import check_columns
+from oncelog.spark.sink.writing import Batch, Staged, abort_batch, connected, end_batch, stage_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+QUERY, BATCH, RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+
+
+@dataclass
+class Message(WriterCommitMessage):
+    """Of one attempt of a task to the driver."""
+
+    staged: Staged
+
+
+def refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise NotSupportedError(
+            "a log is only ever added to: use mode append, and for a stream the output mode "
+            "append or update; to begin anew, write into another topic"
+        )
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """A micro-batch of a streaming query."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_columns(schema, options.topic)
+        self._options = options
+        with connected(options) as sink:
+            self._ticket = sink.draw_ticket(options.sink_id, jobs=False)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "Spark calls this in a task"
+        query, batch = context.getLocalProperty(QUERY), context.getLocalProperty(BATCH)
+        if not query or batch is None:
+            raise NotSupportedError(f"this Spark does not tell its tasks {QUERY} and {BATCH}")
+        run = context.getLocalProperty(RUN) or ""
+        asked = Batch(self._options.sink_id, False, query, run, self._ticket, int(batch))
+        return Message(stage_rows(self._options, asked, context.partitionId(), iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        staged = _staged(messages)
+        if not staged or any(one.asked.batch != batchId for one in staged):
+            raise NotSupportedError(f"batch {batchId}: Spark brought {len(staged)} messages of it")
+        end_batch(self._options, staged)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        if staged := _staged(messages):
+            abort_batch(self._options, staged)
+
+
+class JobSink(DataSourceArrowWriter):
+    """A batch job. Without sinkId and batchId it is a job that nobody runs again."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_columns(schema, options.topic)
+        self._options = options
+        run = str(uuid.uuid4())
+        self._asked = Batch(f"job-{run}", True, "", run, 0, 0)
+        if options.sink_id:
+            with connected(options) as sink:
+                ticket = sink.draw_ticket(options.sink_id, jobs=True)
+            self._asked = Batch(options.sink_id, True, "", run, ticket, options.batch_id)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "Spark calls this in a task"
+        return Message(stage_rows(self._options, self._asked, context.partitionId(), iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        end_batch(self._options, _staged(messages) or [Staged(self._asked, 0)])
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if staged := _staged(messages):
+            abort_batch(self._options, staged)
+
+
+def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+    return [one.staged for one in messages if isinstance(one, Message)]
+
+
+__all__ = ["JobSink", "Message", "StreamSink", "refuse_overwrite"]

@@ -1,0 +1,71 @@
+"""What a commit is told of its runs: a no only by a leader that still is one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.consensus.proposals import Abandoned, Applied, Outcome
+from cluster.node.transactions import Transactions
+from cluster.transactions.types import Expected
+from cluster.v1 import peer_pb2 as pb
+from cluster.v1 import transactions_pb2 as tpb
+
+GROUP, PRODUCER = 16, 7
+
+
+class OnePartition:
+    """Says what its replica has applied; `outcome` is what a confirmation brings."""
+
+    topic, index = "t", 0
+
+    def __init__(self, outcome: Outcome, *, then: int) -> None:
+        self.records, self.then, self.outcome = 3, then, outcome
+
+    def confirm_runs(self, transaction_id: int, asked: Any, **_: Any) -> Any:
+        if asked[PRODUCER] != (self.records, self.records - 1):
+            return f"{self.records} records are staged"
+        return {PRODUCER: Expected(GROUP, PRODUCER, self.records, self.records - 1, 0, 1)}
+
+    def confirm(self, done: Any) -> None:
+        self.records = self.then  # applied by the time that the confirmation is
+        done(self.outcome)
+
+
+async def asked_for(records: int, partition: OnePartition) -> pb.ConfirmRunsResponse:
+    node = Transactions(
+        SimpleNamespace(node_id=1, request_timeout_ms=1000),  # type: ignore[arg-type]
+        SimpleNamespace(),  # type: ignore[arg-type]
+        SimpleNamespace(group=None),  # type: ignore[arg-type]
+        SimpleNamespace(by_group={GROUP: partition}),  # type: ignore[arg-type]
+        SimpleNamespace(links={}),  # type: ignore[arg-type]
+        SimpleNamespace(leader_of=None),  # type: ignore[arg-type]
+        lambda: 0.0,
+    )
+    run = tpb.ExpectedRun(
+        group_id=GROUP, producer_id=PRODUCER, records=records, last_sequence=records - 1
+    )
+    request = pb.ConfirmRunsRequest(transaction_id=1, groups=[GROUP], runs=[run])
+    return await node.confirm_here(request)
+
+
+async def test_what_is_applied_is_a_yes_at_once() -> None:
+    deposed = OnePartition(Abandoned(2, "deposed"), then=3)
+    response = await asked_for(3, deposed)
+    assert [run.records for run in response.runs] == [3]
+
+
+async def test_a_deposed_leader_does_not_say_no() -> None:
+    """Its successor has staged the fourth record: a commit must not be refused for it."""
+    response = await asked_for(4, OnePartition(Abandoned(2, "deposed"), then=3))
+    assert list(response.not_led) == [GROUP]
+    assert not response.differs
+
+
+@pytest.mark.parametrize(("then", "differs"), [(3, "t/0: 3 records are staged"), (4, "")])
+async def test_a_leader_says_no_once_it_is_sure(then: int, differs: str) -> None:
+    response = await asked_for(4, OnePartition(Applied(9, None), then=then))
+    assert response.differs == differs
+    assert [run.records for run in response.runs] == ([] if differs else [4])
