@@ -55,13 +55,20 @@ async def _run(config: NodeConfig) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    stopped = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(Node.start(config))
+    # A new node may wait for long until its cluster takes it in.
+    await asyncio.wait((stopped, starting), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return 0
     try:
-        node = await Node.start(config)
+        node = starting.result()
     except (ClusterError, StorageError) as error:
         print(f"oncelog: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1  # of files that settings name
     gc.freeze()  # what is made at start stays; do not look at it in every collection
-    stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
     if node.failure.done():
         print(f"oncelog: {node.failure.result()}", file=sys.stderr)

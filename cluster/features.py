@@ -111,6 +111,8 @@ COMMANDS: Mapping[str, Since] = {
     "set_cluster_setting": CLUSTER_SETTINGS,
     "set_replicas": REPLICA_CHANGES,
     "report_replicas": REPLICA_CHANGES,
+    "change_node": REPLICA_CHANGES,
+    "join_node": REPLICA_CHANGES,
     "alter_permissions": PERMISSIONS,
     "alter_quotas": QUOTAS,
 }

@@ -91,6 +91,20 @@ class Admin:
     def describe_cluster(self) -> types.ClusterInfo:
         return self._run(self._core.describe_cluster())
 
+    def list_nodes(self) -> list[types.NodeStatus]:
+        """Return all nodes, and how far what is to be done with them is."""
+        return self._run(self._core.list_nodes())
+
+    def change_node(
+        self, node_id: int, action: str, *, dry_run: bool = False, accept_loss: bool = False
+    ) -> tuple[str, ...]:
+        """Decide what becomes of a node: "add", "replace", "remove", "keep", "drain", "undrain".
+
+        Return what that does, for people, when it is decided; `list_nodes` shows how far it is.
+        Raises InvalidRequestError, NotSupportedError.
+        """
+        return self._run(self._core.change_node(node_id, action, dry_run, accept_loss))
+
     def finalize_upgrade(self) -> types.UpgradeInfo:
         """Turn on what the newest release has; no node can go back to an older one afterwards.
 

@@ -127,6 +127,30 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """What becomes of a node, as the answering node knows it."""
+
+    node_id: int
+    address: str  # empty: it has not joined
+    alive: bool
+    expected: bool  # it may join with a new data directory
+    joining: bool  # it has one, and not the metadata yet
+    leaving: bool
+    drained: bool  # it leads nothing
+    replicas: int
+    leaderships: int
+    coming: int  # partitions, and the metadata, of which its replica may not count yet
+    going: int  # partitions of which its replica is to go
+    waits_for: tuple[str, ...] = ()  # why what is to be done with it is not done yet
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is under way with it."""
+        busy = self.expected or self.joining or self.leaving or self.coming or self.going
+        return not busy and not (self.drained and self.leaderships)
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionInfo:
     """A partition's leader and replicas, as the answering node knows them."""
 

@@ -6,7 +6,7 @@ it. Nothing is changed in a directory that is refused.
     DIR/lock           flock'ed while a node runs; holds its pid for the error of the next one
     DIR/identity.json  {"format": 5, "cluster_id": ..., "node_id": ..., "directory_id": ...,
                         "store": "none", "old" or "made", "members": [...], "founding": ...,
-                        "cluster_version": only in format 6}
+                        "cluster_version": only from format 6 on, "instance": only in format 7}
 
 The directory id is drawn when a directory is first used. The cluster remembers
 it: a node that comes back with an emptied directory has another one, and may
@@ -21,6 +21,10 @@ histories of one name are told apart, and a changed setting does not make a seco
 The cluster version is the one that this node last knew its cluster to have agreed on: a
 release that does not take part in it must not open the directory. As long as nothing was
 agreed on (version 1) the format is 5, which older releases read; from then on it is 6.
+
+A directory that joined a cluster which was there has an instance: the version of the metadata
+group's configuration that added it. Its members are those that the cluster began with. Such a
+directory has format 7.
 
 Formats 3 and 4 know no members. Format 3 has no `store`: such a directory has one, made by
 an older version, which does not hold the directory id yet.
@@ -40,10 +44,11 @@ from types import TracebackType
 from storage.errors import IdentityError, LockedError, MissingStoreError, StorageError
 from storage.system import SYSTEM, System
 
-FORMAT = 6
-_OLD_FORMATS = (3, 4, 5)
+FORMAT = 7
+_OLD_FORMATS = (3, 4, 5, 6)
 _FIRST_WITH_MEMBERS = 5
 _FORMAT_BEFORE_UPGRADES = 5
+_FORMAT_BEFORE_JOINING = 6
 _FIRST_VERSION = 1  # of a cluster that was never upgraded
 _LOCK = "lock"
 _IDENTITY = "identity.json"
@@ -72,10 +77,14 @@ class Identity:
     members: tuple[int, ...] = ()  # none: not recorded yet
     founding: int = 0
     cluster_version: int = _FIRST_VERSION
+    instance: int = 0  # not 0: it joined
 
     def pack(self) -> bytes:
         fields = {"format": FORMAT, **asdict(self), "store": self.store.value}
-        if self.cluster_version == _FIRST_VERSION:
+        if not self.instance:
+            fields["format"] = _FORMAT_BEFORE_JOINING
+            del fields["instance"]
+        if self.cluster_version == _FIRST_VERSION and not self.instance:
             fields["format"] = _FORMAT_BEFORE_UPGRADES
             del fields["cluster_version"]
         return json.dumps(fields).encode() + b"\n"
@@ -126,6 +135,22 @@ class DirectoryLock:
     def founding(self) -> int:
         """Random, 1 to 2**63 - 1, the same on all members; 0: not known here yet."""
         return self._identity.founding
+
+    @property
+    def instance(self) -> int:
+        """Of the metadata group's replica in this directory; 0: the cluster began with it."""
+        return self._identity.instance
+
+    def note_joined(self, members: Iterable[int], founding: int, instance: int) -> None:
+        """What a node of the cluster said. Raises StorageError if it cannot be written."""
+        assert founding > 0 and instance > 0 and not self.founding, "a new directory joins once"
+        joined = replace(
+            self._identity, members=tuple(sorted(members)), founding=founding, instance=instance
+        )
+        try:
+            self._write(joined)
+        except OSError as error:
+            raise StorageError(f"data directory {self.path}: {error}") from error
 
     def note_members(self, members: Iterable[int]) -> None:
         """Records whom the settings name, at the first start; later they must be the same.
@@ -293,9 +318,12 @@ def parse(directory: Path, content: bytes) -> Identity:
             return old
         members = tuple(int(member) for member in fields["members"])
         known = replace(old, members=members, founding=int(fields["founding"]))
+        if found < _FORMAT_BEFORE_JOINING:
+            return known
+        known = replace(known, cluster_version=int(fields["cluster_version"]))
         if found < FORMAT:
             return known
-        return replace(known, cluster_version=int(fields["cluster_version"]))
+        return replace(known, instance=int(fields["instance"]))
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         # Not UTF-8, not JSON, another kind of value, Infinity, or nested without end.
         raise IdentityError(f"{directory / _IDENTITY} is not readable: {error!r}") from error

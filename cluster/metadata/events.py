@@ -36,6 +36,12 @@ class SettingsChanged:
 Event = LayoutChanged | TopicAltered | TermsChanged | UpgradeFinalized | SettingsChanged
 
 
+def _nodes(tables: Tables) -> tuple[object, ...]:
+    known = (tables.nodes, tables.directories, tables.peers)
+    marks = (tables.expected, tables.joining, tables.leaving, tables.drained)
+    return (*known, *marks, tables.own)
+
+
 def difference(before: Tables, after: Tables) -> list[Event]:
     """The events that lead from one state to the other, but for TermsChanged."""
     new = {topic.topic_id: topic for topic in after.topics_by_name()}
@@ -46,7 +52,7 @@ def difference(before: Tables, after: Tables) -> list[Event]:
     if before.finalized != after.finalized:
         events.append(UpgradeFinalized())
     placed = any(old[known].partitions != new[known].partitions for known in old.keys() & new)
-    if before.nodes != after.nodes or old.keys() != new.keys() or placed:
+    if _nodes(before) != _nodes(after) or old.keys() != new.keys() or placed:
         events.append(LayoutChanged())
     events += [
         TopicAltered(topic)

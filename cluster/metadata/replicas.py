@@ -13,7 +13,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from cluster.metadata import topics as rules
-from cluster.metadata.tables import Tables
+from cluster.metadata.nodes import holders, own_reported
+from cluster.metadata.tables import METADATA_GROUP, Tables
 from cluster.metadata.topics import PartitionState, Rejected, invalid
 from cluster.v1 import metadata_pb2 as pb
 
@@ -23,12 +24,18 @@ def change(tables: Tables, command: pb.MetadataCommand) -> bool:
     wish, report = command.set_replicas, command.report_replicas
     is_wish = command.HasField("set_replicas")
     group_id = wish.group_id if is_wish else report.group_id
+    if group_id == METADATA_GROUP and not is_wish:
+        own = reported(tables.own, report)
+        if own is not tables.own:  # it has a target as long as a replica of it is filled
+            own = replace(own, target=own.replicas if report.learners else ())
+        return own_reported(tables, own)
     if group_id not in tables.groups:
         raise Rejected(rules.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group {group_id}")
     name, number = tables.groups[group_id]
     topic = tables.topics[name]
     before = topic.partitions[number]
-    record = wished(before, wish, tables.nodes) if is_wish else reported(before, report)
+    allowed = {*holders(tables), *before.replicas}
+    record = wished(before, wish, allowed) if is_wish else reported(before, report)
     partitions = (*topic.partitions[:number], record, *topic.partitions[number + 1 :])
     tables.put_topic(replace(topic, partitions=partitions))
     return record != before
@@ -43,7 +50,7 @@ def wished(
         raise invalid("expected_version", text)
     target = tuple(command.replicas)
     rules.check_replicas(target, nodes)
-    if not record.target and set(target) == set(record.replicas):
+    if not record.target and not record.lost and set(target) == set(record.replicas):
         return _in_order(record, target)
     return replace(record, target=target)
 
@@ -63,8 +70,11 @@ def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionSta
         version=command.version,
         index=command.index,
         index_term=command.index_term,
+        lost=tuple(
+            one for one in record.lost if one in zip(members, command.instances, strict=True)
+        ),
     )
-    if not command.learners and set(record.target) == set(command.voters):
+    if not now.lost and not command.learners and set(record.target) == set(command.voters):
         return _in_order(replace(now, target=()), record.target)
     preferred = [node for node in record.target or record.replicas if node in members]
     return _in_order(now, [*preferred, *(node for node in members if node not in preferred)])

@@ -24,8 +24,8 @@ def dump_tables(tables: Tables) -> bytes:
     """Equal tables give equal bytes."""
     snapshot = pb.MetadataSnapshot(
         nodes=[
-            pb.NodeRecord(node_id=i, address=a, directory_id=tables.directories.get(i, 0))
-            for i, a in sorted(tables.nodes.items())
+            _node_record(tables, node)
+            for node in sorted({*tables.nodes, *tables.expected, *tables.leaving, *tables.drained})
         ],
         topics=[_topic_record(topic) for topic in tables.topics_by_name()],
         next_producer_id=tables.next_producer_id,
@@ -52,6 +52,8 @@ def dump_tables(tables: Tables) -> bytes:
     )
     if not tables.coordinator.is_new:
         snapshot.coordinator.ParseFromString(tables.coordinator.dump())
+    if tables.own.replicas:
+        snapshot.own.CopyFrom(_partition_record(tables.own))
     return snapshot.SerializeToString(deterministic=True)
 
 
@@ -68,7 +70,7 @@ def load_tables(data: bytes) -> Tables:
         next_group_id=snapshot.next_group_id,
         next_topic_id=snapshot.next_topic_id,
         lease_secret=snapshot.lease_secret,
-        nodes={node.node_id: node.address for node in snapshot.nodes},
+        nodes={node.node_id: node.address for node in snapshot.nodes if node.address},
         directories={
             node.node_id: node.directory_id for node in snapshot.nodes if node.directory_id
         },
@@ -76,7 +78,14 @@ def load_tables(data: bytes) -> Tables:
         settings={setting.name: setting.value for setting in snapshot.settings},
         rules=read_rules(snapshot.rules),
         quotas=read_quotas(snapshot.quotas),
+        peers={node.node_id: node.peer_address for node in snapshot.nodes if node.peer_address},
+        expected={node.node_id for node in snapshot.nodes if node.expected},
+        leaving={node.node_id for node in snapshot.nodes if node.leaving},
+        drained={node.node_id for node in snapshot.nodes if node.drained},
+        joining={node.node_id for node in snapshot.nodes if node.joining},
     )
+    if snapshot.HasField("own"):
+        tables.own = _partition_of(snapshot.own)
     for record in snapshot.topics:
         tables.put_topic(_topic_of(record))
     tables.names.restore(_name_of(record) for record in snapshot.names)
@@ -87,23 +96,39 @@ def load_tables(data: bytes) -> Tables:
     return tables
 
 
+def _node_record(tables: Tables, node: int) -> pb.NodeRecord:
+    return pb.NodeRecord(
+        node_id=node,
+        address=tables.nodes.get(node, ""),
+        directory_id=tables.directories.get(node, 0),
+        peer_address=tables.peers.get(node, ""),
+        expected=node in tables.expected,
+        leaving=node in tables.leaving,
+        drained=node in tables.drained,
+        joining=node in tables.joining,
+    )
+
+
+def _partition_record(partition: PartitionState) -> pb.PartitionRecord:
+    return pb.PartitionRecord(
+        group_id=partition.group_id,
+        replicas=partition.replicas,
+        founding=partition.founding,
+        instances=partition.instances,
+        version=partition.version,
+        index=partition.index,
+        index_term=partition.index_term,
+        target=partition.target,
+        lost_nodes=[node for node, _ in partition.lost],
+        lost_instances=[instance for _, instance in partition.lost],
+    )
+
+
 def _topic_record(topic: TopicState) -> pb.TopicRecord:
     return pb.TopicRecord(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[
-            pb.PartitionRecord(
-                group_id=partition.group_id,
-                replicas=partition.replicas,
-                founding=partition.founding,
-                instances=partition.instances,
-                version=partition.version,
-                index=partition.index,
-                index_term=partition.index_term,
-                target=partition.target,
-            )
-            for partition in topic.partitions
-        ],
+        partitions=map(_partition_record, topic.partitions),
         config=topic.settings.to_proto(),
         created_ms=topic.created_ms,
     )
@@ -135,6 +160,7 @@ def _partition_of(record: pb.PartitionRecord) -> PartitionState:
         record.index,
         record.index_term,
         tuple(record.target),
+        tuple(zip(record.lost_nodes, record.lost_instances, strict=True)),
     )
 
 

@@ -25,6 +25,7 @@ from google.protobuf.message import DecodeError
 
 from cluster.errors import OlderReleaseError
 from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
+from cluster.metadata import nodes as node_rules
 from cluster.metadata import permissions, replicas, transactions
 from cluster.metadata import settings as cluster_settings
 from cluster.metadata import topics as rules
@@ -69,8 +70,6 @@ __all__ = [
     "UpgradeFinalized",
 ]
 
-MAX_NODES = 64
-MAX_ADDRESS_CHARS = 255
 MAX_BLOCK_SIZE = 100_000
 MAX_PRODUCER_ID = 2**63 - 1
 
@@ -152,8 +151,13 @@ class MetadataState:
         return self._tables.quotas
 
     def directory_of(self, node_id: int) -> int:
-        """The id of the data directory that the node registered; 0 if it did not."""
-        return self._tables.directories.get(node_id, 0)
+        """The id of the data directory that speaks for the node; 0: any. See nodes.py."""
+        return node_rules.directory_of(self._tables, node_id)
+
+    @property
+    def membership(self) -> node_rules.NodesView:
+        """What becomes of nodes."""
+        return node_rules.NodesView(self._tables)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -287,7 +291,7 @@ class MetadataState:
                 return self._create_lease_secret(command.create_lease_secret)
             case "finalize_upgrade":
                 return self._finalize_upgrade(command.finalize_upgrade)
-            case "set_replicas" | "report_replicas":
+            case "set_replicas" | "report_replicas" | "change_node" | "join_node":
                 return self._change_replicas(command)
             case "found_cluster_settings":
                 return self._found_settings(command.found_cluster_settings)
@@ -298,21 +302,7 @@ class MetadataState:
         raise AssertionError(f"a command without a handler: {which}")
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:
-        if command.node_id < 1:
-            raise invalid("node_id", f"{command.node_id} must be at least 1")
-        if not 1 <= len(command.address) <= MAX_ADDRESS_CHARS:
-            raise invalid("address", f"must have 1..{MAX_ADDRESS_CHARS} characters")
-        if command.node_id not in self._tables.nodes and len(self._tables.nodes) >= MAX_NODES:
-            raise invalid("node_id", f"the cluster has {MAX_NODES} nodes, which is the limit")
-        known = self._tables.directories.get(command.node_id, 0)
-        if known and command.directory_id != known:
-            raise invalid(
-                "directory_id", f"node {command.node_id} is registered with another data directory"
-            )
-        if command.directory_id:
-            self._tables.directories[command.node_id] = command.directory_id
-        if self._tables.nodes.get(command.node_id) != command.address:
-            self._tables.nodes[command.node_id] = command.address
+        if node_rules.register(self._tables, command):
             self._events.append(LayoutChanged())
         return pb.MetadataResult()
 
@@ -322,7 +312,7 @@ class MetadataState:
         if command.name in self._tables.topics:
             raise Rejected(rules.TOPIC_ALREADY_EXISTS, f"topic {command.name!r} already exists")
         placements = [tuple(placement.replicas) for placement in command.placements]
-        rules.check_placements(placements, self._tables.nodes)
+        rules.check_placements(placements, node_rules.holders(self._tables))
         settings = TopicSettings().altered(command.config, set_expected_offsets=True)
         if len(self._tables.topics) >= rules.MAX_TOPICS:
             raise invalid("name", f"there are {rules.MAX_TOPICS} topics, which is the limit")
@@ -387,7 +377,13 @@ class MetadataState:
         return pb.MetadataResult()
 
     def _change_replicas(self, command: pb.MetadataCommand) -> pb.MetadataResult:
-        if replicas.change(self._tables, command):
+        if command.HasField("change_node"):
+            changed = node_rules.change(self._tables, command.change_node)
+        elif command.HasField("join_node"):
+            changed = node_rules.join(self._tables, command.join_node)
+        else:
+            changed = replicas.change(self._tables, command)
+        if changed:
             self._events.append(LayoutChanged())
         return pb.MetadataResult()
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from cluster.features import Finalized
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
-from cluster.metadata.topics import TopicState
+from cluster.metadata.topics import PartitionState, TopicState
 from cluster.security.permissions import Rule
 from cluster.security.quotas import Quota
 from cluster.transactions.coordinator import Coordinator
 
 # Ids below are the node's own groups, such as the metadata group itself.
 FIRST_PARTITION_GROUP_ID = 16
+METADATA_GROUP = 0
 
 
 @dataclass(slots=True)
@@ -29,6 +30,10 @@ class Tables:
     coordinator: all transactions.
     settings: the cluster's, see settings.py; none: not founded yet.
     rules, quotas: who may do what, and how much; rising, another tuple after each change.
+    peers: node id -> where the node takes its peers' streams, of those that said it.
+    expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
+    own: the metadata group's replicas, as reported; none before its first change. It has a
+        target as long as one of them is a learner.
     """
 
     clock_ms: int = 0
@@ -48,6 +53,12 @@ class Tables:
     settings: dict[str, int] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     quotas: tuple[Quota, ...] = ()
+    peers: dict[int, str] = field(default_factory=dict)
+    expected: set[int] = field(default_factory=set)
+    leaving: set[int] = field(default_factory=set)
+    drained: set[int] = field(default_factory=set)
+    joining: set[int] = field(default_factory=set)
+    own: PartitionState = field(default_factory=lambda: PartitionState(METADATA_GROUP, ()))
 
     def topics_by_name(self) -> list[TopicState]:
         return [self.topics[name] for name in sorted(self.topics)]

@@ -112,6 +112,7 @@ class PartitionState:
     version, index, index_term: of the group's newest configuration that was reported, and of
     its entry; 0: it has none but the first.
     target: the nodes that shall hold it; empty: those that do.
+    lost: (node, instance) of replicas whose data directory is lost; they are to be removed.
     """
 
     group_id: int
@@ -122,6 +123,7 @@ class PartitionState:
     index: int = 0
     index_term: int = 0
     target: tuple[int, ...] = ()
+    lost: tuple[tuple[int, int], ...] = ()
 
     def instance_of(self, node: int) -> int:
         """Of the replica that `node` shall hold."""

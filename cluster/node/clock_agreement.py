@@ -38,7 +38,7 @@ class _Sample(NamedTuple):
 class ClockAgreement:
     """The wall clock of one node, and whether a majority shares it.
 
-    peers:   all other nodes of the cluster.
+    peers:   the other nodes whose clocks count: those that vote on the metadata.
     steady:  seconds; never set, and goes on while the machine sleeps.
     wall_ms: the wall clock, milliseconds since the Unix epoch.
     send:    hands messages for one peer to the network.
@@ -72,6 +72,18 @@ class ClockAgreement:
         self.sick: set[int] = set()
         self._reported: bool | None = None
 
+    def compare_with(self, peers: Collection[int]) -> None:
+        """From now on these count. What others say is known already when they come to count."""
+        if self._peers == set(peers):
+            return
+        for gone in self._peers.difference(peers):
+            self._samples.pop(gone, None)
+            for known in (self.wrong, self.sick, self._reached):
+                known.discard(gone)
+        self._peers = frozenset(peers)
+        self._majority = (len(self._peers) + 1) // 2 + 1
+        self._check(self._own_ms(self._wall_ms()))
+
     # -- what the node asks -----------------------------------------------------------
 
     def now_ms(self) -> int:
@@ -87,13 +99,20 @@ class ClockAgreement:
     @property
     def disagrees(self) -> bool:
         """Enough clocks were compared, and this one is not a majority's."""
-        return not self.agreed and len(self._samples) + 1 >= self._majority
+        return not self.agreed and len(self._counted()) + 1 >= self._majority
+
+    def _counted(self) -> list[_Sample]:
+        return [sample for peer, sample in self._samples.items() if peer in self._peers]
 
     def offsets(self) -> dict[int, float]:
         """How far each peer's clock is ahead of this node's, in seconds."""
         own_ms = self._own_ms(self._wall_ms())
         samples = list(self._samples.items())
-        return {peer: (sample.offset_ms - own_ms) / 1000 for peer, sample in samples}
+        return {
+            peer: (sample.offset_ms - own_ms) / 1000
+            for peer, sample in samples
+            if peer in self._peers
+        }
 
     # -- comparing --------------------------------------------------------------------
 
@@ -104,15 +123,13 @@ class ClockAgreement:
         self._report()
         if self.agreed:
             self._alone_ms = own_ms
-        for peer in sorted(self._peers):
+        for peer in sorted(self._peers | self._reached):
             self.probe(peer)
 
     def probe(self, peer: int) -> None:
         self._send(peer, [ClockProbe(self._steady_us())])
 
     def receive(self, peer: int, message: ClockProbe | ClockReply) -> None:
-        if peer not in self._peers:
-            return
         if isinstance(message, ClockProbe):
             reply = ClockReply(message.sent_us, self._wall_ms(), self.disagrees, self._is_sick())
             self._send(peer, [reply])
@@ -145,7 +162,7 @@ class ClockAgreement:
         if self._peers:
             near = sum(
                 abs(sample.offset_ms - own_ms) + sample.error_ms <= self._bound_ms
-                for sample in self._samples.values()
+                for sample in self._counted()
             )
             self.agreed = near + 1 >= self._majority
         else:

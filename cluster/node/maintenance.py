@@ -71,24 +71,32 @@ class Maintenance:
 
     def look(self) -> None:
         """Compares clocks, begins the transfers that are due, restores preferred leaders."""
-        self._clocks.look()
+        self._compare_clocks()
         if self._replicas.incomplete:
             self._replicas.reconcile()
+        drained = self._settings.node_id in self._metadata.membership.drained
         for gid, group in self._driver.groups.items():
             while group.snapshots_due:
                 peer = group.snapshots_due.pop()
                 if (gid, peer) not in self._sending:
                     self._send_snapshot(gid, peer, group)
-            if self._clocks.agreed:
+            if self._clocks.agreed and not drained:
                 self._restore_preferred_leader(gid, group)
             else:
                 self._hand_over(gid, group)
         for gid in self._preferred.keys() - self._driver.groups.keys():
             del self._preferred[gid]
 
+    def _compare_clocks(self) -> None:
+        group = self._driver.groups.get(METADATA_GROUP)
+        if group is not None:
+            self._clocks.compare_with(group.members.voters)
+        self._clocks.look()
+
     def _hand_over(self, gid: int, group: Group) -> None:
-        """A node with a wrong clock stamps nothing: another must lead."""
-        target = successor(group, self._clocks.wrong, self._clocks.sick)
+        """A node with a wrong clock stamps nothing, a drained one leads nothing: another must."""
+        away = {*self._clocks.wrong, *self._metadata.membership.drained}
+        target = 0 if group.is_transferring else successor(group, away, self._clocks.sick)
         if target:
             group.transfer(target)
             self._driver.touch(gid)
@@ -133,7 +141,8 @@ class Maintenance:
         since = self._linked_since.get(preferred)
         if not group.is_ready or since is None or now - since < delay:
             return
-        if preferred in self._clocks.wrong or preferred in self._clocks.sick:
+        away = (self._clocks.wrong, self._clocks.sick, self._metadata.membership.drained)
+        if any(preferred in nodes for nodes in away):
             return
         if not record.may_return(now):
             return

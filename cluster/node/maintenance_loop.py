@@ -55,7 +55,10 @@ class SnapshotSender:
     async def _send(self, peer: int, snapshot: Snapshot, done: TransferDone) -> None:
         installed, error = False, ""
         try:
-            result = await send_snapshot(self._links[peer], snapshot)
+            link = self._links.get(peer)
+            if link is None:
+                raise PeerCallError("it is a peer no more")
+            result = await send_snapshot(link, snapshot)
             installed, error = result.installed, result.refused
         except PeerCallError as failed:
             error = str(failed)

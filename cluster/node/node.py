@@ -36,7 +36,6 @@ from cluster.consensus.replay_budget import ReplayBudget
 from cluster.errors import (
     ClusterError,
     ConfigError,
-    NotLeaderError,
     NotReadyError,
     OlderReleaseError,
 )
@@ -45,11 +44,13 @@ from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics import Metrics
-from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.admission import find_cluster
+from cluster.node.clocks import clocks_of
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.founding import Founding
-from cluster.node.health import NodeHealth, successor
+from cluster.node.health import NodeHealth
 from cluster.node.leaders import Leaders
+from cluster.node.leaderships import Leaderships
 from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
 from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenance
@@ -58,11 +59,19 @@ from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import sample, transactions
 from cluster.node.offered import add_services, guards
+from cluster.node.other_nodes import OtherNodes, Places
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
+from cluster.node.places import named
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
-from cluster.node.replica_reports import start_replica_changes
-from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
+from cluster.node.replica_reports import ReplicaDuties
+from cluster.node.replicas import (
+    METADATA_GROUP,
+    ReplicaContext,
+    Replicas,
+    ReplicaSettings,
+    prepare_metadata,
+)
 from cluster.node.server import Server
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.transactions import Transactions
@@ -84,19 +93,9 @@ from storage.options import EngineOptions
 
 log = logging.getLogger(__name__)
 
-HANDOVER_TIMEOUT = 3.0
 STOP_TIMEOUT = 1.0  # seconds that calls under way get when the server stops
 MAX_BATCHES_UNDER_WAY = 2048  # then a client with more than its share waits
 METADATA_ENTRIES = 1000  # kept for followers that are a little behind
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def steady_clock() -> float:
-    """Seconds; nobody sets it, and it goes on while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Node:
@@ -113,6 +112,7 @@ class Node:
         memory: Budget,
         stack: contextlib.AsyncExitStack,
         lock: DirectoryLock,
+        places: Places,
     ) -> None:
         """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
         clock = time.monotonic
@@ -125,13 +125,14 @@ class Node:
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
         watch = metrics.sync_watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
-        self._clocks = _clocks(config, self._peers, self._health)
+        self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
+        self._leaderships = Leaderships(config.node_id, self._driver, self._leaders, self._clocks)
         self._replicas = Replicas(
-            ReplicaSettings.of(config),
+            ReplicaSettings.of(config, lock.directory_id),
             ReplicaContext(
                 kv=engine,
                 driver=self._driver,
@@ -148,13 +149,9 @@ class Node:
         self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
-        self._proposer = MetadataProposer(
-            self._replicas.open_metadata(config.nodes, machine),
-            self._peers.links,
-            lambda: self._driver.touch(METADATA_GROUP),
-            self._clocks,
-            self._founding,
-            self.metadata.features,
+        self._proposer = self._open_metadata(machine, lock)
+        self.others = OtherNodes(
+            config, places, self._peers, self.metadata, self._proposer, self._fail
         )
         transactions = self._transactions = Transactions(
             config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
@@ -166,15 +163,24 @@ class Node:
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
+        self._duties = ReplicaDuties(self._driver, self.metadata, self._proposer)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
             self._driver,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
             partial(keep_version, lock),
-            self._group_members.metadata_changed,
+            self._on_layout,
         )
         self._follower.follow()
+
+    def _open_metadata(self, machine: MetadataMachine, lock: DirectoryLock) -> MetadataProposer:
+        group = self._replicas.open_metadata(lock.members, machine, lock.instance)
+        self._clocks.compare_with(group.members.voters)
+        touch, features = partial(self._driver.touch, METADATA_GROUP), self.metadata.features
+        return MetadataProposer(
+            group, self._peers.links, touch, self._clocks, self._founding, features
+        )
 
     # -- life ---------------------------------------------------------------------------
 
@@ -210,7 +216,10 @@ class Node:
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
         lock.check_cluster_version(*CLUSTER_VERSIONS)
-        lock.note_members(config.nodes)
+        said = await find_cluster(config, lock, security.peers)
+        if not lock.instance:
+            lock.note_members(config.nodes)
+        addresses = {**said, **named(config)}
         identity = Identity(
             config.cluster_id,
             config.node_id,
@@ -223,12 +232,13 @@ class Node:
         # The ports come before anything in the data directory is touched.
         listener = PeerListener(
             identity,
-            dict(config.nodes),
+            addresses,
             lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
             lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
             LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
             security.peers,
+            lambda join: node.others.welcome(join),  # noqa: PLW0108
         )
         stack.callback(listener.stop)
         if config.peer_listen:
@@ -246,7 +256,9 @@ class Node:
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
-        node = cls(config, engine, metrics, memory, stack, lock)
+        prepare_metadata(engine, lock.instance)
+        places = Places(identity, listener, addresses, said)
+        node = cls(config, engine, metrics, memory, stack, lock, places)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
         members, transactions = node._group_members, node._transactions
@@ -271,17 +283,19 @@ class Node:
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
         stack.push_async_callback(self._peers.close)
-        self._peers.connect(identity, security.peers)
+        self._peers.open(identity, security.peers)
+        self.others.follow()
         stack.push_async_callback(self._producer_ids.close)
         stack.push_async_callback(self._driver_loop.stop)
         self._driver_loop.start(self._driver)
         stack.callback(listener.stop)
-        if self.config.peer_listen:
+        stack.push_async_callback(self.others.close)
+        if listener.is_bound:
             await listener.start()
         stack.callback(self._group_members.close)
         stack.push_async_callback(server.stop, STOP_TIMEOUT)
         await server.start()
-        stack.push_async_callback(self._hand_over)
+        stack.push_async_callback(self._leaderships.hand_over)
         stack.push_async_callback(server.leave)
         stack.push_async_callback(tasks.stop)
         config = self.config
@@ -298,29 +312,21 @@ class Node:
         )
         retention_period = config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
-        start_replica_changes(self._driver, self.metadata, self._proposer, tasks)
+        stack.push_async_callback(self._duties.stop)
+        self._duties.start()
         standstill = self.config.election_timeout_ms / 2000
         tasks.spawn(watch_memory(self.memory, self.config, server.port).run())
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
         tasks.spawn(watch_loop(on_delay, standstill))
-        tasks.spawn(self._register(identity, server))
+        tasks.spawn(self._register(server))
+        tasks.spawn(self.others.watch(partial(server.stop, STOP_TIMEOUT)))
         stack.push_async_callback(self._transactions.markers.stop)
         tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 
-    async def _register(self, identity: Identity, server: Server) -> None:
+    async def _register(self, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""
-        command = mpb.MetadataCommand(
-            register_node=mpb.RegisterNode(
-                node_id=self.config.node_id,
-                address=self.config.advertised,
-                directory_id=identity.directory_id,
-            )
-        )
-        while True:
-            with contextlib.suppress(ClusterError):
-                await self._proposer.propose(command, self.request_timeout)
-                break
+        await self.others.register(self.request_timeout)
         try:
             self._founding.check_own()  # it may know the cluster's only now
         except ConfigError as error:
@@ -328,19 +334,9 @@ class Node:
         else:
             await server.serving()
 
-    async def _hand_over(self) -> None:
-        led = [group for group in self._driver.groups.values() if group.is_leader]
-        wrong = self._clocks.wrong
-        for group in led:
-            target = successor(group, wrong, self._clocks.sick)
-            if target:
-                group.transfer(target)
-                self._driver.touch(group.config.group)
-        if not await self._leaders.wait_until(
-            lambda: not any(group.is_leader and group.best_successor(wrong) for group in led),
-            HANDOVER_TIMEOUT,
-        ):
-            log.warning("leadership was not handed over in time")
+    def _on_layout(self) -> None:
+        self.others.follow()
+        self._group_members.metadata_changed()
 
     def _on_sync(self, seconds: float) -> None:
         self._health.observe(seconds)
@@ -459,6 +455,12 @@ class Node:
             return self._clocks.disagrees
         return node_id in self._clocks.wrong
 
+    async def listen_to_peers(self) -> None:
+        await self.others.listen()
+
+    def waiting(self, group_id: int) -> str:
+        return self._duties.changes.waiting.get(group_id, "")
+
     def insecure(self, node_id: int) -> bool:
         if node_id == self.config.node_id:
             return self.config.insecure
@@ -475,26 +477,4 @@ class Node:
 
     async def transfer_leadership(self, group_id: int, target: int) -> int:
         """Returns the leader afterwards. Raises NotLeaderError."""
-        group, node_id = self._driver.groups.get(group_id), self.config.node_id
-        if group is None or not group.is_leader:
-            leader = self.leader_of(group_id)[0]
-            raise NotLeaderError("this node does not lead the partition", leader)
-        target = target or successor(group, self._clocks.wrong, self._clocks.sick)
-        if target and target != node_id:
-            group.transfer(target)
-            self._driver.touch(group_id)
-            await self._leaders.wait_until(
-                lambda: self.leader_of(group_id)[0] not in (0, node_id), self.request_timeout
-            )
-        return self.leader_of(group_id)[0]
-
-
-def _clocks(config: NodeConfig, peers: Peers, health: NodeHealth) -> ClockAgreement:
-    return ClockAgreement(
-        set(config.nodes) - {config.node_id},
-        config.clock_bound_ms,
-        steady_clock,
-        wall_clock_ms,
-        peers.send,
-        lambda: health.sick,
-    )
+        return await self._leaderships.transfer(group_id, target, self.request_timeout)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from cluster.config import NodeConfig
 from cluster.consensus.message import Message
@@ -38,24 +39,36 @@ class Peers:
         self.links: dict[int, PeerLink] = {}
         self.linked_since: dict[int, float] = {}  # of those whose link is up
         self._refused_since: dict[int, float] = {}
+        self._identity: Identity | None = None
+        self._tls: PeerTls | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
-    def connect(self, identity: Identity, tls: PeerTls | None = None) -> None:
-        """Begins to connect to all peers; `tls`: None where nodes speak in the clear."""
-        config = self._config
-        for peer in config.nodes:
-            if peer != config.node_id:
+    def open(self, identity: Identity, tls: PeerTls | None = None) -> None:
+        """From now on links can be made; `tls`: None where nodes speak in the clear."""
+        self._identity, self._tls = identity, tls
+
+    def connect_to(self, addresses: Mapping[int, str]) -> None:
+        """These are the peers; links to others end."""
+        if self._identity is None:
+            return
+        for peer, link in list(self.links.items()):
+            if addresses.get(peer) != link.address:
+                del self.links[peer]
+                self._refused_since.pop(peer, None)
+                task = asyncio.create_task(link.close())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+        for peer, address in addresses.items():
+            if peer not in self.links:
                 self.links[peer] = PeerLink(
-                    identity,
-                    peer,
-                    config.peer_stream_of(peer),
-                    self._link_changed,
-                    self._refused,
-                    tls,
+                    self._identity, peer, address, self._link_changed, self._refused, self._tls
                 )
 
     async def close(self) -> None:
+        self._identity = None
         for link in self.links.values():
             await link.close()
+        await asyncio.gather(*self._closing)
 
     def send(self, peer: int, messages: list[Message]) -> None:
         link = self.links.get(peer)
@@ -94,7 +107,7 @@ class Peers:
 
         Where each refuses the other, the fault is that of the side with fewer nodes.
         """
-        if mutual and 2 * (1 + len(self.linked_since)) > len(self._config.nodes):
+        if mutual and 2 * (1 + len(self.linked_since)) > 1 + len(self.links):
             self._refused_since.pop(peer, None)
             return
         now = self._clock()

@@ -1,4 +1,4 @@
-"""Brings each partition to the nodes that shall hold it, one step after the other.
+"""Brings each group to the nodes that shall hold it, one step after the other.
 
     metadata: target --> ReplicaChanges at the partition's leader --Change--> the group's log
     metadata <--ReportReplicas-- in force at the leader
@@ -6,12 +6,15 @@
 A step is drawn from what is in force and what is wished, so whoever leads next goes on where
 the last one ended. The next step waits until the last one is reported: by the report the
 nodes know what to open and to close.
+
+The metadata group itself goes the same way: its leader brings it to all nodes of the cluster.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
 from cluster.consensus.driver import Driver
@@ -29,7 +32,7 @@ Propose = Callable[[mpb.MetadataCommand, Done], None]
 
 
 class ReplicaChanges:
-    """Those of the partitions that this node leads.
+    """Those of the groups that this node leads.
 
     propose(command, done): to the metadata group; `done` is called once, whatever came of it.
     directory_of: of a node's data directory.
@@ -56,7 +59,12 @@ class ReplicaChanges:
             len(group.members.learners) for group in self._driver.groups.values() if group.is_ready
         )
         for gid, group in self._driver.groups.items():
-            if gid == METADATA_GROUP or not group.is_ready:
+            if not group.is_ready:
+                continue
+            if gid == METADATA_GROUP:
+                view = self._metadata.membership
+                if view.is_changing:
+                    self._look(gid, group, replace(view.own, target=view.own_target()))
                 continue
             found = self._metadata.partition(gid)
             if found is not None and (found[2].target or group.members.version):
@@ -64,13 +72,19 @@ class ReplicaChanges:
 
     def _look(self, gid: int, group: Group, record: PartitionState) -> None:
         now = group.members.configuration
-        change = next_change(now, record.target, group.config.node_id, group.is_responsive)
-        if now.version > record.version or (record.target and change is None):
+        change = next_change(
+            now, record.target, group.config.node_id, group.is_responsive, record.lost
+        )
+        reached = gid != METADATA_GROUP and record.target and change is None
+        if now.version > record.version or not record.replicas or reached:
             self._report(gid, group)
             return
         if change is None or now.version < record.version:
             return  # this copy of the metadata, or this leader, has not heard of all
         step, node = change
+        if step is Step.ADD and node in self._metadata.membership.expected:
+            self.waiting[gid] = f"node {node} has not come with its new data directory yet"
+            return
         if step is Step.ADD and self._learners >= MAX_LEARNERS:
             self.waiting[gid] = f"{self._learners} other replicas are filled by this node"
             return
@@ -109,15 +123,20 @@ def next_change(
     target: Collection[int],
     leader: int,
     is_responsive: Callable[[int], bool],
+    lost: Collection[tuple[int, int]] = (),
 ) -> tuple[Step, int] | None:
     """The step from `now` towards `target`; None: it is reached, or there is none.
 
     A replica more before one goes, so that no majority gets smaller. But a voter that does
     not answer goes as soon as there is a learner to take its place: three of four with one
-    dead bear no further loss.
+    dead bear no further loss. What is lost (node, instance) on a node that shall have a replica
+    again goes first.
     """
     if not target:
         return None
+    for one in now.learners + now.voters:
+        if (one.node, one.instance) in lost and (one.node in target or one in now.learners):
+            return Step.REMOVE, one.node
     voters = [one.node for one in now.voters]
     learners = [one.node for one in now.learners]
     for node in learners:

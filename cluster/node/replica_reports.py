@@ -10,6 +10,7 @@ from cluster.errors import ClusterError
 from cluster.metadata.state import MetadataState
 from cluster.node.maintenance_loop import LOOK_PERIOD, Tasks, every
 from cluster.node.metadata_proposer import MetadataProposer
+from cluster.node.node_changes import NodeChanges
 from cluster.node.replica_changes import ReplicaChanges
 from cluster.v1 import metadata_pb2 as mpb
 
@@ -18,23 +19,28 @@ log = logging.getLogger(__name__)
 REPORT_TIMEOUT = 5.0  # seconds; the next look sends it again
 
 
-def start_replica_changes(
-    driver: Driver, metadata: MetadataState, proposer: MetadataProposer, tasks: Tasks
-) -> None:
-    """Begins to bring partitions to where the metadata wishes them."""
+class ReplicaDuties:
+    """Brings groups to where the metadata wishes them, as far as this node leads."""
 
-    async def report(command: mpb.MetadataCommand, done: Callable[[], None]) -> None:
+    def __init__(self, driver: Driver, metadata: MetadataState, proposer: MetadataProposer) -> None:
+        self._proposer, self._tasks = proposer, Tasks()
+        self.changes = ReplicaChanges(driver, metadata, metadata.directory_of, self._propose)
+        self._nodes = NodeChanges(driver, metadata, self._propose)
+
+    def start(self) -> None:
+        self._tasks.spawn(every(LOOK_PERIOD, self.changes.look))
+        self._tasks.spawn(every(LOOK_PERIOD, self._nodes.look))
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    def _propose(self, command: mpb.MetadataCommand, done: Callable[[], None]) -> None:
+        self._tasks.spawn(self._report(command, done))
+
+    async def _report(self, command: mpb.MetadataCommand, done: Callable[[], None]) -> None:
         try:
-            await proposer.propose(command, REPORT_TIMEOUT)
+            await self._proposer.propose(command, REPORT_TIMEOUT)
         except ClusterError as error:
             log.info("replicas were not reported this time: %s", error)
         finally:
             done()
-
-    changes = ReplicaChanges(
-        driver,
-        metadata,
-        metadata.directory_of,
-        lambda command, done: tasks.spawn(report(command, done)),
-    )
-    tasks.spawn(every(LOOK_PERIOD, changes.look))

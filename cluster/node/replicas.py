@@ -23,6 +23,7 @@ from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.group import Group
 from cluster.consensus.tombstone import Tombstone, unpack_tombstone
 from cluster.features import Features
+from cluster.metadata.nodes import NodesView
 from cluster.metadata.settings import MAX_BATCH_BYTES
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.node.clock_agreement import ClockAgreement
@@ -44,10 +45,12 @@ MIN_TAIL_BYTES = 256 * 1024  # of each replica
 class ReplicaSettings:
     """A node's settings for its replicas. Timeouts in seconds.
 
+    directory_id: of this node's data directory.
     tail_cache_bytes: of all replicas together; each has `min_tail_bytes` at least.
     """
 
     node_id: int
+    directory_id: int
     election_timeout: float
     heartbeat: float
     checkpoint_bytes: int
@@ -58,9 +61,10 @@ class ReplicaSettings:
     last_seen_capacity: int
 
     @classmethod
-    def of(cls, config: NodeConfig) -> ReplicaSettings:
+    def of(cls, config: NodeConfig, directory_id: int) -> ReplicaSettings:
         return cls(
             node_id=config.node_id,
+            directory_id=directory_id,
             election_timeout=config.election_timeout_ms / 1000,
             heartbeat=config.heartbeat_ms / 1000,
             checkpoint_bytes=config.checkpoint_bytes,
@@ -70,6 +74,19 @@ class ReplicaSettings:
             max_batch_bytes=config.max_batch_bytes,
             last_seen_capacity=config.last_seen_capacity,
         )
+
+
+def prepare_metadata(store: KeyValue, instance: int) -> None:
+    """Before the metadata group is opened in a directory that has joined as this instance.
+
+    What is there of another was written before it joined, and nobody heard of it.
+    """
+    log_store, batch = RaftLogStore(store, METADATA_GROUP), store.batch()
+    if log_store.instance() != instance:
+        log_store.destroy(batch)
+        log_store.put_instance(batch, instance)
+        store.write(batch)
+        store.sync()
 
 
 class Metadata(Names, Protocol):
@@ -84,6 +101,8 @@ class Metadata(Names, Protocol):
     def topic(self, name: str) -> TopicState | None: ...
     def topics(self) -> list[TopicState]: ...
     def partition(self, group_id: int) -> tuple[TopicState, int, PartitionState] | None: ...
+    @property
+    def membership(self) -> NodesView: ...
     def expired_below(self, now_ms: int, lifetime_ms: int) -> int: ...
 
 
@@ -135,12 +154,13 @@ class Replicas:
     def reconcile(self) -> None:
         """Opens and closes replicas so that they are what the metadata says."""
         node = self._settings.node_id
+        admitted = self._context.metadata.membership.admits(node, self._settings.directory_id)
         self.incomplete = False
         wanted: dict[int, tuple[TopicState, int]] = {}
         changed: dict[int, PartitionState] = {}  # those that may have had a replica here
         for topic in self._context.metadata.topics():
             for index, record in enumerate(topic.partitions):
-                if node in record.replicas:
+                if self._shall_hold(record, admitted=admitted):
                     wanted[record.group_id] = (topic, index)
                 if record.version:
                     changed[record.group_id] = record
@@ -165,6 +185,19 @@ class Replicas:
             is_new = group.term == 0
             if is_new and topic.partitions[index].replicas[0] == node:
                 group.campaign()
+
+    def _shall_hold(self, record: PartitionState, *, admitted: bool) -> bool:
+        """Whether this directory shall have a replica: what an older one had is lost.
+
+        A directory that is not known, or not any more, opens nothing; what is open stays, for
+        it is what it was.
+        """
+        node = self._settings.node_id
+        if node not in record.replicas:
+            return False
+        if record.group_id in self.by_group:
+            return True
+        return admitted and (node, record.instance_of(node)) not in record.lost
 
     def _close_unless_wanted(
         self, gid: int, wanted: tuple[TopicState, int] | None, record: PartitionState | None
@@ -286,9 +319,11 @@ class Replicas:
         partition.close()
         self._destroy(gid, tombstone)
 
-    def open_metadata(self, members: Collection[int], machine: StateMachine) -> Group:
-        """Opens the metadata group."""
-        group = self._group(METADATA_GROUP, members, machine, "metadata")
+    def open_metadata(
+        self, members: Collection[int], machine: StateMachine, instance: int = 0
+    ) -> Group:
+        """Opens the metadata group. instance: of this directory, if it has joined."""
+        group = self._group(METADATA_GROUP, members, machine, "metadata", instance)
         self._add(group)
         return group
 

@@ -11,6 +11,7 @@ import asyncio
 from typing import Any
 
 from cluster.errors import NotReadyError
+from cluster.features import REPLICA_CHANGES
 from cluster.metadata import upgrade
 from cluster.metadata.placement import place
 from cluster.metadata.settings import MAX_BATCH_BYTES, changed
@@ -24,6 +25,7 @@ from cluster.metadata.topics import (
     check_topic_name,
     is_internal,
 )
+from cluster.services import node_changes
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.limits import request_limits
@@ -35,6 +37,7 @@ from oncelog.v1 import cluster_pb2 as pb
 from oncelog.v1 import cluster_pb2_grpc as rpc
 
 MAX_NAMES_PER_CALL = 10_000
+DEFAULT_REPLICAS = 3
 
 
 class ClusterService(rpc.ClusterServiceServicer):
@@ -169,6 +172,23 @@ class ClusterService(rpc.ClusterServiceServicer):
         return pb.TransferLeadershipResponse(leader_id=leader)
 
     @public_errors
+    async def ChangeNode(
+        self, request: pb.ChangeNodeRequest, context: Any
+    ) -> pb.ChangeNodeResponse:
+        node = self.node
+        node.metadata.features.require(REPLICA_CHANGES)
+        change = await node_changes.command(node, request)
+        effects = node_changes.effects(node, change)
+        if not request.dry_run:
+            command = meta.MetadataCommand(change_node=change)
+            accepted(await node.propose_metadata(command, timeout_s(0, node)))
+        return pb.ChangeNodeResponse(effects=effects)
+
+    @public_errors
+    async def ListNodes(self, request: pb.ListNodesRequest, context: Any) -> pb.ListNodesResponse:
+        return pb.ListNodesResponse(nodes=node_changes.statuses(self.node))
+
+    @public_errors
     async def FinalizeUpgrade(
         self, request: pb.FinalizeUpgradeRequest, context: Any
     ) -> pb.FinalizeUpgradeResponse:
@@ -224,7 +244,7 @@ class ClusterService(rpc.ClusterServiceServicer):
         placements = place_replicas(
             self.node,
             request.partitions or config.default_partitions,
-            request.replicas or config.default_replicas,
+            request.replicas or default_replicas(self.node),
         )
         return meta.CreateTopic(
             name=request.name,
@@ -247,7 +267,7 @@ class ClusterService(rpc.ClusterServiceServicer):
 
     def _nodes(self) -> list[pb.NodeInfo]:
         """All nodes: those that have joined, and those that are configured but have not."""
-        addresses = dict.fromkeys(self.node.config.nodes, "") | dict(self.node.metadata.nodes)
+        addresses = dict.fromkeys(_all_nodes(self.node), "") | dict(self.node.metadata.nodes)
         return [self._node_info(*known) for known in sorted(addresses.items())]
 
     def _node_info(self, node_id: int, address: str) -> pb.NodeInfo:
@@ -326,13 +346,13 @@ def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tu
     """Where a new topic's partitions go now. Raises Rejected, NotReadyError."""
     check_partition_count(partitions)
     check_replica_count(replicas)
-    if replicas > len(node.config.nodes):
-        nodes = len(node.config.nodes)
+    everybody, known = _all_nodes(node), node.metadata.membership.holders()
+    if replicas > len(everybody):
+        nodes = len(everybody)
         text = f"{replicas} must be at most the number of nodes, {nodes}"
         raise invalid("replicas", text, f"1..{nodes}")
-    known = node.metadata.nodes
     if replicas > len(known):
-        missing = sorted(set(node.config.nodes) - set(known))
+        missing = sorted(everybody - set(known))
         raise NotReadyError(
             f"replicas: {replicas} wanted, but these nodes have not joined yet: "
             + ", ".join(map(str, missing))
@@ -344,6 +364,19 @@ def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tu
             f"node {node.config.node_id} hears {len(live)}"
         )
     return place(partitions, replicas, known, live, node.metadata.topics())
+
+
+def default_replicas(node: NodeContext) -> int:
+    """Of a topic that names no number: what is set, as far as there are nodes."""
+    given = "default_replicas" in node.config.given
+    wanted = node.config.default_replicas if given else DEFAULT_REPLICAS
+    return min(wanted, len(_all_nodes(node)))
+
+
+def _all_nodes(node: NodeContext) -> set[int]:
+    """Those that the cluster begins with and has, also if they have not come yet."""
+    view, known = node.metadata.membership, set(node.metadata.nodes)
+    return known | {*(view.own.replicas or node.config.nodes)}
 
 
 def _check_cap(config: pb.TopicConfig, cap: int) -> None:

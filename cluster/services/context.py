@@ -62,6 +62,14 @@ class NodeContext(Protocol):
     def clock_disagrees(self, node_id: int) -> bool:
         """Whether the node's wall clock is known to differ from a majority's."""
 
+    async def listen_to_peers(self) -> None:
+        """A node that was alone takes its peers' streams from now on. Raises ConfigError,
+        ListenError.
+        """
+
+    def waiting(self, group_id: int) -> str:
+        """Why this node, which leads the group, does not change its replicas now; or nothing."""
+
     def insecure(self, node_id: int) -> bool:
         """Whether the node is known to listen without TLS beyond its machine."""
 

@@ -35,7 +35,7 @@ from cluster.partition.group_offsets import (
 )
 from cluster.partition.group_state import CommitResult, GroupState, Key, OffsetState
 from cluster.partition.replica import Partition
-from cluster.services.cluster_service import place_replicas
+from cluster.services.cluster_service import default_replicas, place_replicas
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.group_members import GroupMembers
@@ -239,7 +239,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         topic = node.metadata.topic(OFFSETS_TOPIC)
         if topic is not None:
             return topic
-        replicas = min(node.config.default_replicas, len(node.config.nodes))
+        replicas = default_replicas(node)
         placements = place_replicas(node, OFFSETS_PARTITIONS, replicas)
         command = meta.CreateTopic(
             name=OFFSETS_TOPIC,

@@ -124,6 +124,8 @@ NEEDS: Mapping[str, Needs] = {
         Need("alter", "cluster"),
         Need("describe", "topic", request.topic),
     ),
+    "/oncelog.v1.ClusterService/ChangeNode": _cluster("alter"),
+    "/oncelog.v1.ClusterService/ListNodes": _cluster("describe"),
     "/oncelog.v1.ClusterService/FinalizeUpgrade": _cluster("alter"),
     "/oncelog.v1.ClusterService/SetClusterSetting": _cluster("alter"),
     "/oncelog.v1.ProducerService/LeaseProducer": _lease,

@@ -18,28 +18,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from cluster.addresses import host_and_port
 from cluster.consensus.message import Message
 from cluster.security.names import NamelessError
 from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport.calls import Calls, PeerCallError
-from cluster.transport.connection import Connection, PlainConnection, TlsConnection, Writer
+from cluster.transport.connecting import (
+    HELLO_TIMEOUT,
+    StrangerError,
+    connect,
+    first_frame,
+)
+from cluster.transport.connection import Connection, Writer
 from cluster.transport.frames import decode_frame, encode_frame, encode_head, encode_hello
 from cluster.transport.membership import Membership
 from cluster.transport.send_queue import SendQueue
 from cluster.transport.stream import (
-    LENGTH,
     FrameReader,
     Keepalive,
     StreamError,
     framed,
-    tune,
 )
 from cluster.transport.versions import MESSAGES, PROTOCOL, PeerVersions
 from cluster.v1 import peer_pb2 as pb
@@ -47,21 +48,9 @@ from cluster.v1 import peer_pb2 as pb
 log = logging.getLogger(__name__)
 
 MAX_FRAME_BYTES = 8 * 1024 * 1024  # that a listener takes, beside one message of any size
-MAX_HELLO_BYTES = 4096
 MAX_ANSWER_BYTES = 1024 * 1024
 RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
-CONNECT_TIMEOUT = 1.0  # after the second SYN, should the first be lost
-HELLO_TIMEOUT = 2.0
 ANSWER_PIECE = 64 * 1024  # bytes of answers that are taken at a time
-
-
-class StrangerError(Exception):
-    """The peer closed the connection without its Hello."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "it does not answer: is its cluster_id another, or is this node not among its nodes?"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +161,8 @@ class PeerLink:
 
     async def _converse(self) -> None:
         """One connection, from its first to its last byte. Raises what ended it."""
-        with contextlib.closing(await self._connect()) as connection:
+        connection, self._certified = await connect(self.address, self._tls, self.peer)
+        with contextlib.closing(connection):
             async with asyncio.timeout(HELLO_TIMEOUT):
                 answer = await self._exchange_hellos(connection)
             self._unanswered, self._untrusted = False, ""
@@ -268,64 +258,12 @@ class PeerLink:
         self._loop.call_soon(self._send_next)
         return True
 
-    async def _connect(self) -> Connection:
-        """Raises also ssl.SSLError, and NamelessError if it is not the peer who is there."""
-        sock = await self._connect_tcp()
-        if self._tls is None:
-            return PlainConnection(self._loop, sock)
-        host, _ = host_and_port(self.address)
-        context = self._tls.client_context()
-        connection = await TlsConnection.open(sock, context, host, HELLO_TIMEOUT)
-        try:
-            found = self._tls.peer(connection.handshake)
-            if found.node_id != self.peer:
-                raise NamelessError(f"the certificate is of node {found.node_id}, not {self.peer}")
-            self._certified = found
-        except NamelessError:
-            connection.close()
-            raise
-        return connection
-
-    async def _connect_tcp(self) -> socket.socket:
-        host, port = host_and_port(self.address)
-        # Without a limit of its own: one that was given up would go on in its thread.
-        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        for family, kind, protocol, _, address in found[:-1]:
-            # A name may have several addresses, of which the peer listens at one.
-            with contextlib.suppress(OSError):
-                return await self._connect_to(socket.socket(family, kind, protocol), address)
-        family, kind, protocol, _, address = found[-1]
-        return await self._connect_to(socket.socket(family, kind, protocol), address)
-
-    async def _connect_to(self, sock: socket.socket, address: Any) -> socket.socket:
-        try:
-            sock.setblocking(False)
-            tune(sock)
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                await self._loop.sock_connect(sock, address)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-
     async def _exchange_hellos(self, connection: Connection) -> pb.Hello:
         await connection.send(framed(encode_hello(self._identity.hello())))
-        (length,) = LENGTH.unpack(await self._receive(connection, LENGTH.size))
-        if length > MAX_HELLO_BYTES:
-            raise StreamError(f"a Hello of {length} bytes")
-        answer, _ = decode_frame(await self._receive(connection, length))
+        answer = await first_frame(connection)
         if not answer.HasField("hello"):
             raise StreamError("the peer did not answer with a Hello")
         return answer.hello
-
-    async def _receive(self, connection: Connection, size: int) -> bytes:
-        received = b""
-        while len(received) < size:
-            part = await connection.receive(size - len(received))
-            if not part:
-                raise StrangerError
-            received += part
-        return received
 
     def _on_free(self) -> None:
         if self._queue or self._calls or self._ping_due:

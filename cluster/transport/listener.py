@@ -26,13 +26,10 @@ from cluster.errors import ListenError
 from cluster.security.names import NamelessError
 from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport.calls import MAX_REQUESTS
+from cluster.transport.connecting import HELLO_TIMEOUT, MAX_HELLO_BYTES
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
 from cluster.transport.handshakes import Handshakes
-from cluster.transport.link import (
-    HELLO_TIMEOUT,
-    MAX_HELLO_BYTES,
-    Identity,
-)
+from cluster.transport.link import Identity
 from cluster.transport.stream import PING, FrameReader, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 
@@ -50,6 +47,7 @@ class PeerListener:
     directory_of: the id of a node's data directory as the cluster knows it, or 0.
     max_frame:    bytes of the largest frame that a peer may send.
     tls:          None where nodes speak in the clear.
+    welcome:      to a node with a new data directory; None: such are strangers.
     """
 
     def __init__(
@@ -61,8 +59,10 @@ class PeerListener:
         directory_of: Callable[[int], int],
         max_frame: int,
         tls: PeerTls | None = None,
+        welcome: Callable[[pb.Join], pb.Welcome] | None = None,
     ) -> None:
         self.identity, self._peers, self.tls = identity, peers, tls
+        self.welcome = welcome
         self.receive, self.answer = receive, answer
         self._directory_of, self.max_frame = directory_of, max_frame
         self._sockets: list[socket.socket] = []
@@ -92,6 +92,10 @@ class PeerListener:
             raise ListenError(
                 f"peer_port_offset: peers' streams cannot be taken at {address}: {error}"
             ) from error
+
+    @property
+    def is_bound(self) -> bool:
+        return bool(self._sockets or self._servers or self._handshakes)
 
     async def start(self) -> None:
         assert self._sockets, "bind comes first"
@@ -155,6 +159,21 @@ class PeerListener:
         if streams > 1:
             self._connected[hello.node_id] = (incarnation, streams - 1)
 
+    def refused_by_now(self, hello: pb.Hello) -> str:
+        """Why a peer that was let in would not be any more, or nothing."""
+        if hello.node_id not in self._peers:
+            return "it is no node of the cluster any more"
+        return self.identity.versions.refusal(hello) or self._wrong_directory(hello)
+
+    def _wrong_directory(self, hello: pb.Hello) -> str:
+        directory = self._directory_of(hello.node_id)
+        if not directory or hello.directory_id == directory:
+            return ""
+        return (
+            f"node_id {hello.node_id} is registered with another data directory: one that was "
+            "emptied or replaced has forgotten votes and acknowledgements"
+        )
+
     def _why_not(self, hello: pb.Hello) -> str:
         ours = self.identity
         refused = ours.versions.refusal(hello)
@@ -162,12 +181,9 @@ class PeerListener:
             return refused
         if hello.node_id == ours.node_id:
             return f"node_id {hello.node_id} is this node's own: two nodes have the same id"
-        directory = self._directory_of(hello.node_id)
-        if directory and hello.directory_id != directory:
-            return (
-                f"node_id {hello.node_id} is registered with another data directory: one that was "
-                "emptied or replaced has forgotten votes and acknowledgements"
-            )
+        wrong = self._wrong_directory(hello)
+        if wrong:
+            return wrong
         known = self._connected.get(hello.node_id)
         if known is not None and known[0] != hello.incarnation:
             return f"node_id {hello.node_id} is connected already by another process"
@@ -239,9 +255,12 @@ class PeerStream(asyncio.BufferedProtocol):
     def _received_hello(self, frame: memoryview) -> None:
         """The first frame. Raises FrameError if it is no Hello."""
         head, _ = decode_frame(frame)
+        assert self._transport is not None and self._late is not None
+        if head.HasField("join") and self._listener.welcome is not None:
+            self._welcome(head.join, self._listener.welcome)
+            return
         if not head.HasField("hello"):
             raise FrameError("hello: must come first")
-        assert self._transport is not None and self._late is not None
         if self._listener.is_stranger(head.hello):
             raise FrameError("hello: of a stranger")
         if self._certified is not None and head.hello.node_id != self._certified.node_id:
@@ -260,6 +279,19 @@ class PeerStream(asyncio.BufferedProtocol):
         self._reader.limit = self._listener.max_frame
         self._reader.on_frame = self._received
         self._keepalive = Keepalive(self._loop, self._tick, self._silent)
+
+    def _welcome(self, join: pb.Join, welcome: Callable[[pb.Join], pb.Welcome]) -> None:
+        """Raises FrameError if the joining node is not of this cluster."""
+        assert self._transport is not None
+        if join.cluster_id != self._listener.identity.cluster_id:
+            raise FrameError("join: of a stranger")
+        if self._certified is not None and join.node_id != self._certified.node_id:
+            named = self._certified.node_id
+            text = f"of node {join.node_id} with the certificate of node {named}"
+            raise FrameError(f"join: {text}")
+        self._reader.on_frame = self._ignored
+        self._transport.write(framed(encode_head(pb.Frame(welcome=welcome(join)))))
+        self._transport.close()
 
     def _received(self, frame: memoryview) -> None:
         assert self._hello is not None and self._transport is not None
@@ -289,8 +321,8 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def _tick(self) -> bool:
         assert self._hello is not None
-        # The cluster may have been upgraded since the stream was let in.
-        refused = self._listener.identity.versions.refusal(self._hello)
+        # Whoever was let in may not be wanted any more, or the cluster was upgraded since.
+        refused = self._listener.refused_by_now(self._hello)
         if self._listener.tls is not None and self._certified is not None:
             refused = refused or self._listener.tls.distrust(self._certified)
         if refused:

@@ -2,6 +2,7 @@ from cluster.v1 import transactions_pb2 as _transactions_pb2
 from oncelog.v1 import cluster_pb2 as _cluster_pb2
 from oncelog.v1 import security_pb2 as _security_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -9,8 +10,27 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class NodeAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NODE_ACTION_UNSPECIFIED: _ClassVar[NodeAction]
+    NODE_ACTION_ADD: _ClassVar[NodeAction]
+    NODE_ACTION_REPLACE: _ClassVar[NodeAction]
+    NODE_ACTION_REMOVE: _ClassVar[NodeAction]
+    NODE_ACTION_KEEP: _ClassVar[NodeAction]
+    NODE_ACTION_DRAIN: _ClassVar[NodeAction]
+    NODE_ACTION_UNDRAIN: _ClassVar[NodeAction]
+    NODE_ACTION_FORGET: _ClassVar[NodeAction]
+NODE_ACTION_UNSPECIFIED: NodeAction
+NODE_ACTION_ADD: NodeAction
+NODE_ACTION_REPLACE: NodeAction
+NODE_ACTION_REMOVE: NodeAction
+NODE_ACTION_KEEP: NodeAction
+NODE_ACTION_DRAIN: NodeAction
+NODE_ACTION_UNDRAIN: NodeAction
+NODE_ACTION_FORGET: NodeAction
+
 class MetadataCommand(_message.Message):
-    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "transaction", "alter_permissions", "alter_quotas", "lease_lifetime_ms", "producer_name_expiry_ms")
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "lease_lifetime_ms", "producer_name_expiry_ms")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +44,8 @@ class MetadataCommand(_message.Message):
     SET_CLUSTER_SETTING_FIELD_NUMBER: _ClassVar[int]
     SET_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     REPORT_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_NODE_FIELD_NUMBER: _ClassVar[int]
+    JOIN_NODE_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     ALTER_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     ALTER_QUOTAS_FIELD_NUMBER: _ClassVar[int]
@@ -42,12 +64,14 @@ class MetadataCommand(_message.Message):
     set_cluster_setting: SetClusterSetting
     set_replicas: SetReplicas
     report_replicas: ReportReplicas
+    change_node: ChangeNode
+    join_node: JoinNode
     transaction: _transactions_pb2.TransactionCommand
     alter_permissions: AlterPermissions
     alter_quotas: AlterQuotas
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
-    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "address", "directory_id")
@@ -141,6 +165,28 @@ class ReportReplicas(_message.Message):
     instances: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, group_id: _Optional[int] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., learners: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class ChangeNode(_message.Message):
+    __slots__ = ("node_id", "action", "directory_id")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    action: NodeAction
+    directory_id: int
+    def __init__(self, node_id: _Optional[int] = ..., action: _Optional[_Union[NodeAction, str]] = ..., directory_id: _Optional[int] = ...) -> None: ...
+
+class JoinNode(_message.Message):
+    __slots__ = ("node_id", "directory_id", "address", "peer_address")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PEER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    directory_id: int
+    address: str
+    peer_address: str
+    def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[int] = ..., address: _Optional[str] = ..., peer_address: _Optional[str] = ...) -> None: ...
+
 class CreateLeaseSecret(_message.Message):
     __slots__ = ("secret",)
     SECRET_FIELD_NUMBER: _ClassVar[int]
@@ -232,7 +278,7 @@ class MetadataResult(_message.Message):
     def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., transaction_id: _Optional[int] = ..., sink: _Optional[_Union[_transactions_pb2.SinkResult, _Mapping]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "rules", "quotas")
+    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "own", "rules", "quotas")
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -248,6 +294,7 @@ class MetadataSnapshot(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRecord]
@@ -265,19 +312,30 @@ class MetadataSnapshot(_message.Message):
     features: _containers.RepeatedScalarFieldContainer[str]
     settings: _containers.RepeatedCompositeFieldContainer[ClusterSetting]
     coordinator: _transactions_pb2.CoordinatorSnapshot
+    own: PartitionRecord
     rules: _containers.RepeatedCompositeFieldContainer[_security_pb2.PermissionRule]
     quotas: _containers.RepeatedCompositeFieldContainer[_security_pb2.Quota]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ...) -> None: ...
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., own: _Optional[_Union[PartitionRecord, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ...) -> None: ...
 
 class NodeRecord(_message.Message):
-    __slots__ = ("node_id", "address", "directory_id")
+    __slots__ = ("node_id", "address", "directory_id", "peer_address", "expected", "leaving", "drained", "joining")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    PEER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    JOINING_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     directory_id: int
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ...) -> None: ...
+    peer_address: str
+    expected: bool
+    leaving: bool
+    drained: bool
+    joining: bool
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ..., peer_address: _Optional[str] = ..., expected: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., joining: _Optional[bool] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "config", "created_ms")
@@ -294,7 +352,7 @@ class TopicRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionRecord, _Mapping]]] = ..., config: _Optional[_Union[_cluster_pb2.TopicConfig, _Mapping]] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRecord(_message.Message):
-    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target")
+    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target", "lost_nodes", "lost_instances")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     FOUNDING_FIELD_NUMBER: _ClassVar[int]
@@ -303,6 +361,8 @@ class PartitionRecord(_message.Message):
     INDEX_FIELD_NUMBER: _ClassVar[int]
     INDEX_TERM_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
+    LOST_NODES_FIELD_NUMBER: _ClassVar[int]
+    LOST_INSTANCES_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     founding: _containers.RepeatedScalarFieldContainer[int]
@@ -311,7 +371,9 @@ class PartitionRecord(_message.Message):
     index: int
     index_term: int
     target: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ...) -> None: ...
+    lost_nodes: _containers.RepeatedScalarFieldContainer[int]
+    lost_instances: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class NameRecord(_message.Message):
     __slots__ = ("name", "producer_id", "epoch", "last_lease_ms", "tombstone", "last_nonce", "fence_epoch")

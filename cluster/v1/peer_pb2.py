@@ -25,53 +25,61 @@ _sym_db = _symbol_database.Default()
 from cluster.v1 import transactions_pb2 as cluster_dot_v1_dot_transactions__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63luster/v1/peer.proto\x12\ncluster.v1\x1a\x1d\x63luster/v1/transactions.proto\"\xbb\x02\n\x05Hello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x18\n\x10protocol_version\x18\x03 \x01(\x05\x12\x13\n\x0bincarnation\x18\x04 \x01(\x06\x12\x0f\n\x07refused\x18\x05 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x06 \x01(\x06\x12\x0f\n\x07members\x18\x07 \x03(\x05\x12\x10\n\x08\x66ounding\x18\x08 \x01(\x06\x12\x1f\n\x17newest_protocol_version\x18\t \x01(\x05\x12\x1e\n\x16oldest_cluster_version\x18\n \x01(\x05\x12\x1e\n\x16newest_cluster_version\x18\x0b \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x0c \x03(\t\x12\x0f\n\x07release\x18\r \x01(\t\x12\x10\n\x08insecure\x18\x14 \x01(\x08\"\x9e\x01\n\x05\x46rame\x12 \n\x05hello\x18\x01 \x01(\x0b\x32\x11.cluster.v1.Hello\x12%\n\x08messages\x18\x02 \x03(\x0b\x32\x13.cluster.v1.Message\x12$\n\x07request\x18\x03 \x01(\x0b\x32\x13.cluster.v1.Request\x12&\n\x08response\x18\x04 \x01(\x0b\x32\x14.cluster.v1.Response\"3\n\x05\x45ntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04size\x18\x02 \x01(\r\x12\x0e\n\x06\x63rc32c\x18\x03 \x01(\x07\"\xac\x03\n\x07Message\x12\r\n\x05group\x18\x01 \x01(\x04\x12%\n\x04type\x18\x02 \x01(\x0e\x32\x17.cluster.v1.MessageType\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x10\n\x08log_term\x18\x05 \x01(\x04\x12\x0e\n\x06\x63ommit\x18\x06 \x01(\x04\x12\"\n\x07\x65ntries\x18\x07 \x03(\x0b\x32\x11.cluster.v1.Entry\x12\x0f\n\x07success\x18\x08 \x01(\x08\x12\x0e\n\x06leader\x18\t \x01(\x05\x12\x10\n\x08rejected\x18\n \x01(\x04\x12\x0e\n\x06groups\x18\x0b \x03(\x04\x12\r\n\x05terms\x18\x0c \x03(\x04\x12\x0f\n\x07\x63ommits\x18\r \x03(\x04\x12\x10\n\x08\x63hecksum\x18\x0e \x01(\x07\x12\x0f\n\x07sent_us\x18\x0f \x01(\x04\x12\x0f\n\x07wall_ms\x18\x10 \x01(\x12\x12\x11\n\tdisagrees\x18\x11 \x01(\x08\x12\x0c\n\x04sick\x18\x12 \x01(\x08\x12\x13\n\x0b\x63ommit_term\x18\x13 \x01(\x04\x12\x0f\n\x07version\x18\x14 \x01(\x04\x12\x15\n\rfrom_instance\x18\x15 \x01(\x04\x12\x13\n\x0bto_instance\x18\x16 \x01(\x04\"\xf0\x02\n\x07Request\x12\n\n\x02id\x18\x01 \x01(\x04\x12>\n\x10propose_metadata\x18\x02 \x01(\x0b\x32\".cluster.v1.ProposeMetadataRequestH\x00\x12\x31\n\rsnapshot_part\x18\x03 \x01(\x0b\x32\x18.cluster.v1.SnapshotPartH\x00\x12\x36\n\x0c\x63onfirm_runs\x18\x04 \x01(\x0b\x32\x1e.cluster.v1.ConfirmRunsRequestH\x00\x12\x38\n\rwrite_markers\x18\x05 \x01(\x0b\x32\x1f.cluster.v1.WriteMarkersRequestH\x00\x12\x32\n\nkeep_alive\x18\x06 \x01(\x0b\x32\x1c.cluster.v1.KeepAliveRequestH\x00\x12\x38\n\rdescribe_runs\x18\x07 \x01(\x0b\x32\x1f.cluster.v1.DescribeRunsRequestH\x00\x42\x06\n\x04what\"\x87\x03\n\x08Response\x12\n\n\x02id\x18\x01 \x01(\x04\x12?\n\x10propose_metadata\x18\x02 \x01(\x0b\x32#.cluster.v1.ProposeMetadataResponseH\x00\x12\x33\n\rsnapshot_part\x18\x03 \x01(\x0b\x32\x1a.cluster.v1.SnapshotResultH\x00\x12\x37\n\x0c\x63onfirm_runs\x18\x05 \x01(\x0b\x32\x1f.cluster.v1.ConfirmRunsResponseH\x00\x12\x39\n\rwrite_markers\x18\x06 \x01(\x0b\x32 .cluster.v1.WriteMarkersResponseH\x00\x12\x33\n\nkeep_alive\x18\x07 \x01(\x0b\x32\x1d.cluster.v1.KeepAliveResponseH\x00\x12\x39\n\rdescribe_runs\x18\x08 \x01(\x0b\x32 .cluster.v1.DescribeRunsResponseH\x00\x12\r\n\x05\x65rror\x18\x04 \x01(\tB\x06\n\x04what\"\xb8\x01\n\x0cSnapshotPart\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x12\n\nindex_term\x18\x04 \x01(\x04\x12\x0c\n\x04size\x18\x05 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x06 \x01(\x07\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\x12\x15\n\rconfiguration\x18\t \x01(\x0c\x12\x13\n\x0bto_instance\x18\n \x01(\x04\"B\n\x0eSnapshotResult\x12\x11\n\tinstalled\x18\x01 \x01(\x08\x12\x0f\n\x07refused\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\")\n\x16ProposeMetadataRequest\x12\x0f\n\x07\x63ommand\x18\x01 \x01(\x0c\"P\n\x17ProposeMetadataResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x12\n\nnot_leader\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x05\"y\n\x12\x43onfirmRunsRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\x0e\n\x06groups\x18\x02 \x03(\x04\x12%\n\x04runs\x18\x03 \x03(\x0b\x32\x17.cluster.v1.ExpectedRun\x12\x14\n\x0conly_winners\x18\x04 \x01(\x08\"^\n\x13\x43onfirmRunsResponse\x12%\n\x04runs\x18\x01 \x03(\x0b\x32\x17.cluster.v1.ExpectedRun\x12\x0f\n\x07\x64iffers\x18\x02 \x01(\t\x12\x0f\n\x07not_led\x18\x03 \x03(\x04\"?\n\x13WriteMarkersRequest\x12(\n\x07markers\x18\x01 \x03(\x0b\x32\x17.cluster.v1.GroupMarker\"@\n\x0bGroupMarker\x12\r\n\x05group\x18\x01 \x01(\x04\x12\"\n\x06marker\x18\x02 \x01(\x0b\x32\x12.cluster.v1.Marker\"=\n\x14WriteMarkersResponse\x12%\n\x05parts\x18\x01 \x03(\x0b\x32\x16.cluster.v1.PartRecord\"+\n\x10KeepAliveRequest\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\x03\"6\n\x11KeepAliveResponse\x12\r\n\x05\x65nded\x18\x01 \x03(\x03\x12\x12\n\nnot_leader\x18\x02 \x01(\x08\".\n\x13\x44\x65scribeRunsRequest\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\x03\">\n\x14\x44\x65scribeRunsResponse\x12&\n\x06staged\x18\x01 \x03(\x0b\x32\x16.cluster.v1.StagedHere\"d\n\nStagedHere\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\r\n\x05group\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\x03\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03\x12\x0f\n\x07offsets\x18\x05 \x01(\x03*\xd5\x03\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_APPEND\x10\x01\x12\x1d\n\x19MESSAGE_TYPE_APPEND_REPLY\x10\x02\x12\x15\n\x11MESSAGE_TYPE_VOTE\x10\x03\x12\x1b\n\x17MESSAGE_TYPE_VOTE_REPLY\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRE_VOTE\x10\x05\x12\x1f\n\x1bMESSAGE_TYPE_PRE_VOTE_REPLY\x10\x06\x12\x1c\n\x18MESSAGE_TYPE_TIMEOUT_NOW\x10\x07\x12\x17\n\x13MESSAGE_TYPE_LEADER\x10\x08\x12\x15\n\x11MESSAGE_TYPE_BEAT\x10\t\x12\x1b\n\x17MESSAGE_TYPE_BEAT_REPLY\x10\n\x12\x1e\n\x1aMESSAGE_TYPE_CHECKPOINT_AT\x10\x0b\x12\x1f\n\x1bMESSAGE_TYPE_STATE_CHECKSUM\x10\x0c\x12\x1c\n\x18MESSAGE_TYPE_CLOCK_PROBE\x10\r\x12\x1c\n\x18MESSAGE_TYPE_CLOCK_REPLY\x10\x0e\x12\x18\n\x14MESSAGE_TYPE_REMOVED\x10\x0f\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63luster/v1/peer.proto\x12\ncluster.v1\x1a\x1d\x63luster/v1/transactions.proto\"\xbb\x02\n\x05Hello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x18\n\x10protocol_version\x18\x03 \x01(\x05\x12\x13\n\x0bincarnation\x18\x04 \x01(\x06\x12\x0f\n\x07refused\x18\x05 \x01(\t\x12\x14\n\x0c\x64irectory_id\x18\x06 \x01(\x06\x12\x0f\n\x07members\x18\x07 \x03(\x05\x12\x10\n\x08\x66ounding\x18\x08 \x01(\x06\x12\x1f\n\x17newest_protocol_version\x18\t \x01(\x05\x12\x1e\n\x16oldest_cluster_version\x18\n \x01(\x05\x12\x1e\n\x16newest_cluster_version\x18\x0b \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x0c \x03(\t\x12\x0f\n\x07release\x18\r \x01(\t\x12\x10\n\x08insecure\x18\x14 \x01(\x08\"h\n\x04Join\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x64irectory_id\x18\x03 \x01(\x06\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x14\n\x0cpeer_address\x18\x05 \x01(\t\"\xcd\x01\n\x07Welcome\x12\x10\n\x08instance\x18\x01 \x01(\x04\x12\x0f\n\x07members\x18\x02 \x03(\x05\x12\x10\n\x08\x66ounding\x18\x03 \x01(\x06\x12\x0f\n\x07why_not\x18\x04 \x01(\t\x12\x0f\n\x07refused\x18\x05 \x01(\x08\x12\x0e\n\x06\x66ounds\x18\x06 \x01(\x08\x12-\n\x05peers\x18\x07 \x03(\x0b\x32\x1e.cluster.v1.Welcome.PeersEntry\x1a,\n\nPeersEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe4\x01\n\x05\x46rame\x12 \n\x05hello\x18\x01 \x01(\x0b\x32\x11.cluster.v1.Hello\x12\x1e\n\x04join\x18\x05 \x01(\x0b\x32\x10.cluster.v1.Join\x12$\n\x07welcome\x18\x06 \x01(\x0b\x32\x13.cluster.v1.Welcome\x12%\n\x08messages\x18\x02 \x03(\x0b\x32\x13.cluster.v1.Message\x12$\n\x07request\x18\x03 \x01(\x0b\x32\x13.cluster.v1.Request\x12&\n\x08response\x18\x04 \x01(\x0b\x32\x14.cluster.v1.Response\"3\n\x05\x45ntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04size\x18\x02 \x01(\r\x12\x0e\n\x06\x63rc32c\x18\x03 \x01(\x07\"\xac\x03\n\x07Message\x12\r\n\x05group\x18\x01 \x01(\x04\x12%\n\x04type\x18\x02 \x01(\x0e\x32\x17.cluster.v1.MessageType\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x10\n\x08log_term\x18\x05 \x01(\x04\x12\x0e\n\x06\x63ommit\x18\x06 \x01(\x04\x12\"\n\x07\x65ntries\x18\x07 \x03(\x0b\x32\x11.cluster.v1.Entry\x12\x0f\n\x07success\x18\x08 \x01(\x08\x12\x0e\n\x06leader\x18\t \x01(\x05\x12\x10\n\x08rejected\x18\n \x01(\x04\x12\x0e\n\x06groups\x18\x0b \x03(\x04\x12\r\n\x05terms\x18\x0c \x03(\x04\x12\x0f\n\x07\x63ommits\x18\r \x03(\x04\x12\x10\n\x08\x63hecksum\x18\x0e \x01(\x07\x12\x0f\n\x07sent_us\x18\x0f \x01(\x04\x12\x0f\n\x07wall_ms\x18\x10 \x01(\x12\x12\x11\n\tdisagrees\x18\x11 \x01(\x08\x12\x0c\n\x04sick\x18\x12 \x01(\x08\x12\x13\n\x0b\x63ommit_term\x18\x13 \x01(\x04\x12\x0f\n\x07version\x18\x14 \x01(\x04\x12\x15\n\rfrom_instance\x18\x15 \x01(\x04\x12\x13\n\x0bto_instance\x18\x16 \x01(\x04\"\xf0\x02\n\x07Request\x12\n\n\x02id\x18\x01 \x01(\x04\x12>\n\x10propose_metadata\x18\x02 \x01(\x0b\x32\".cluster.v1.ProposeMetadataRequestH\x00\x12\x31\n\rsnapshot_part\x18\x03 \x01(\x0b\x32\x18.cluster.v1.SnapshotPartH\x00\x12\x36\n\x0c\x63onfirm_runs\x18\x04 \x01(\x0b\x32\x1e.cluster.v1.ConfirmRunsRequestH\x00\x12\x38\n\rwrite_markers\x18\x05 \x01(\x0b\x32\x1f.cluster.v1.WriteMarkersRequestH\x00\x12\x32\n\nkeep_alive\x18\x06 \x01(\x0b\x32\x1c.cluster.v1.KeepAliveRequestH\x00\x12\x38\n\rdescribe_runs\x18\x07 \x01(\x0b\x32\x1f.cluster.v1.DescribeRunsRequestH\x00\x42\x06\n\x04what\"\x87\x03\n\x08Response\x12\n\n\x02id\x18\x01 \x01(\x04\x12?\n\x10propose_metadata\x18\x02 \x01(\x0b\x32#.cluster.v1.ProposeMetadataResponseH\x00\x12\x33\n\rsnapshot_part\x18\x03 \x01(\x0b\x32\x1a.cluster.v1.SnapshotResultH\x00\x12\x37\n\x0c\x63onfirm_runs\x18\x05 \x01(\x0b\x32\x1f.cluster.v1.ConfirmRunsResponseH\x00\x12\x39\n\rwrite_markers\x18\x06 \x01(\x0b\x32 .cluster.v1.WriteMarkersResponseH\x00\x12\x33\n\nkeep_alive\x18\x07 \x01(\x0b\x32\x1d.cluster.v1.KeepAliveResponseH\x00\x12\x39\n\rdescribe_runs\x18\x08 \x01(\x0b\x32 .cluster.v1.DescribeRunsResponseH\x00\x12\r\n\x05\x65rror\x18\x04 \x01(\tB\x06\n\x04what\"\xb8\x01\n\x0cSnapshotPart\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\x04\x12\x12\n\nindex_term\x18\x04 \x01(\x04\x12\x0c\n\x04size\x18\x05 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x06 \x01(\x07\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x08 \x01(\x0c\x12\x15\n\rconfiguration\x18\t \x01(\x0c\x12\x13\n\x0bto_instance\x18\n \x01(\x04\"B\n\x0eSnapshotResult\x12\x11\n\tinstalled\x18\x01 \x01(\x08\x12\x0f\n\x07refused\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\")\n\x16ProposeMetadataRequest\x12\x0f\n\x07\x63ommand\x18\x01 \x01(\x0c\"P\n\x17ProposeMetadataResponse\x12\x0e\n\x06result\x18\x01 \x01(\x0c\x12\x12\n\nnot_leader\x18\x02 \x01(\x08\x12\x11\n\tleader_id\x18\x03 \x01(\x05\"y\n\x12\x43onfirmRunsRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\x0e\n\x06groups\x18\x02 \x03(\x04\x12%\n\x04runs\x18\x03 \x03(\x0b\x32\x17.cluster.v1.ExpectedRun\x12\x14\n\x0conly_winners\x18\x04 \x01(\x08\"^\n\x13\x43onfirmRunsResponse\x12%\n\x04runs\x18\x01 \x03(\x0b\x32\x17.cluster.v1.ExpectedRun\x12\x0f\n\x07\x64iffers\x18\x02 \x01(\t\x12\x0f\n\x07not_led\x18\x03 \x03(\x04\"?\n\x13WriteMarkersRequest\x12(\n\x07markers\x18\x01 \x03(\x0b\x32\x17.cluster.v1.GroupMarker\"@\n\x0bGroupMarker\x12\r\n\x05group\x18\x01 \x01(\x04\x12\"\n\x06marker\x18\x02 \x01(\x0b\x32\x12.cluster.v1.Marker\"=\n\x14WriteMarkersResponse\x12%\n\x05parts\x18\x01 \x03(\x0b\x32\x16.cluster.v1.PartRecord\"+\n\x10KeepAliveRequest\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\x03\"6\n\x11KeepAliveResponse\x12\r\n\x05\x65nded\x18\x01 \x03(\x03\x12\x12\n\nnot_leader\x18\x02 \x01(\x08\".\n\x13\x44\x65scribeRunsRequest\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\x03\">\n\x14\x44\x65scribeRunsResponse\x12&\n\x06staged\x18\x01 \x03(\x0b\x32\x16.cluster.v1.StagedHere\"d\n\nStagedHere\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\r\n\x05group\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\x03\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03\x12\x0f\n\x07offsets\x18\x05 \x01(\x03*\xd5\x03\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_APPEND\x10\x01\x12\x1d\n\x19MESSAGE_TYPE_APPEND_REPLY\x10\x02\x12\x15\n\x11MESSAGE_TYPE_VOTE\x10\x03\x12\x1b\n\x17MESSAGE_TYPE_VOTE_REPLY\x10\x04\x12\x19\n\x15MESSAGE_TYPE_PRE_VOTE\x10\x05\x12\x1f\n\x1bMESSAGE_TYPE_PRE_VOTE_REPLY\x10\x06\x12\x1c\n\x18MESSAGE_TYPE_TIMEOUT_NOW\x10\x07\x12\x17\n\x13MESSAGE_TYPE_LEADER\x10\x08\x12\x15\n\x11MESSAGE_TYPE_BEAT\x10\t\x12\x1b\n\x17MESSAGE_TYPE_BEAT_REPLY\x10\n\x12\x1e\n\x1aMESSAGE_TYPE_CHECKPOINT_AT\x10\x0b\x12\x1f\n\x1bMESSAGE_TYPE_STATE_CHECKSUM\x10\x0c\x12\x1c\n\x18MESSAGE_TYPE_CLOCK_PROBE\x10\r\x12\x1c\n\x18MESSAGE_TYPE_CLOCK_REPLY\x10\x0e\x12\x18\n\x14MESSAGE_TYPE_REMOVED\x10\x0f\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.v1.peer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESSAGETYPE']._serialized_start=2905
-  _globals['_MESSAGETYPE']._serialized_end=3374
+  _globals['_WELCOME_PEERSENTRY']._loaded_options = None
+  _globals['_WELCOME_PEERSENTRY']._serialized_options = b'8\001'
+  _globals['_MESSAGETYPE']._serialized_start=3289
+  _globals['_MESSAGETYPE']._serialized_end=3758
   _globals['_HELLO']._serialized_start=69
   _globals['_HELLO']._serialized_end=384
-  _globals['_FRAME']._serialized_start=387
-  _globals['_FRAME']._serialized_end=545
-  _globals['_ENTRY']._serialized_start=547
-  _globals['_ENTRY']._serialized_end=598
-  _globals['_MESSAGE']._serialized_start=601
-  _globals['_MESSAGE']._serialized_end=1029
-  _globals['_REQUEST']._serialized_start=1032
-  _globals['_REQUEST']._serialized_end=1400
-  _globals['_RESPONSE']._serialized_start=1403
-  _globals['_RESPONSE']._serialized_end=1794
-  _globals['_SNAPSHOTPART']._serialized_start=1797
-  _globals['_SNAPSHOTPART']._serialized_end=1981
-  _globals['_SNAPSHOTRESULT']._serialized_start=1983
-  _globals['_SNAPSHOTRESULT']._serialized_end=2049
-  _globals['_PROPOSEMETADATAREQUEST']._serialized_start=2051
-  _globals['_PROPOSEMETADATAREQUEST']._serialized_end=2092
-  _globals['_PROPOSEMETADATARESPONSE']._serialized_start=2094
-  _globals['_PROPOSEMETADATARESPONSE']._serialized_end=2174
-  _globals['_CONFIRMRUNSREQUEST']._serialized_start=2176
-  _globals['_CONFIRMRUNSREQUEST']._serialized_end=2297
-  _globals['_CONFIRMRUNSRESPONSE']._serialized_start=2299
-  _globals['_CONFIRMRUNSRESPONSE']._serialized_end=2393
-  _globals['_WRITEMARKERSREQUEST']._serialized_start=2395
-  _globals['_WRITEMARKERSREQUEST']._serialized_end=2458
-  _globals['_GROUPMARKER']._serialized_start=2460
-  _globals['_GROUPMARKER']._serialized_end=2524
-  _globals['_WRITEMARKERSRESPONSE']._serialized_start=2526
-  _globals['_WRITEMARKERSRESPONSE']._serialized_end=2587
-  _globals['_KEEPALIVEREQUEST']._serialized_start=2589
-  _globals['_KEEPALIVEREQUEST']._serialized_end=2632
-  _globals['_KEEPALIVERESPONSE']._serialized_start=2634
-  _globals['_KEEPALIVERESPONSE']._serialized_end=2688
-  _globals['_DESCRIBERUNSREQUEST']._serialized_start=2690
-  _globals['_DESCRIBERUNSREQUEST']._serialized_end=2736
-  _globals['_DESCRIBERUNSRESPONSE']._serialized_start=2738
-  _globals['_DESCRIBERUNSRESPONSE']._serialized_end=2800
-  _globals['_STAGEDHERE']._serialized_start=2802
-  _globals['_STAGEDHERE']._serialized_end=2902
+  _globals['_JOIN']._serialized_start=386
+  _globals['_JOIN']._serialized_end=490
+  _globals['_WELCOME']._serialized_start=493
+  _globals['_WELCOME']._serialized_end=698
+  _globals['_WELCOME_PEERSENTRY']._serialized_start=654
+  _globals['_WELCOME_PEERSENTRY']._serialized_end=698
+  _globals['_FRAME']._serialized_start=701
+  _globals['_FRAME']._serialized_end=929
+  _globals['_ENTRY']._serialized_start=931
+  _globals['_ENTRY']._serialized_end=982
+  _globals['_MESSAGE']._serialized_start=985
+  _globals['_MESSAGE']._serialized_end=1413
+  _globals['_REQUEST']._serialized_start=1416
+  _globals['_REQUEST']._serialized_end=1784
+  _globals['_RESPONSE']._serialized_start=1787
+  _globals['_RESPONSE']._serialized_end=2178
+  _globals['_SNAPSHOTPART']._serialized_start=2181
+  _globals['_SNAPSHOTPART']._serialized_end=2365
+  _globals['_SNAPSHOTRESULT']._serialized_start=2367
+  _globals['_SNAPSHOTRESULT']._serialized_end=2433
+  _globals['_PROPOSEMETADATAREQUEST']._serialized_start=2435
+  _globals['_PROPOSEMETADATAREQUEST']._serialized_end=2476
+  _globals['_PROPOSEMETADATARESPONSE']._serialized_start=2478
+  _globals['_PROPOSEMETADATARESPONSE']._serialized_end=2558
+  _globals['_CONFIRMRUNSREQUEST']._serialized_start=2560
+  _globals['_CONFIRMRUNSREQUEST']._serialized_end=2681
+  _globals['_CONFIRMRUNSRESPONSE']._serialized_start=2683
+  _globals['_CONFIRMRUNSRESPONSE']._serialized_end=2777
+  _globals['_WRITEMARKERSREQUEST']._serialized_start=2779
+  _globals['_WRITEMARKERSREQUEST']._serialized_end=2842
+  _globals['_GROUPMARKER']._serialized_start=2844
+  _globals['_GROUPMARKER']._serialized_end=2908
+  _globals['_WRITEMARKERSRESPONSE']._serialized_start=2910
+  _globals['_WRITEMARKERSRESPONSE']._serialized_end=2971
+  _globals['_KEEPALIVEREQUEST']._serialized_start=2973
+  _globals['_KEEPALIVEREQUEST']._serialized_end=3016
+  _globals['_KEEPALIVERESPONSE']._serialized_start=3018
+  _globals['_KEEPALIVERESPONSE']._serialized_end=3072
+  _globals['_DESCRIBERUNSREQUEST']._serialized_start=3074
+  _globals['_DESCRIBERUNSREQUEST']._serialized_end=3120
+  _globals['_DESCRIBERUNSRESPONSE']._serialized_start=3122
+  _globals['_DESCRIBERUNSRESPONSE']._serialized_end=3184
+  _globals['_STAGEDHERE']._serialized_start=3186
+  _globals['_STAGEDHERE']._serialized_end=3286
 # @@protoc_insertion_point(module_scope)

@@ -75,17 +75,60 @@ class Hello(_message.Message):
     insecure: bool
     def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ..., newest_protocol_version: _Optional[int] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., release: _Optional[str] = ..., insecure: _Optional[bool] = ...) -> None: ...
 
+class Join(_message.Message):
+    __slots__ = ("cluster_id", "node_id", "directory_id", "address", "peer_address")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PEER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node_id: int
+    directory_id: int
+    address: str
+    peer_address: str
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[int] = ..., address: _Optional[str] = ..., peer_address: _Optional[str] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("instance", "members", "founding", "why_not", "refused", "founds", "peers")
+    class PeersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    FOUNDING_FIELD_NUMBER: _ClassVar[int]
+    WHY_NOT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    FOUNDS_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    instance: int
+    members: _containers.RepeatedScalarFieldContainer[int]
+    founding: int
+    why_not: str
+    refused: bool
+    founds: bool
+    peers: _containers.ScalarMap[int, str]
+    def __init__(self, instance: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ..., why_not: _Optional[str] = ..., refused: _Optional[bool] = ..., founds: _Optional[bool] = ..., peers: _Optional[_Mapping[int, str]] = ...) -> None: ...
+
 class Frame(_message.Message):
-    __slots__ = ("hello", "messages", "request", "response")
+    __slots__ = ("hello", "join", "welcome", "messages", "request", "response")
     HELLO_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
+    join: Join
+    welcome: Welcome
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     request: Request
     response: Response
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., response: _Optional[_Union[Response, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., request: _Optional[_Union[Request, _Mapping]] = ..., response: _Optional[_Union[Response, _Mapping]] = ...) -> None: ...
 
 class Entry(_message.Message):
     __slots__ = ("term", "size", "crc32c")

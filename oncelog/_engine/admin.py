@@ -126,6 +126,27 @@ class AdminCore:
         )
         return messages.cluster_info(answer)
 
+    async def list_nodes(self) -> list[types.NodeStatus]:
+        answer = await self._call(
+            lambda channel: cluster_stub(channel).ListNodes, cluster_pb2.ListNodesRequest()
+        )
+        return [messages.node_status(node) for node in answer.nodes]
+
+    async def change_node(
+        self, node_id: int, action: str, dry_run: bool, accept_loss: bool
+    ) -> tuple[str, ...]:
+        name = f"NODE_ACTION_{action.upper()}"
+        if name not in cluster_pb2.NodeAction.DESCRIPTOR.values_by_name:
+            raise errors.InvalidRequestError(f"action: {action!r} is none", field="action")
+        request = cluster_pb2.ChangeNodeRequest(
+            node_id=node_id,
+            action=name,
+            dry_run=dry_run,
+            accept_loss=accept_loss,
+        )
+        answer = await self._call(lambda channel: cluster_stub(channel).ChangeNode, request)
+        return tuple(answer.effects)
+
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         answer = await self._call(
             lambda channel: cluster_stub(channel).FinalizeUpgrade,

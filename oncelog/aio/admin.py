@@ -71,6 +71,14 @@ class Admin:
     async def describe_cluster(self) -> types.ClusterInfo:
         return await self._run(self._core.describe_cluster())
 
+    async def list_nodes(self) -> list[types.NodeStatus]:
+        return await self._run(self._core.list_nodes())
+
+    async def change_node(
+        self, node_id: int, action: str, *, dry_run: bool = False, accept_loss: bool = False
+    ) -> tuple[str, ...]:
+        return await self._run(self._core.change_node(node_id, action, dry_run, accept_loss))
+
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         return await self._run(self._core.finalize_upgrade())
 

@@ -14,6 +14,7 @@ from oncelog.cli.certs import certs
 from oncelog.cli.cluster import cluster
 from oncelog.cli.groups import group
 from oncelog.cli.mirror import mirror
+from oncelog.cli.nodes import node
 from oncelog.cli.producers import producer
 from oncelog.cli.quota import quota
 from oncelog.cli.records import consume, produce
@@ -31,6 +32,7 @@ def cli() -> None:
 
 cli.add_command(topic)
 cli.add_command(cluster)
+cli.add_command(node)
 cli.add_command(producer)
 cli.add_command(group)
 cli.add_command(txn)

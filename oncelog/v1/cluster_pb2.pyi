@@ -12,9 +12,26 @@ class ExpectedOffsets(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXPECTED_OFFSETS_CHECKED: _ClassVar[ExpectedOffsets]
     EXPECTED_OFFSETS_IGNORED: _ClassVar[ExpectedOffsets]
     EXPECTED_OFFSETS_REQUIRED: _ClassVar[ExpectedOffsets]
+
+class NodeAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NODE_ACTION_UNSPECIFIED: _ClassVar[NodeAction]
+    NODE_ACTION_ADD: _ClassVar[NodeAction]
+    NODE_ACTION_REPLACE: _ClassVar[NodeAction]
+    NODE_ACTION_REMOVE: _ClassVar[NodeAction]
+    NODE_ACTION_KEEP: _ClassVar[NodeAction]
+    NODE_ACTION_DRAIN: _ClassVar[NodeAction]
+    NODE_ACTION_UNDRAIN: _ClassVar[NodeAction]
 EXPECTED_OFFSETS_CHECKED: ExpectedOffsets
 EXPECTED_OFFSETS_IGNORED: ExpectedOffsets
 EXPECTED_OFFSETS_REQUIRED: ExpectedOffsets
+NODE_ACTION_UNSPECIFIED: NodeAction
+NODE_ACTION_ADD: NodeAction
+NODE_ACTION_REPLACE: NodeAction
+NODE_ACTION_REMOVE: NodeAction
+NODE_ACTION_KEEP: NodeAction
+NODE_ACTION_DRAIN: NodeAction
+NODE_ACTION_UNDRAIN: NodeAction
 
 class NodeInfo(_message.Message):
     __slots__ = ("node_id", "address", "alive", "clock_disagrees", "release", "oldest_cluster_version", "newest_cluster_version", "features", "insecure")
@@ -271,3 +288,59 @@ class TransferLeadershipResponse(_message.Message):
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     leader_id: int
     def __init__(self, leader_id: _Optional[int] = ...) -> None: ...
+
+class ChangeNodeRequest(_message.Message):
+    __slots__ = ("node_id", "action", "dry_run", "accept_loss")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    action: NodeAction
+    dry_run: bool
+    accept_loss: bool
+    def __init__(self, node_id: _Optional[int] = ..., action: _Optional[_Union[NodeAction, str]] = ..., dry_run: _Optional[bool] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
+
+class ChangeNodeResponse(_message.Message):
+    __slots__ = ("effects",)
+    EFFECTS_FIELD_NUMBER: _ClassVar[int]
+    effects: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, effects: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListNodesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNodesResponse(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
+
+class NodeStatus(_message.Message):
+    __slots__ = ("node_id", "address", "alive", "expected", "joining", "leaving", "drained", "replicas", "leaderships", "coming", "going", "waits_for")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    JOINING_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    LEADERSHIPS_FIELD_NUMBER: _ClassVar[int]
+    COMING_FIELD_NUMBER: _ClassVar[int]
+    GOING_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    address: str
+    alive: bool
+    expected: bool
+    joining: bool
+    leaving: bool
+    drained: bool
+    replicas: int
+    leaderships: int
+    coming: int
+    going: int
+    waits_for: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., expected: _Optional[bool] = ..., joining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., replicas: _Optional[int] = ..., leaderships: _Optional[int] = ..., coming: _Optional[int] = ..., going: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -69,6 +69,16 @@ class ClusterServiceStub:
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipResponse.FromString,
                 _registered_method=True)
+        self.ChangeNode = channel.unary_unary(
+                '/oncelog.v1.ClusterService/ChangeNode',
+                request_serializer=oncelog_dot_v1_dot_cluster__pb2.ChangeNodeRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_cluster__pb2.ChangeNodeResponse.FromString,
+                _registered_method=True)
+        self.ListNodes = channel.unary_unary(
+                '/oncelog.v1.ClusterService/ListNodes',
+                request_serializer=oncelog_dot_v1_dot_cluster__pb2.ListNodesRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_cluster__pb2.ListNodesResponse.FromString,
+                _registered_method=True)
         self.FinalizeUpgrade = channel.unary_unary(
                 '/oncelog.v1.ClusterService/FinalizeUpgrade',
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeRequest.SerializeToString,
@@ -128,6 +138,19 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ChangeNode(self, request, context):
+        """What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListNodes(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FinalizeUpgrade(self, request, context):
         """Once all nodes run the newer release: what it has may be used, and none can go back.
         """
@@ -178,6 +201,16 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.TransferLeadership,
                     request_deserializer=oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipResponse.SerializeToString,
+            ),
+            'ChangeNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeNode,
+                    request_deserializer=oncelog_dot_v1_dot_cluster__pb2.ChangeNodeRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_cluster__pb2.ChangeNodeResponse.SerializeToString,
+            ),
+            'ListNodes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNodes,
+                    request_deserializer=oncelog_dot_v1_dot_cluster__pb2.ListNodesRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_cluster__pb2.ListNodesResponse.SerializeToString,
             ),
             'FinalizeUpgrade': grpc.unary_unary_rpc_method_handler(
                     servicer.FinalizeUpgrade,
@@ -379,6 +412,60 @@ class ClusterService:
             '/oncelog.v1.ClusterService/TransferLeadership',
             oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipRequest.SerializeToString,
             oncelog_dot_v1_dot_cluster__pb2.TransferLeadershipResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.ClusterService/ChangeNode',
+            oncelog_dot_v1_dot_cluster__pb2.ChangeNodeRequest.SerializeToString,
+            oncelog_dot_v1_dot_cluster__pb2.ChangeNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNodes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.ClusterService/ListNodes',
+            oncelog_dot_v1_dot_cluster__pb2.ListNodesRequest.SerializeToString,
+            oncelog_dot_v1_dot_cluster__pb2.ListNodesResponse.FromString,
             options,
             channel_credentials,
             insecure,

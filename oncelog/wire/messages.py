@@ -108,6 +108,23 @@ def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:
     )
 
 
+def node_status(message: cluster_pb2.NodeStatus) -> t.NodeStatus:
+    return t.NodeStatus(
+        message.node_id,
+        message.address,
+        message.alive,
+        message.expected,
+        message.joining,
+        message.leaving,
+        message.drained,
+        message.replicas,
+        message.leaderships,
+        message.coming,
+        message.going,
+        tuple(message.waits_for),
+    )
+
+
 def upgrade_info(message: cluster_pb2.UpgradeInfo) -> t.UpgradeInfo:
     # A node of an older release says nothing of it: its cluster was never upgraded.
     version = message.cluster_version or 1

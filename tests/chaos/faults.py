@@ -6,15 +6,20 @@ Every fault leaves the cluster as it found it: all nodes running, all connection
 from __future__ import annotations
 
 import random
+import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from harness import disk, network
 from harness.local_cluster import LocalCluster
 from harness.node_process import HarnessError
+from oncelog import Admin, InvalidRequestError
 from tests.chaos import sick
 
 Wait = Callable[[float], None]
+
+SETTLE_TIMEOUT = 120.0  # seconds until a node has all that it shall have
+LOOK_AGAIN = 0.25
 
 
 class Fault(ABC):
@@ -24,6 +29,7 @@ class Fault(ABC):
     """
 
     name = ""
+    needs_three = False  # nodes; one of two cannot be replaced
     needs_proxy = needs_disks = needs_namespaces = needs_sickness = False
     shortest, longest = 0.3, 3.0  # seconds that it lasts
 
@@ -265,6 +271,52 @@ class RollingRestart(Fault):
         return f"restarted all nodes with SIGTERM, exit codes {codes}"
 
 
+class ReplaceDisk(Fault):
+    """Of one node at a time, and only while no other one is being filled."""
+
+    name = "replace-disk"
+    needs_three = True
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        node, partition = self._leader(rng)
+        others = [other for other in self.cluster.nodes if other != node]
+        with Admin([self.cluster.addresses[other] for other in others]) as admin:
+            _wait_settled(admin, [*others, node], wait)
+            self.cluster.kill([node])
+            for path in self.cluster.nodes[node].spec.data_dir.iterdir():
+                if path.name != "lost+found":
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            seconds = self._pause(rng, wait)
+            _replace(admin, node, wait)
+            self.cluster.start_nodes([node])
+            _wait_settled(admin, [node], wait)
+        led = f"leader of {self.topic}-{partition}"
+        return f"replaced the disk of node {node}, {led}, after {seconds} s without it"
+
+
+def _replace(admin: Admin, node: int, wait: Wait) -> None:
+    """Again while the others have not noticed that the node is gone."""
+    for _ in range(int(SETTLE_TIMEOUT / LOOK_AGAIN)):
+        try:
+            admin.change_node(node, "replace")
+        except InvalidRequestError as error:
+            if "is running" not in str(error):
+                raise
+        else:
+            return
+        wait(LOOK_AGAIN)
+    raise HarnessError(f"node {node} still seems to run")
+
+
+def _wait_settled(admin: Admin, nodes: Collection[int], wait: Wait) -> None:
+    for _ in range(int(SETTLE_TIMEOUT / LOOK_AGAIN)):
+        waited_for = [one for one in admin.list_nodes() if one.node_id in nodes]
+        if all(one.alive and one.settled for one in waited_for):
+            return
+        wait(LOOK_AGAIN)
+    raise HarnessError(f"nodes {nodes} are not settled: {admin.list_nodes()}")
+
+
 def listed(nodes: Iterable[int]) -> str:
     """Nodes in words."""
     names = [str(node) for node in nodes]
@@ -310,6 +362,8 @@ def lacking(kind: type[Fault], cluster: LocalCluster | None = None) -> str:
     )
     if kind.needs_sickness and not sick.is_prepared(cluster):
         return "needs a cluster of the run's own, without --dir"
+    if kind.needs_three and len(cluster.nodes) < 3:
+        return "needs three nodes"
     missing = [f"--{option}" for absent, option in needed if absent]
     return f"needs scripts/cluster start {' '.join(missing)}" if missing else ""
 
@@ -339,5 +393,6 @@ FAULTS: dict[str, type[Fault]] = {
         SlowDisk,
         FailedSync,
         RollingRestart,
+        ReplaceDisk,
     )
 }

@@ -22,7 +22,10 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.entries": frozenset({"storage"}),
     "cluster.addresses": frozenset(),
     "cluster.budget": frozenset(),
-    "cluster.config": frozenset({"cluster.addresses", "cluster.errors", "cluster.exposure"}),
+    "cluster.config": frozenset(
+        {"cluster.addresses", "cluster.errors", "cluster.exposure", "cluster.settings"}
+    ),
+    "cluster.settings": frozenset(),
     "cluster.exposure": frozenset({"cluster.addresses", "cluster.errors"}),
     "cluster.metrics": frozenset(
         {"cluster.addresses", "cluster.errors", "cluster.security", "oncelog.v1", "storage"}

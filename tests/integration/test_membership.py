@@ -86,7 +86,7 @@ def test_three_nodes_become_no_five_in_a_rolling_restart(make_cluster: MakeClust
         assert verdict(cluster.produce(batch("t", 0, pid, sequence, b"after"))) == "APPENDED"
     for node in (4, 5):
         new = cluster.nodes[node]
-        says(new, "is this node not among its nodes?")
+        says(new, f"`oncelog node add {node}` comes first")
         assert "leads partition" not in new.log_text()
         assert identity(cluster, node)["founding"] == 0
     assert len({identity(cluster, node)["founding"] for node in three}) == 1

@@ -72,6 +72,8 @@ class Checker:
         self.dumps: dict[tuple[int, int], bytes] = {}
         self.damaged: set[tuple[int, int]] = set()  # (node, group): the run has damaged its state
         self.disks: dict[int, DurableDisk] = {}
+        self.lost_disks: list[DurableDisk] = []
+        self.lost_votes: list[tuple[int, int, int]] = []  # (group, term, candidate)
         self.families: tuple[Any, Any] = (None, None)  # entries, state
         self.acknowledged = self.applied = 0
 
@@ -101,6 +103,7 @@ class Checker:
         if other != node:
             raise Violation(f"group {gid}: nodes {other} and {node} both lead in term {term}")
         votes = sum(self.votes.get((gid, term, voter)) == node for voter in self.disks)
+        votes += self.lost_votes.count((gid, term, node))
         # A lone replica asks nobody for a vote.
         if votes < self._majority(gid) and self._majority(gid) > 1:
             raise Violation(f"group {gid}: node {node} leads in term {term} with {votes} votes")
@@ -143,8 +146,10 @@ class Checker:
         self.promised[node, gid] = (reply.term, max(index, known if term == reply.term else 0))
 
     def _is_durable(self, node: int, gid: int, index: int, data: bytes | None = None) -> bool:
+        return self._is_on(self.disks[node], gid, index, data)
+
+    def _is_on(self, disk: DurableDisk, gid: int, index: int, data: bytes | None) -> bool:
         entries, state = self.families
-        disk = self.disks[node]
         stored = disk.durable(entries, _KEY.pack(gid, index))
         if stored is not None:
             return data is None or stored == data
@@ -210,6 +215,8 @@ class Checker:
     def _check_durable(self, node: int, gid: int, index: int, data: bytes) -> None:
         """What is applied anywhere is on stable storage on a majority."""
         copies = sum(self._is_durable(holder, gid, index, data) for holder in self.disks)
+        # The loss of one disk is what the others are for.
+        copies += any(self._is_on(disk, gid, index, data) for disk in self.lost_disks)
         if copies < self._majority(gid):
             raise Violation(f"node {node} applies {gid}/{index}, durable on {copies} nodes only")
 

@@ -36,6 +36,7 @@ class Cluster:
         self.scheduler = Scheduler()
         self.slept = 0.0  # seconds for which all machines stood still
         self.node_ids = list(range(1, settings.nodes + 1))
+        self.founding = self.node_ids[: settings.founding or settings.nodes]
         self.groups = list(range(16, 16 + settings.groups))
         everything = [*self.groups, METADATA_GROUP] if settings.metadata else self.groups
         self.topics = _topics(settings, self.node_ids).dump()
@@ -193,9 +194,11 @@ class Cluster:
         """The nodes that hold each group, as the newest copy of the metadata says."""
         if not self.settings.metadata:
             return dict.fromkeys(self.groups, self.node_ids)
-        found = {METADATA_GROUP: self.node_ids}
+        found = {METADATA_GROUP: self.founding}
         newest = max((node.running.state for node in self.live()),
                      key=lambda state: state.applied_index, default=None)  # fmt: skip
+        if newest is not None and newest.membership.own.replicas:
+            found = {METADATA_GROUP: list(newest.membership.own.replicas)}
         for topic in newest.topics() if newest is not None else ():
             found |= {one.group_id: list(one.replicas) for one in topic.partitions}
         return found

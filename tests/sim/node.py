@@ -25,6 +25,7 @@ from cluster.metadata.state import MetadataState
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.metadata_follower import MetadataFollower
+from cluster.node.node_changes import NodeChanges
 from cluster.node.replica_changes import ReplicaChanges
 from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
@@ -34,6 +35,7 @@ from tests.sim import releases
 from tests.sim.checker import Violation
 from tests.sim.clock import NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
+from tests.sim.joining import Joining
 from tests.sim.machines import Load, Volume, opens, varied
 from tests.sim.shadow import ShadowedDriver
 from tests.sim.watched import Call, Facts, Machine, Names, WatchedMetadata, WatchedPartition
@@ -74,6 +76,7 @@ class Settings:
     metadata: bool = False  # whether topics come from a metadata group
     # Where members of groups may be changed: the smallest majority that a group has in the run.
     smallest_majority: int = 0
+    founding: int = 0  # the cluster begins with so many nodes; 0: with all
     leased: bool = False  # producers' ids come from that group, too, as their expiry does
     name_expiry_ms: int = 0  # 0: as the lease
     varied: bool = False  # whether each node has settings of its own
@@ -120,6 +123,7 @@ class Process:
         self.replicas = Replicas(
             ReplicaSettings(
                 node_id=node.id,
+                directory_id=node.joining.directory,
                 election_timeout=settings.election_timeout,
                 heartbeat=settings.heartbeat,
                 checkpoint_bytes=1 << 26,
@@ -154,13 +158,19 @@ class Process:
             self.clocks,
             node.transfer,
         )
-        self.changes = ReplicaChanges(self.driver, facts, int, node.propose_metadata)
-        self.metadata: WatchedMetadata | None = None
-        if settings.metadata:
-            self.metadata = WatchedMetadata(node, self.state)
-            self.metadata.group = self.replicas.open_metadata(cluster.node_ids, self.metadata)
-        else:
+        directory_of = self.state.directory_of if settings.founding else int
+        self.changes = ReplicaChanges(self.driver, facts, directory_of, node.propose_metadata)
+        self.node_changes = NodeChanges(self.driver, facts, node.propose_metadata)
+        self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
+        self._open_metadata(node)
+
+    def _open_metadata(self, node: Node) -> None:
+        cluster, instance = node.cluster, node.joining.instance
+        if self.metadata is None:
             self.state.load(cluster.topics)
+            return
+        cluster.checker.begins(node.id, METADATA_GROUP, instance)
+        self.metadata.group = self.replicas.open_metadata(cluster.founding, self.metadata, instance)
 
     def _leader_changed(self) -> None:
         self.leaders_notified = True
@@ -171,7 +181,11 @@ class Process:
         node.cluster.checker.begins(node.id, gid, found[2].instance_of(node.id))
         cluster = node.cluster
         smallest = cluster.settings.smallest_majority if gid in cluster.groups else 0
-        cluster.checker.opens(gid, smallest or len(found[2].replicas) // 2 + 1)
+        record = found[2]
+        size = len(record.target or record.founding or record.replicas)
+        if cluster.settings.founding:  # any topic's replicas may change
+            size = min(size, 3)
+        cluster.checker.opens(gid, smallest or size // 2 + 1)
         return partial(WatchedPartition, node, gid)
 
     def follow(self) -> None:
@@ -210,6 +224,7 @@ class Node:
         self.names = Names(cluster, 1.5 * cluster.rng.random())
         self.release = releases.NEW
         self.cluster_version = 1  # as its directory says
+        self.joining = Joining(self)
 
     # -- process ------------------------------------------------------------------------
 
@@ -251,6 +266,9 @@ class Node:
     def start(self) -> None:
         """Opens the node from its disk; without its store it ends at once."""
         assert not self.alive
+        if not self.joining.is_done:
+            self.joining.start()
+            return
         if not opens(self):
             return
         self.incarnation += 1
@@ -539,6 +557,7 @@ class Node:
         if incarnation == self.incarnation and not self._paused(self._maintain_leaders):
             self.running.maintenance.look()
             self.running.changes.look()
+            self.running.node_changes.look()
             self._plan_look()
 
     def propose_metadata(self, command: Any, done: Callable[[], None]) -> None:

@@ -158,7 +158,10 @@ class Clients:
         for gid, held in self.cluster.placement().items():
             if gid > self.newest_group:
                 self.newest_group = gid
-                self.cluster.checker.opens(gid, len(held) // 2 + 1)
+                majority = len(held) // 2 + 1
+                if self.cluster.settings.founding:  # its replicas may become three
+                    majority = min(majority, 2)
+                self.cluster.checker.opens(gid, majority)
                 self._add_producer(gid)
                 self.producers[-1].tick()
         for producer in self.producers:

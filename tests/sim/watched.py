@@ -9,6 +9,7 @@ from cluster.consensus.configuration import CONFIGURATION
 from cluster.consensus.group import Group
 from cluster.features import Features
 from cluster.metadata.machine import MetadataMachine
+from cluster.metadata.nodes import NodesView
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import PartitionState, TopicState
@@ -174,6 +175,10 @@ class Facts:
 
     def partition(self, group_id: int) -> tuple[TopicState, int, PartitionState] | None:
         return self._state.partition(group_id)
+
+    @property
+    def membership(self) -> NodesView:
+        return self._state.membership
 
     @property
     def applied_index(self) -> int:

@@ -110,6 +110,12 @@ class Node:
     def leader_of(self, group_id: int) -> tuple[int, int]:
         return self.leaders.get(group_id, 0), 4
 
+    async def listen_to_peers(self) -> None:
+        """It has none."""
+
+    def waiting(self, group_id: int) -> str:
+        return ""
+
     def insecure(self, node_id: int) -> bool:
         return node_id == 3
 

@@ -78,7 +78,9 @@ LATER_FIELDS: dict[str | int, str] = {
         RemoveMember: group member
     """,
     REPLICA_CHANGES: """
-        MetadataCommand: set_replicas report_replicas
+        MetadataCommand: change_node join_node set_replicas report_replicas
+        ChangeNode: action directory_id node_id
+        JoinNode: address directory_id node_id peer_address
         SetReplicas: group_id replicas expected_version
         ReportReplicas: group_id version index index_term voters learners instances
     """,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster import config
+from cluster import settings as node_settings
 from cluster.entries import METADATA, UPGRADE
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.metadata.settings import SETTINGS
@@ -149,6 +149,6 @@ def test_a_snapshot_brings_them(log: Log) -> None:
 
 
 def test_the_ranges_are_those_of_the_nodes_settings() -> None:
-    known = {setting.name: setting for setting in config.SETTINGS}
+    known = {setting.name: setting for setting in node_settings.SETTINGS}
     for name, limits in SETTINGS.items():
         assert (known[name].low, known[name].high) == (limits.low, limits.high)

@@ -26,7 +26,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "ports": (Server, "bind"),
     "engine": (Engine, "open"),
     "metadata group": (Replicas, "open_metadata"),
-    "links": (Peers, "connect"),
+    "links": (Peers, "open"),
     "driver loop": (DriverLoop, "start"),
     "peers' streams": (PeerListener, "start"),
     "calls": (Server, "start"),

@@ -28,8 +28,9 @@ from cluster.transport import link as peers
 from cluster.transport import listener as peer_listener
 from cluster.transport import stream as peer_stream
 from cluster.transport.calls import PeerCallError
+from cluster.transport.connecting import MAX_HELLO_BYTES
 from cluster.transport.frames import encode_frame, encode_head, encode_hello
-from cluster.transport.link import MAX_HELLO_BYTES, Identity, PeerLink
+from cluster.transport.link import Identity, PeerLink
 from cluster.transport.listener import PeerListener, PeerStream
 from cluster.transport.membership import Membership
 from cluster.transport.send_queue import MAX_BULK_BYTES

@@ -48,6 +48,7 @@ class Node:
         )
         self.replicas = Replicas(
             ReplicaSettings(
+                directory_id=1,
                 node_id=1,
                 election_timeout=1.0,
                 heartbeat=0.3,

@@ -211,7 +211,7 @@ class Wishes:
         self.wished += not mpb.MetadataResult.FromString(result).error
 
     def _finalize(self, leader: Node, state: MetadataState) -> None:
-        if len(state.nodes) < len(self.cluster.node_ids):
+        if len(state.nodes) < len(self.cluster.founding):
             return
         known = dict.fromkeys(state.nodes, THIS_RELEASE)
         upgrade = command(plan(state.finalized, known).target)

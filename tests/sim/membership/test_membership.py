@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.membership.nodes import run_nodes
 from tests.sim.membership.seeds import run_changes, run_moves
 from tests.sim.run import Result
 
@@ -20,6 +21,13 @@ def test_seeds(run: object, first: int) -> None:
     results: list[Result] = [run(seed) for seed in range(first, first + PER_TEST)]
     assert not {result.seed: result.error for result in results if result.error}
     assert sum(result.injected["change"] for result in results) > 2 * PER_TEST
+
+
+def test_seeds_of_nodes() -> None:
+    results = [run_nodes(seed) for seed in range(SEEDS.start, SEEDS.start + PER_TEST)]
+    assert not {result.seed: result.error for result in results if result.error}
+    assert sum(result.injected["change"] for result in results) > 3 * PER_TEST
+    assert sum(result.injected["lost disk"] for result in results) > PER_TEST
 
 
 @pytest.mark.parametrize("seed", FOUND)

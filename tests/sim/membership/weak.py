@@ -31,6 +31,9 @@ from cluster.consensus.message import (
 from cluster.consensus.raft import Raft
 from cluster.consensus.snapshots import check_snapshot
 from cluster.consensus.tombstone import Tombstone
+from cluster.metadata import nodes as node_rules
+from cluster.metadata import replicas as replica_rules
+from cluster.node import node_changes
 from cluster.node.replicas import Replicas
 from tests.sim.mutations import mutation
 
@@ -53,6 +56,11 @@ CAUGHT_BY = {
     "handed-over-early": "leadership_goes_to_who_has_the_configuration_in_force",
     "polls-prove-nothing": "who_was_removed_unheard_learns_it_from_an_answer_to_its_poll",
     "snapshot-without-configuration": "a_snapshot_carries_the_configuration",
+    "metadata-instance-ignored": "a_lost_disk_is_replaced",
+    "lost-replicas-opened": "an_empty_disk_holds_nothing_that_the_lost_one_held",
+    "joins-at-once": "a_new_directory_waits_until_the_old_replica_is_removed",
+    "forgotten-at-once": "a_node_that_left_is_forgotten_when_all_know",
+    "removal-taken-back": "a_removal_is_taken_back_too_late",
 }
 
 
@@ -199,3 +207,50 @@ def snapshot_without_configuration() -> Any:
         return replace(sound, configuration=b"", checksum=checksum)
 
     return [(group_module, "base_snapshot", without)]
+
+
+# -- nodes --------------------------------------------------------------------------------------
+
+
+@mutation("a directory that joins is not given its instance")
+def metadata_instance_ignored() -> Any:
+    opened = Replicas.open_metadata
+
+    def without(self: Replicas, members: Any, machine: Any, instance: int = 0) -> Group:
+        return opened(self, members, machine)
+
+    return [(Replicas, "open_metadata", without)]
+
+
+@mutation("an empty directory opens what the lost one held")
+def lost_replicas_opened() -> Any:
+    def shall_hold(self: Replicas, record: Any, *, admitted: bool) -> bool:
+        return self._settings.node_id in record.replicas
+
+    return [(Replicas, "_shall_hold", shall_hold)]
+
+
+@mutation("a new directory joins while the old one's replica may still count")
+def joins_at_once() -> Any:
+    def join(tables: Any, command: Any) -> bool:
+        tables.expected.discard(command.node_id)
+        tables.joining.add(command.node_id)
+        tables.directories[command.node_id] = command.directory_id
+        return True
+
+    return [(node_rules, "join", join)]
+
+
+@mutation("a removed node is forgotten while others may need its word")
+def forgotten_at_once() -> Any:
+    return [(node_changes, "_all_know", lambda group: True)]
+
+
+@mutation("a removal is taken back after the replica has gone")
+def removal_taken_back() -> Any:
+    def reported(tables: Any, own: Any) -> bool:
+        tables.joining -= {*own.replicas}
+        changed, tables.own = own != tables.own, own
+        return bool(changed)
+
+    return [(replica_rules, "own_reported", reported)]

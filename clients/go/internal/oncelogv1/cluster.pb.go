@@ -72,6 +72,67 @@ func (ExpectedOffsets) EnumDescriptor() ([]byte, []int) {
 	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{0}
 }
 
+type NodeAction int32
+
+const (
+	NodeAction_NODE_ACTION_UNSPECIFIED NodeAction = 0
+	NodeAction_NODE_ACTION_ADD         NodeAction = 1 // it may join, with a new data directory
+	NodeAction_NODE_ACTION_REPLACE     NodeAction = 2 // its data directory is lost: it may join with a new one
+	NodeAction_NODE_ACTION_REMOVE      NodeAction = 3 // what it holds goes to other nodes, then it goes
+	NodeAction_NODE_ACTION_KEEP        NodeAction = 4 // takes a removal back
+	NodeAction_NODE_ACTION_DRAIN       NodeAction = 5 // it leads nothing, until UNDRAIN
+	NodeAction_NODE_ACTION_UNDRAIN     NodeAction = 6
+)
+
+// Enum value maps for NodeAction.
+var (
+	NodeAction_name = map[int32]string{
+		0: "NODE_ACTION_UNSPECIFIED",
+		1: "NODE_ACTION_ADD",
+		2: "NODE_ACTION_REPLACE",
+		3: "NODE_ACTION_REMOVE",
+		4: "NODE_ACTION_KEEP",
+		5: "NODE_ACTION_DRAIN",
+		6: "NODE_ACTION_UNDRAIN",
+	}
+	NodeAction_value = map[string]int32{
+		"NODE_ACTION_UNSPECIFIED": 0,
+		"NODE_ACTION_ADD":         1,
+		"NODE_ACTION_REPLACE":     2,
+		"NODE_ACTION_REMOVE":      3,
+		"NODE_ACTION_KEEP":        4,
+		"NODE_ACTION_DRAIN":       5,
+		"NODE_ACTION_UNDRAIN":     6,
+	}
+)
+
+func (x NodeAction) Enum() *NodeAction {
+	p := new(NodeAction)
+	*p = x
+	return p
+}
+
+func (x NodeAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodeAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_oncelog_v1_cluster_proto_enumTypes[1].Descriptor()
+}
+
+func (NodeAction) Type() protoreflect.EnumType {
+	return &file_oncelog_v1_cluster_proto_enumTypes[1]
+}
+
+func (x NodeAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodeAction.Descriptor instead.
+func (NodeAction) EnumDescriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
 type NodeInfo struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	NodeId  int32                  `protobuf:"varint,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -1612,6 +1673,333 @@ func (x *TransferLeadershipResponse) GetLeaderId() int32 {
 	return 0
 }
 
+type ChangeNodeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId int32                  `protobuf:"varint,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Action NodeAction             `protobuf:"varint,2,opt,name=action,proto3,enum=oncelog.v1.NodeAction" json:"action,omitempty"`
+	DryRun bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // check it, and say what it would do
+	// REPLACE: go on although partitions have no majority, or no replica at all, without the node.
+	AcceptLoss    bool `protobuf:"varint,4,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeNodeRequest) Reset() {
+	*x = ChangeNodeRequest{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeNodeRequest) ProtoMessage() {}
+
+func (x *ChangeNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeNodeRequest.ProtoReflect.Descriptor instead.
+func (*ChangeNodeRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ChangeNodeRequest) GetNodeId() int32 {
+	if x != nil {
+		return x.NodeId
+	}
+	return 0
+}
+
+func (x *ChangeNodeRequest) GetAction() NodeAction {
+	if x != nil {
+		return x.Action
+	}
+	return NodeAction_NODE_ACTION_UNSPECIFIED
+}
+
+func (x *ChangeNodeRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ChangeNodeRequest) GetAcceptLoss() bool {
+	if x != nil {
+		return x.AcceptLoss
+	}
+	return false
+}
+
+type ChangeNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Effects       []string               `protobuf:"bytes,1,rep,name=effects,proto3" json:"effects,omitempty"` // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeNodeResponse) Reset() {
+	*x = ChangeNodeResponse{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeNodeResponse) ProtoMessage() {}
+
+func (x *ChangeNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeNodeResponse.ProtoReflect.Descriptor instead.
+func (*ChangeNodeResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ChangeNodeResponse) GetEffects() []string {
+	if x != nil {
+		return x.Effects
+	}
+	return nil
+}
+
+type ListNodesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodesRequest) Reset() {
+	*x = ListNodesRequest{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodesRequest) ProtoMessage() {}
+
+func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
+func (*ListNodesRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+type ListNodesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []*NodeStatus          `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodesResponse) Reset() {
+	*x = ListNodesResponse{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodesResponse) ProtoMessage() {}
+
+func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
+func (*ListNodesResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ListNodesResponse) GetNodes() []*NodeStatus {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// A node, as the answering one sees it.
+type NodeStatus struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	NodeId      int32                  `protobuf:"varint,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Address     string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // where clients reach it; empty: it has not joined
+	Alive       bool                   `protobuf:"varint,3,opt,name=alive,proto3" json:"alive,omitempty"`
+	Expected    bool                   `protobuf:"varint,4,opt,name=expected,proto3" json:"expected,omitempty"` // it may join with a new data directory
+	Joining     bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`   // it has a directory, and not the metadata yet
+	Leaving     bool                   `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Drained     bool                   `protobuf:"varint,7,opt,name=drained,proto3" json:"drained,omitempty"`
+	Replicas    int32                  `protobuf:"varint,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Leaderships int32                  `protobuf:"varint,9,opt,name=leaderships,proto3" json:"leaderships,omitempty"`
+	// Partitions, and the metadata, of which its replica comes and may not count yet.
+	Coming        int32    `protobuf:"varint,10,opt,name=coming,proto3" json:"coming,omitempty"`
+	Going         int32    `protobuf:"varint,11,opt,name=going,proto3" json:"going,omitempty"`                      // partitions of which its replica is to go
+	WaitsFor      []string `protobuf:"bytes,12,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: why what is to be done with it is not done yet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeStatus) Reset() {
+	*x = NodeStatus{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeStatus) ProtoMessage() {}
+
+func (x *NodeStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
+func (*NodeStatus) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *NodeStatus) GetNodeId() int32 {
+	if x != nil {
+		return x.NodeId
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetAlive() bool {
+	if x != nil {
+		return x.Alive
+	}
+	return false
+}
+
+func (x *NodeStatus) GetExpected() bool {
+	if x != nil {
+		return x.Expected
+	}
+	return false
+}
+
+func (x *NodeStatus) GetJoining() bool {
+	if x != nil {
+		return x.Joining
+	}
+	return false
+}
+
+func (x *NodeStatus) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
+func (x *NodeStatus) GetDrained() bool {
+	if x != nil {
+		return x.Drained
+	}
+	return false
+}
+
+func (x *NodeStatus) GetReplicas() int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetLeaderships() int32 {
+	if x != nil {
+		return x.Leaderships
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetComing() int32 {
+	if x != nil {
+		return x.Coming
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetGoing() int32 {
+	if x != nil {
+		return x.Going
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetWaitsFor() []string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return nil
+}
+
 var File_oncelog_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_oncelog_v1_cluster_proto_rawDesc = "" +
@@ -1735,11 +2123,46 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12$\n" +
 	"\x0etarget_node_id\x18\x03 \x01(\x05R\ftargetNodeId\"9\n" +
 	"\x1aTransferLeadershipResponse\x12\x1b\n" +
-	"\tleader_id\x18\x01 \x01(\x05R\bleaderId*l\n" +
+	"\tleader_id\x18\x01 \x01(\x05R\bleaderId\"\x96\x01\n" +
+	"\x11ChangeNodeRequest\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12.\n" +
+	"\x06action\x18\x02 \x01(\x0e2\x16.oncelog.v1.NodeActionR\x06action\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x1f\n" +
+	"\vaccept_loss\x18\x04 \x01(\bR\n" +
+	"acceptLoss\".\n" +
+	"\x12ChangeNodeResponse\x12\x18\n" +
+	"\aeffects\x18\x01 \x03(\tR\aeffects\"\x12\n" +
+	"\x10ListNodesRequest\"A\n" +
+	"\x11ListNodesResponse\x12,\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x16.oncelog.v1.NodeStatusR\x05nodes\"\xc8\x02\n" +
+	"\n" +
+	"NodeStatus\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05alive\x18\x03 \x01(\bR\x05alive\x12\x1a\n" +
+	"\bexpected\x18\x04 \x01(\bR\bexpected\x12\x18\n" +
+	"\ajoining\x18\x05 \x01(\bR\ajoining\x12\x18\n" +
+	"\aleaving\x18\x06 \x01(\bR\aleaving\x12\x18\n" +
+	"\adrained\x18\a \x01(\bR\adrained\x12\x1a\n" +
+	"\breplicas\x18\b \x01(\x05R\breplicas\x12 \n" +
+	"\vleaderships\x18\t \x01(\x05R\vleaderships\x12\x16\n" +
+	"\x06coming\x18\n" +
+	" \x01(\x05R\x06coming\x12\x14\n" +
+	"\x05going\x18\v \x01(\x05R\x05going\x12\x1b\n" +
+	"\twaits_for\x18\f \x03(\tR\bwaitsFor*l\n" +
 	"\x0fExpectedOffsets\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n" +
-	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x022\xb7\x06\n" +
+	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x02*\xb5\x01\n" +
+	"\n" +
+	"NodeAction\x12\x1b\n" +
+	"\x17NODE_ACTION_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fNODE_ACTION_ADD\x10\x01\x12\x17\n" +
+	"\x13NODE_ACTION_REPLACE\x10\x02\x12\x16\n" +
+	"\x12NODE_ACTION_REMOVE\x10\x03\x12\x14\n" +
+	"\x10NODE_ACTION_KEEP\x10\x04\x12\x15\n" +
+	"\x11NODE_ACTION_DRAIN\x10\x05\x12\x17\n" +
+	"\x13NODE_ACTION_UNDRAIN\x10\x062\xce\a\n" +
 	"\x0eClusterService\x12Z\n" +
 	"\x0fDescribeCluster\x12\".oncelog.v1.DescribeClusterRequest\x1a#.oncelog.v1.DescribeClusterResponse\x12N\n" +
 	"\vCreateTopic\x12\x1e.oncelog.v1.CreateTopicRequest\x1a\x1f.oncelog.v1.CreateTopicResponse\x12N\n" +
@@ -1748,7 +2171,10 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"AlterTopic\x12\x1d.oncelog.v1.AlterTopicRequest\x1a\x1e.oncelog.v1.AlterTopicResponse\x12W\n" +
 	"\x0eDescribeTopics\x12!.oncelog.v1.DescribeTopicsRequest\x1a\".oncelog.v1.DescribeTopicsResponse\x12`\n" +
 	"\x11ReassignPartition\x12$.oncelog.v1.ReassignPartitionRequest\x1a%.oncelog.v1.ReassignPartitionResponse\x12c\n" +
-	"\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponse\x12Z\n" +
+	"\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponse\x12K\n" +
+	"\n" +
+	"ChangeNode\x12\x1d.oncelog.v1.ChangeNodeRequest\x1a\x1e.oncelog.v1.ChangeNodeResponse\x12H\n" +
+	"\tListNodes\x12\x1c.oncelog.v1.ListNodesRequest\x1a\x1d.oncelog.v1.ListNodesResponse\x12Z\n" +
 	"\x0fFinalizeUpgrade\x12\".oncelog.v1.FinalizeUpgradeRequest\x1a#.oncelog.v1.FinalizeUpgradeResponse\x12`\n" +
 	"\x11SetClusterSetting\x12$.oncelog.v1.SetClusterSettingRequest\x1a%.oncelog.v1.SetClusterSettingResponseb\x06proto3"
 
@@ -1764,77 +2190,89 @@ func file_oncelog_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_oncelog_v1_cluster_proto_rawDescData
 }
 
-var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(ExpectedOffsets)(0),               // 0: oncelog.v1.ExpectedOffsets
-	(*NodeInfo)(nil),                   // 1: oncelog.v1.NodeInfo
-	(*DescribeClusterRequest)(nil),     // 2: oncelog.v1.DescribeClusterRequest
-	(*DescribeClusterResponse)(nil),    // 3: oncelog.v1.DescribeClusterResponse
-	(*ClusterSetting)(nil),             // 4: oncelog.v1.ClusterSetting
-	(*SetClusterSettingRequest)(nil),   // 5: oncelog.v1.SetClusterSettingRequest
-	(*SetClusterSettingResponse)(nil),  // 6: oncelog.v1.SetClusterSettingResponse
-	(*UpgradeInfo)(nil),                // 7: oncelog.v1.UpgradeInfo
-	(*FinalizeUpgradeRequest)(nil),     // 8: oncelog.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),    // 9: oncelog.v1.FinalizeUpgradeResponse
-	(*RequestLimits)(nil),              // 10: oncelog.v1.RequestLimits
-	(*TopicConfig)(nil),                // 11: oncelog.v1.TopicConfig
-	(*CreateTopicRequest)(nil),         // 12: oncelog.v1.CreateTopicRequest
-	(*CreateTopicResponse)(nil),        // 13: oncelog.v1.CreateTopicResponse
-	(*DeleteTopicRequest)(nil),         // 14: oncelog.v1.DeleteTopicRequest
-	(*DeleteTopicResponse)(nil),        // 15: oncelog.v1.DeleteTopicResponse
-	(*AlterTopicRequest)(nil),          // 16: oncelog.v1.AlterTopicRequest
-	(*AlterTopicResponse)(nil),         // 17: oncelog.v1.AlterTopicResponse
-	(*PartitionInfo)(nil),              // 18: oncelog.v1.PartitionInfo
-	(*TopicInfo)(nil),                  // 19: oncelog.v1.TopicInfo
-	(*DescribeTopicsRequest)(nil),      // 20: oncelog.v1.DescribeTopicsRequest
-	(*DescribeTopicsResponse)(nil),     // 21: oncelog.v1.DescribeTopicsResponse
-	(*ReassignPartitionRequest)(nil),   // 22: oncelog.v1.ReassignPartitionRequest
-	(*ReassignPartitionResponse)(nil),  // 23: oncelog.v1.ReassignPartitionResponse
-	(*TransferLeadershipRequest)(nil),  // 24: oncelog.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 25: oncelog.v1.TransferLeadershipResponse
+	(NodeAction)(0),                    // 1: oncelog.v1.NodeAction
+	(*NodeInfo)(nil),                   // 2: oncelog.v1.NodeInfo
+	(*DescribeClusterRequest)(nil),     // 3: oncelog.v1.DescribeClusterRequest
+	(*DescribeClusterResponse)(nil),    // 4: oncelog.v1.DescribeClusterResponse
+	(*ClusterSetting)(nil),             // 5: oncelog.v1.ClusterSetting
+	(*SetClusterSettingRequest)(nil),   // 6: oncelog.v1.SetClusterSettingRequest
+	(*SetClusterSettingResponse)(nil),  // 7: oncelog.v1.SetClusterSettingResponse
+	(*UpgradeInfo)(nil),                // 8: oncelog.v1.UpgradeInfo
+	(*FinalizeUpgradeRequest)(nil),     // 9: oncelog.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),    // 10: oncelog.v1.FinalizeUpgradeResponse
+	(*RequestLimits)(nil),              // 11: oncelog.v1.RequestLimits
+	(*TopicConfig)(nil),                // 12: oncelog.v1.TopicConfig
+	(*CreateTopicRequest)(nil),         // 13: oncelog.v1.CreateTopicRequest
+	(*CreateTopicResponse)(nil),        // 14: oncelog.v1.CreateTopicResponse
+	(*DeleteTopicRequest)(nil),         // 15: oncelog.v1.DeleteTopicRequest
+	(*DeleteTopicResponse)(nil),        // 16: oncelog.v1.DeleteTopicResponse
+	(*AlterTopicRequest)(nil),          // 17: oncelog.v1.AlterTopicRequest
+	(*AlterTopicResponse)(nil),         // 18: oncelog.v1.AlterTopicResponse
+	(*PartitionInfo)(nil),              // 19: oncelog.v1.PartitionInfo
+	(*TopicInfo)(nil),                  // 20: oncelog.v1.TopicInfo
+	(*DescribeTopicsRequest)(nil),      // 21: oncelog.v1.DescribeTopicsRequest
+	(*DescribeTopicsResponse)(nil),     // 22: oncelog.v1.DescribeTopicsResponse
+	(*ReassignPartitionRequest)(nil),   // 23: oncelog.v1.ReassignPartitionRequest
+	(*ReassignPartitionResponse)(nil),  // 24: oncelog.v1.ReassignPartitionResponse
+	(*TransferLeadershipRequest)(nil),  // 25: oncelog.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 26: oncelog.v1.TransferLeadershipResponse
+	(*ChangeNodeRequest)(nil),          // 27: oncelog.v1.ChangeNodeRequest
+	(*ChangeNodeResponse)(nil),         // 28: oncelog.v1.ChangeNodeResponse
+	(*ListNodesRequest)(nil),           // 29: oncelog.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 30: oncelog.v1.ListNodesResponse
+	(*NodeStatus)(nil),                 // 31: oncelog.v1.NodeStatus
 }
 var file_oncelog_v1_cluster_proto_depIdxs = []int32{
-	1,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	10, // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
-	7,  // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
-	4,  // 3: oncelog.v1.DescribeClusterResponse.settings:type_name -> oncelog.v1.ClusterSetting
-	4,  // 4: oncelog.v1.SetClusterSettingRequest.setting:type_name -> oncelog.v1.ClusterSetting
-	4,  // 5: oncelog.v1.SetClusterSettingResponse.settings:type_name -> oncelog.v1.ClusterSetting
-	7,  // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	2,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	11, // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
+	8,  // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	5,  // 3: oncelog.v1.DescribeClusterResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	5,  // 4: oncelog.v1.SetClusterSettingRequest.setting:type_name -> oncelog.v1.ClusterSetting
+	5,  // 5: oncelog.v1.SetClusterSettingResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	8,  // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
 	0,  // 7: oncelog.v1.TopicConfig.expected_offsets:type_name -> oncelog.v1.ExpectedOffsets
-	11, // 8: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	19, // 9: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	11, // 10: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	19, // 11: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	18, // 12: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
-	11, // 13: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
-	19, // 14: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
-	1,  // 15: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	19, // 16: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
-	2,  // 17: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
-	12, // 18: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
-	14, // 19: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
-	16, // 20: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
-	20, // 21: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
-	22, // 22: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
-	24, // 23: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
-	8,  // 24: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
-	5,  // 25: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
-	3,  // 26: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
-	13, // 27: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
-	15, // 28: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
-	17, // 29: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
-	21, // 30: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
-	23, // 31: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
-	25, // 32: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
-	9,  // 33: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
-	6,  // 34: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
-	26, // [26:35] is the sub-list for method output_type
-	17, // [17:26] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	12, // 8: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	20, // 9: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	12, // 10: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	20, // 11: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	19, // 12: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
+	12, // 13: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
+	20, // 14: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
+	2,  // 15: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	20, // 16: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
+	1,  // 17: oncelog.v1.ChangeNodeRequest.action:type_name -> oncelog.v1.NodeAction
+	31, // 18: oncelog.v1.ListNodesResponse.nodes:type_name -> oncelog.v1.NodeStatus
+	3,  // 19: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
+	13, // 20: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
+	15, // 21: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
+	17, // 22: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
+	21, // 23: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
+	23, // 24: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
+	25, // 25: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
+	27, // 26: oncelog.v1.ClusterService.ChangeNode:input_type -> oncelog.v1.ChangeNodeRequest
+	29, // 27: oncelog.v1.ClusterService.ListNodes:input_type -> oncelog.v1.ListNodesRequest
+	9,  // 28: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
+	6,  // 29: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
+	4,  // 30: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
+	14, // 31: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
+	16, // 32: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
+	18, // 33: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
+	22, // 34: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
+	24, // 35: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
+	26, // 36: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
+	28, // 37: oncelog.v1.ClusterService.ChangeNode:output_type -> oncelog.v1.ChangeNodeResponse
+	30, // 38: oncelog.v1.ClusterService.ListNodes:output_type -> oncelog.v1.ListNodesResponse
+	10, // 39: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
+	7,  // 40: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
+	30, // [30:41] is the sub-list for method output_type
+	19, // [19:30] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_cluster_proto_init() }
@@ -1848,8 +2286,8 @@ func file_oncelog_v1_cluster_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_cluster_proto_rawDesc), len(file_oncelog_v1_cluster_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   25,
+			NumEnums:      2,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,8 @@ const (
 	ClusterService_DescribeTopics_FullMethodName     = "/oncelog.v1.ClusterService/DescribeTopics"
 	ClusterService_ReassignPartition_FullMethodName  = "/oncelog.v1.ClusterService/ReassignPartition"
 	ClusterService_TransferLeadership_FullMethodName = "/oncelog.v1.ClusterService/TransferLeadership"
+	ClusterService_ChangeNode_FullMethodName         = "/oncelog.v1.ClusterService/ChangeNode"
+	ClusterService_ListNodes_FullMethodName          = "/oncelog.v1.ClusterService/ListNodes"
 	ClusterService_FinalizeUpgrade_FullMethodName    = "/oncelog.v1.ClusterService/FinalizeUpgrade"
 	ClusterService_SetClusterSetting_FullMethodName  = "/oncelog.v1.ClusterService/SetClusterSetting"
 )
@@ -45,6 +47,9 @@ type ClusterServiceClient interface {
 	// far it is.
 	ReassignPartition(ctx context.Context, in *ReassignPartitionRequest, opts ...grpc.CallOption) (*ReassignPartitionResponse, error)
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
+	// What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+	ChangeNode(ctx context.Context, in *ChangeNodeRequest, opts ...grpc.CallOption) (*ChangeNodeResponse, error)
+	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	// Once all nodes run the newer release: what it has may be used, and none can go back.
 	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
 	SetClusterSetting(ctx context.Context, in *SetClusterSettingRequest, opts ...grpc.CallOption) (*SetClusterSettingResponse, error)
@@ -128,6 +133,26 @@ func (c *clusterServiceClient) TransferLeadership(ctx context.Context, in *Trans
 	return out, nil
 }
 
+func (c *clusterServiceClient) ChangeNode(ctx context.Context, in *ChangeNodeRequest, opts ...grpc.CallOption) (*ChangeNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeNodeResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ChangeNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListNodesResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListNodes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FinalizeUpgradeResponse)
@@ -161,6 +186,9 @@ type ClusterServiceServer interface {
 	// far it is.
 	ReassignPartition(context.Context, *ReassignPartitionRequest) (*ReassignPartitionResponse, error)
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
+	// What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+	ChangeNode(context.Context, *ChangeNodeRequest) (*ChangeNodeResponse, error)
+	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	// Once all nodes run the newer release: what it has may be used, and none can go back.
 	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
 	SetClusterSetting(context.Context, *SetClusterSettingRequest) (*SetClusterSettingResponse, error)
@@ -194,6 +222,12 @@ func (UnimplementedClusterServiceServer) ReassignPartition(context.Context, *Rea
 }
 func (UnimplementedClusterServiceServer) TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TransferLeadership not implemented")
+}
+func (UnimplementedClusterServiceServer) ChangeNode(context.Context, *ChangeNodeRequest) (*ChangeNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeNode not implemented")
+}
+func (UnimplementedClusterServiceServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
 }
 func (UnimplementedClusterServiceServer) FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FinalizeUpgrade not implemented")
@@ -348,6 +382,42 @@ func _ClusterService_TransferLeadership_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ChangeNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ChangeNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ChangeNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ChangeNode(ctx, req.(*ChangeNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ListNodes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListNodesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListNodes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListNodes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListNodes(ctx, req.(*ListNodesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_FinalizeUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FinalizeUpgradeRequest)
 	if err := dec(in); err != nil {
@@ -418,6 +488,14 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TransferLeadership",
 			Handler:    _ClusterService_TransferLeadership_Handler,
+		},
+		{
+			MethodName: "ChangeNode",
+			Handler:    _ClusterService_ChangeNode_Handler,
+		},
+		{
+			MethodName: "ListNodes",
+			Handler:    _ClusterService_ListNodes_Handler,
 		},
 		{
 			MethodName: "FinalizeUpgrade",

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file oncelog/v1/cluster.proto.
  */
 export const file_oncelog_v1_cluster: GenFile = /*@__PURE__*/
-  fileDesc("ChhvbmNlbG9nL3YxL2NsdXN0ZXIucHJvdG8SCm9uY2Vsb2cudjEiyQEKCE5vZGVJbmZvEg8KB25vZGVfaWQYASABKAUSDwoHYWRkcmVzcxgCIAEoCRINCgVhbGl2ZRgDIAEoCBIXCg9jbG9ja19kaXNhZ3JlZXMYBCABKAgSDwoHcmVsZWFzZRgFIAEoCRIeChZvbGRlc3RfY2x1c3Rlcl92ZXJzaW9uGAYgASgFEh4KFm5ld2VzdF9jbHVzdGVyX3ZlcnNpb24YByABKAUSEAoIZmVhdHVyZXMYCCADKAkSEAoIaW5zZWN1cmUYFCABKAgiGAoWRGVzY3JpYmVDbHVzdGVyUmVxdWVzdCKKAwoXRGVzY3JpYmVDbHVzdGVyUmVzcG9uc2USEgoKY2x1c3Rlcl9pZBgBIAEoCRIZChFhbnN3ZXJpbmdfbm9kZV9pZBgCIAEoBRIVCg1jb250cm9sbGVyX2lkGAMgASgFEiMKBW5vZGVzGAQgAygLMhQub25jZWxvZy52MS5Ob2RlSW5mbxIOCgZ0b3BpY3MYBSABKAUSEgoKcGFydGl0aW9ucxgGIAEoBRIdChVsZWFkZXJsZXNzX3BhcnRpdGlvbnMYByABKAUSIwobdW5kZXJfcmVwbGljYXRlZF9wYXJ0aXRpb25zGAggASgFEhkKEW1heF9tZXNzYWdlX2J5dGVzGAkgASgDEikKBmxpbWl0cxgKIAEoCzIZLm9uY2Vsb2cudjEuUmVxdWVzdExpbWl0cxIoCgd1cGdyYWRlGAsgASgLMhcub25jZWxvZy52MS5VcGdyYWRlSW5mbxIsCghzZXR0aW5ncxgMIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmciLQoOQ2x1c3RlclNldHRpbmcSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAyJHChhTZXRDbHVzdGVyU2V0dGluZ1JlcXVlc3QSKwoHc2V0dGluZxgBIAEoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmciSQoZU2V0Q2x1c3RlclNldHRpbmdSZXNwb25zZRIsCghzZXR0aW5ncxgBIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmcifgoLVXBncmFkZUluZm8SFwoPY2x1c3Rlcl92ZXJzaW9uGAEgASgFEhAKCGZlYXR1cmVzGAIgAygJEhYKDnRhcmdldF92ZXJzaW9uGAMgASgFEhcKD3RhcmdldF9mZWF0dXJlcxgEIAMoCRITCgtoaW5kZXJlZF9ieRgFIAMoCSIYChZGaW5hbGl6ZVVwZ3JhZGVSZXF1ZXN0IkMKF0ZpbmFsaXplVXBncmFkZVJlc3BvbnNlEigKB3VwZ3JhZGUYASABKAsyFy5vbmNlbG9nLnYxLlVwZ3JhZGVJbmZvItwBCg1SZXF1ZXN0TGltaXRzEhcKD3Byb2R1Y2VfYmF0Y2hlcxgBIAEoBRIYChBmZXRjaF9wYXJ0aXRpb25zGAIgASgFEhUKDWZldGNoX3dhaXRfbXMYAyABKAUSGwoTcHJvZHVjZXJfcGFydGl0aW9ucxgEIAEoBRIaChJwcm9kdWNlX3RpbWVvdXRfbXMYBSABKAUSHAoUc3RyZWFtX3dhaXRpbmdfYnl0ZXMYBiABKAMSEwoLZmV0Y2hfYnl0ZXMYByABKAMSFQoNbWVzc2FnZV9ieXRlcxgIIAEoAyLUAQoLVG9waWNDb25maWcSGQoMcmV0ZW50aW9uX21zGAEgASgDSACIAQESHAoPcmV0ZW50aW9uX2J5dGVzGAIgASgDSAGIAQESHAoPbWF4X2JhdGNoX2J5dGVzGAMgASgFSAKIAQESNQoQZXhwZWN0ZWRfb2Zmc2V0cxgEIAEoDjIbLm9uY2Vsb2cudjEuRXhwZWN0ZWRPZmZzZXRzQg8KDV9yZXRlbnRpb25fbXNCEgoQX3JldGVudGlvbl9ieXRlc0ISChBfbWF4X2JhdGNoX2J5dGVzIoUBChJDcmVhdGVUb3BpY1JlcXVlc3QSDAoEbmFtZRgBIAEoCRISCgpwYXJ0aXRpb25zGAIgASgFEhAKCHJlcGxpY2FzGAMgASgFEicKBmNvbmZpZxgEIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSEgoKdGltZW91dF9tcxgFIAEoBSI7ChNDcmVhdGVUb3BpY1Jlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iIgoSRGVsZXRlVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTRGVsZXRlVG9waWNSZXNwb25zZSJoChFBbHRlclRvcGljUmVxdWVzdBIMCgRuYW1lGAEgASgJEicKBmNvbmZpZxgCIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSHAoUc2V0X2V4cGVjdGVkX29mZnNldHMYAyABKAgiOgoSQWx0ZXJUb3BpY1Jlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iqQEKDVBhcnRpdGlvbkluZm8SEQoJcGFydGl0aW9uGAEgASgFEhAKCGdyb3VwX2lkGAIgASgEEhEKCWxlYWRlcl9pZBgDIAEoBRIMCgR0ZXJtGAQgASgDEhAKCHJlcGxpY2FzGAUgAygFEhgKEGxvZ19zdGFydF9vZmZzZXQYBiABKAMSFgoOaGlnaF93YXRlcm1hcmsYByABKAMSDgoGdGFyZ2V0GAggAygFIpcBCglUb3BpY0luZm8SDAoEbmFtZRgBIAEoCRIQCgh0b3BpY19pZBgCIAEoBBItCgpwYXJ0aXRpb25zGAMgAygLMhkub25jZWxvZy52MS5QYXJ0aXRpb25JbmZvEicKBmNvbmZpZxgEIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSEgoKY3JlYXRlZF9tcxgFIAEoAyImChVEZXNjcmliZVRvcGljc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiZAoWRGVzY3JpYmVUb3BpY3NSZXNwb25zZRIlCgZ0b3BpY3MYASADKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbxIjCgVub2RlcxgCIAMoCzIULm9uY2Vsb2cudjEuTm9kZUluZm8iTgoYUmVhc3NpZ25QYXJ0aXRpb25SZXF1ZXN0Eg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIQCghyZXBsaWNhcxgDIAMoBSJBChlSZWFzc2lnblBhcnRpdGlvblJlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iVQoZVHJhbnNmZXJMZWFkZXJzaGlwUmVxdWVzdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSFgoOdGFyZ2V0X25vZGVfaWQYAyABKAUiLwoaVHJhbnNmZXJMZWFkZXJzaGlwUmVzcG9uc2USEQoJbGVhZGVyX2lkGAEgASgFKmwKD0V4cGVjdGVkT2Zmc2V0cxIcChhFWFBFQ1RFRF9PRkZTRVRTX0NIRUNLRUQQABIcChhFWFBFQ1RFRF9PRkZTRVRTX0lHTk9SRUQQARIdChlFWFBFQ1RFRF9PRkZTRVRTX1JFUVVJUkVEEAIytwYKDkNsdXN0ZXJTZXJ2aWNlEloKD0Rlc2NyaWJlQ2x1c3RlchIiLm9uY2Vsb2cudjEuRGVzY3JpYmVDbHVzdGVyUmVxdWVzdBojLm9uY2Vsb2cudjEuRGVzY3JpYmVDbHVzdGVyUmVzcG9uc2USTgoLQ3JlYXRlVG9waWMSHi5vbmNlbG9nLnYxLkNyZWF0ZVRvcGljUmVxdWVzdBofLm9uY2Vsb2cudjEuQ3JlYXRlVG9waWNSZXNwb25zZRJOCgtEZWxldGVUb3BpYxIeLm9uY2Vsb2cudjEuRGVsZXRlVG9waWNSZXF1ZXN0Gh8ub25jZWxvZy52MS5EZWxldGVUb3BpY1Jlc3BvbnNlEksKCkFsdGVyVG9waWMSHS5vbmNlbG9nLnYxLkFsdGVyVG9waWNSZXF1ZXN0Gh4ub25jZWxvZy52MS5BbHRlclRvcGljUmVzcG9uc2USVwoORGVzY3JpYmVUb3BpY3MSIS5vbmNlbG9nLnYxLkRlc2NyaWJlVG9waWNzUmVxdWVzdBoiLm9uY2Vsb2cudjEuRGVzY3JpYmVUb3BpY3NSZXNwb25zZRJgChFSZWFzc2lnblBhcnRpdGlvbhIkLm9uY2Vsb2cudjEuUmVhc3NpZ25QYXJ0aXRpb25SZXF1ZXN0GiUub25jZWxvZy52MS5SZWFzc2lnblBhcnRpdGlvblJlc3BvbnNlEmMKElRyYW5zZmVyTGVhZGVyc2hpcBIlLm9uY2Vsb2cudjEuVHJhbnNmZXJMZWFkZXJzaGlwUmVxdWVzdBomLm9uY2Vsb2cudjEuVHJhbnNmZXJMZWFkZXJzaGlwUmVzcG9uc2USWgoPRmluYWxpemVVcGdyYWRlEiIub25jZWxvZy52MS5GaW5hbGl6ZVVwZ3JhZGVSZXF1ZXN0GiMub25jZWxvZy52MS5GaW5hbGl6ZVVwZ3JhZGVSZXNwb25zZRJgChFTZXRDbHVzdGVyU2V0dGluZxIkLm9uY2Vsb2cudjEuU2V0Q2x1c3RlclNldHRpbmdSZXF1ZXN0GiUub25jZWxvZy52MS5TZXRDbHVzdGVyU2V0dGluZ1Jlc3BvbnNlYgZwcm90bzM");
+  fileDesc("ChhvbmNlbG9nL3YxL2NsdXN0ZXIucHJvdG8SCm9uY2Vsb2cudjEiyQEKCE5vZGVJbmZvEg8KB25vZGVfaWQYASABKAUSDwoHYWRkcmVzcxgCIAEoCRINCgVhbGl2ZRgDIAEoCBIXCg9jbG9ja19kaXNhZ3JlZXMYBCABKAgSDwoHcmVsZWFzZRgFIAEoCRIeChZvbGRlc3RfY2x1c3Rlcl92ZXJzaW9uGAYgASgFEh4KFm5ld2VzdF9jbHVzdGVyX3ZlcnNpb24YByABKAUSEAoIZmVhdHVyZXMYCCADKAkSEAoIaW5zZWN1cmUYFCABKAgiGAoWRGVzY3JpYmVDbHVzdGVyUmVxdWVzdCKKAwoXRGVzY3JpYmVDbHVzdGVyUmVzcG9uc2USEgoKY2x1c3Rlcl9pZBgBIAEoCRIZChFhbnN3ZXJpbmdfbm9kZV9pZBgCIAEoBRIVCg1jb250cm9sbGVyX2lkGAMgASgFEiMKBW5vZGVzGAQgAygLMhQub25jZWxvZy52MS5Ob2RlSW5mbxIOCgZ0b3BpY3MYBSABKAUSEgoKcGFydGl0aW9ucxgGIAEoBRIdChVsZWFkZXJsZXNzX3BhcnRpdGlvbnMYByABKAUSIwobdW5kZXJfcmVwbGljYXRlZF9wYXJ0aXRpb25zGAggASgFEhkKEW1heF9tZXNzYWdlX2J5dGVzGAkgASgDEikKBmxpbWl0cxgKIAEoCzIZLm9uY2Vsb2cudjEuUmVxdWVzdExpbWl0cxIoCgd1cGdyYWRlGAsgASgLMhcub25jZWxvZy52MS5VcGdyYWRlSW5mbxIsCghzZXR0aW5ncxgMIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmciLQoOQ2x1c3RlclNldHRpbmcSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAyJHChhTZXRDbHVzdGVyU2V0dGluZ1JlcXVlc3QSKwoHc2V0dGluZxgBIAEoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmciSQoZU2V0Q2x1c3RlclNldHRpbmdSZXNwb25zZRIsCghzZXR0aW5ncxgBIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmcifgoLVXBncmFkZUluZm8SFwoPY2x1c3Rlcl92ZXJzaW9uGAEgASgFEhAKCGZlYXR1cmVzGAIgAygJEhYKDnRhcmdldF92ZXJzaW9uGAMgASgFEhcKD3RhcmdldF9mZWF0dXJlcxgEIAMoCRITCgtoaW5kZXJlZF9ieRgFIAMoCSIYChZGaW5hbGl6ZVVwZ3JhZGVSZXF1ZXN0IkMKF0ZpbmFsaXplVXBncmFkZVJlc3BvbnNlEigKB3VwZ3JhZGUYASABKAsyFy5vbmNlbG9nLnYxLlVwZ3JhZGVJbmZvItwBCg1SZXF1ZXN0TGltaXRzEhcKD3Byb2R1Y2VfYmF0Y2hlcxgBIAEoBRIYChBmZXRjaF9wYXJ0aXRpb25zGAIgASgFEhUKDWZldGNoX3dhaXRfbXMYAyABKAUSGwoTcHJvZHVjZXJfcGFydGl0aW9ucxgEIAEoBRIaChJwcm9kdWNlX3RpbWVvdXRfbXMYBSABKAUSHAoUc3RyZWFtX3dhaXRpbmdfYnl0ZXMYBiABKAMSEwoLZmV0Y2hfYnl0ZXMYByABKAMSFQoNbWVzc2FnZV9ieXRlcxgIIAEoAyLUAQoLVG9waWNDb25maWcSGQoMcmV0ZW50aW9uX21zGAEgASgDSACIAQESHAoPcmV0ZW50aW9uX2J5dGVzGAIgASgDSAGIAQESHAoPbWF4X2JhdGNoX2J5dGVzGAMgASgFSAKIAQESNQoQZXhwZWN0ZWRfb2Zmc2V0cxgEIAEoDjIbLm9uY2Vsb2cudjEuRXhwZWN0ZWRPZmZzZXRzQg8KDV9yZXRlbnRpb25fbXNCEgoQX3JldGVudGlvbl9ieXRlc0ISChBfbWF4X2JhdGNoX2J5dGVzIoUBChJDcmVhdGVUb3BpY1JlcXVlc3QSDAoEbmFtZRgBIAEoCRISCgpwYXJ0aXRpb25zGAIgASgFEhAKCHJlcGxpY2FzGAMgASgFEicKBmNvbmZpZxgEIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSEgoKdGltZW91dF9tcxgFIAEoBSI7ChNDcmVhdGVUb3BpY1Jlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iIgoSRGVsZXRlVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTRGVsZXRlVG9waWNSZXNwb25zZSJoChFBbHRlclRvcGljUmVxdWVzdBIMCgRuYW1lGAEgASgJEicKBmNvbmZpZxgCIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSHAoUc2V0X2V4cGVjdGVkX29mZnNldHMYAyABKAgiOgoSQWx0ZXJUb3BpY1Jlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iqQEKDVBhcnRpdGlvbkluZm8SEQoJcGFydGl0aW9uGAEgASgFEhAKCGdyb3VwX2lkGAIgASgEEhEKCWxlYWRlcl9pZBgDIAEoBRIMCgR0ZXJtGAQgASgDEhAKCHJlcGxpY2FzGAUgAygFEhgKEGxvZ19zdGFydF9vZmZzZXQYBiABKAMSFgoOaGlnaF93YXRlcm1hcmsYByABKAMSDgoGdGFyZ2V0GAggAygFIpcBCglUb3BpY0luZm8SDAoEbmFtZRgBIAEoCRIQCgh0b3BpY19pZBgCIAEoBBItCgpwYXJ0aXRpb25zGAMgAygLMhkub25jZWxvZy52MS5QYXJ0aXRpb25JbmZvEicKBmNvbmZpZxgEIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSEgoKY3JlYXRlZF9tcxgFIAEoAyImChVEZXNjcmliZVRvcGljc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiZAoWRGVzY3JpYmVUb3BpY3NSZXNwb25zZRIlCgZ0b3BpY3MYASADKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbxIjCgVub2RlcxgCIAMoCzIULm9uY2Vsb2cudjEuTm9kZUluZm8iTgoYUmVhc3NpZ25QYXJ0aXRpb25SZXF1ZXN0Eg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIQCghyZXBsaWNhcxgDIAMoBSJBChlSZWFzc2lnblBhcnRpdGlvblJlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iVQoZVHJhbnNmZXJMZWFkZXJzaGlwUmVxdWVzdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSFgoOdGFyZ2V0X25vZGVfaWQYAyABKAUiLwoaVHJhbnNmZXJMZWFkZXJzaGlwUmVzcG9uc2USEQoJbGVhZGVyX2lkGAEgASgFInIKEUNoYW5nZU5vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAUSJgoGYWN0aW9uGAIgASgOMhYub25jZWxvZy52MS5Ob2RlQWN0aW9uEg8KB2RyeV9ydW4YAyABKAgSEwoLYWNjZXB0X2xvc3MYBCABKAgiJQoSQ2hhbmdlTm9kZVJlc3BvbnNlEg8KB2VmZmVjdHMYASADKAkiEgoQTGlzdE5vZGVzUmVxdWVzdCI6ChFMaXN0Tm9kZXNSZXNwb25zZRIlCgVub2RlcxgBIAMoCzIWLm9uY2Vsb2cudjEuTm9kZVN0YXR1cyLbAQoKTm9kZVN0YXR1cxIPCgdub2RlX2lkGAEgASgFEg8KB2FkZHJlc3MYAiABKAkSDQoFYWxpdmUYAyABKAgSEAoIZXhwZWN0ZWQYBCABKAgSDwoHam9pbmluZxgFIAEoCBIPCgdsZWF2aW5nGAYgASgIEg8KB2RyYWluZWQYByABKAgSEAoIcmVwbGljYXMYCCABKAUSEwoLbGVhZGVyc2hpcHMYCSABKAUSDgoGY29taW5nGAogASgFEg0KBWdvaW5nGAsgASgFEhEKCXdhaXRzX2ZvchgMIAMoCSpsCg9FeHBlY3RlZE9mZnNldHMSHAoYRVhQRUNURURfT0ZGU0VUU19DSEVDS0VEEAASHAoYRVhQRUNURURfT0ZGU0VUU19JR05PUkVEEAESHQoZRVhQRUNURURfT0ZGU0VUU19SRVFVSVJFRBACKrUBCgpOb2RlQWN0aW9uEhsKF05PREVfQUNUSU9OX1VOU1BFQ0lGSUVEEAASEwoPTk9ERV9BQ1RJT05fQUREEAESFwoTTk9ERV9BQ1RJT05fUkVQTEFDRRACEhYKEk5PREVfQUNUSU9OX1JFTU9WRRADEhQKEE5PREVfQUNUSU9OX0tFRVAQBBIVChFOT0RFX0FDVElPTl9EUkFJThAFEhcKE05PREVfQUNUSU9OX1VORFJBSU4QBjLOBwoOQ2x1c3RlclNlcnZpY2USWgoPRGVzY3JpYmVDbHVzdGVyEiIub25jZWxvZy52MS5EZXNjcmliZUNsdXN0ZXJSZXF1ZXN0GiMub25jZWxvZy52MS5EZXNjcmliZUNsdXN0ZXJSZXNwb25zZRJOCgtDcmVhdGVUb3BpYxIeLm9uY2Vsb2cudjEuQ3JlYXRlVG9waWNSZXF1ZXN0Gh8ub25jZWxvZy52MS5DcmVhdGVUb3BpY1Jlc3BvbnNlEk4KC0RlbGV0ZVRvcGljEh4ub25jZWxvZy52MS5EZWxldGVUb3BpY1JlcXVlc3QaHy5vbmNlbG9nLnYxLkRlbGV0ZVRvcGljUmVzcG9uc2USSwoKQWx0ZXJUb3BpYxIdLm9uY2Vsb2cudjEuQWx0ZXJUb3BpY1JlcXVlc3QaHi5vbmNlbG9nLnYxLkFsdGVyVG9waWNSZXNwb25zZRJXCg5EZXNjcmliZVRvcGljcxIhLm9uY2Vsb2cudjEuRGVzY3JpYmVUb3BpY3NSZXF1ZXN0GiIub25jZWxvZy52MS5EZXNjcmliZVRvcGljc1Jlc3BvbnNlEmAKEVJlYXNzaWduUGFydGl0aW9uEiQub25jZWxvZy52MS5SZWFzc2lnblBhcnRpdGlvblJlcXVlc3QaJS5vbmNlbG9nLnYxLlJlYXNzaWduUGFydGl0aW9uUmVzcG9uc2USYwoSVHJhbnNmZXJMZWFkZXJzaGlwEiUub25jZWxvZy52MS5UcmFuc2ZlckxlYWRlcnNoaXBSZXF1ZXN0GiYub25jZWxvZy52MS5UcmFuc2ZlckxlYWRlcnNoaXBSZXNwb25zZRJLCgpDaGFuZ2VOb2RlEh0ub25jZWxvZy52MS5DaGFuZ2VOb2RlUmVxdWVzdBoeLm9uY2Vsb2cudjEuQ2hhbmdlTm9kZVJlc3BvbnNlEkgKCUxpc3ROb2RlcxIcLm9uY2Vsb2cudjEuTGlzdE5vZGVzUmVxdWVzdBodLm9uY2Vsb2cudjEuTGlzdE5vZGVzUmVzcG9uc2USWgoPRmluYWxpemVVcGdyYWRlEiIub25jZWxvZy52MS5GaW5hbGl6ZVVwZ3JhZGVSZXF1ZXN0GiMub25jZWxvZy52MS5GaW5hbGl6ZVVwZ3JhZGVSZXNwb25zZRJgChFTZXRDbHVzdGVyU2V0dGluZxIkLm9uY2Vsb2cudjEuU2V0Q2x1c3RlclNldHRpbmdSZXF1ZXN0GiUub25jZWxvZy52MS5TZXRDbHVzdGVyU2V0dGluZ1Jlc3BvbnNlYgZwcm90bzM");
 
 /**
  * @generated from message oncelog.v1.NodeInfo
@@ -788,6 +788,177 @@ export const TransferLeadershipResponseSchema: GenMessage<TransferLeadershipResp
   messageDesc(file_oncelog_v1_cluster, 24);
 
 /**
+ * @generated from message oncelog.v1.ChangeNodeRequest
+ */
+export type ChangeNodeRequest = Message<"oncelog.v1.ChangeNodeRequest"> & {
+  /**
+   * @generated from field: int32 node_id = 1;
+   */
+  nodeId: number;
+
+  /**
+   * @generated from field: oncelog.v1.NodeAction action = 2;
+   */
+  action: NodeAction;
+
+  /**
+   * check it, and say what it would do
+   *
+   * @generated from field: bool dry_run = 3;
+   */
+  dryRun: boolean;
+
+  /**
+   * REPLACE: go on although partitions have no majority, or no replica at all, without the node.
+   *
+   * @generated from field: bool accept_loss = 4;
+   */
+  acceptLoss: boolean;
+};
+
+/**
+ * Describes the message oncelog.v1.ChangeNodeRequest.
+ * Use `create(ChangeNodeRequestSchema)` to create a new message.
+ */
+export const ChangeNodeRequestSchema: GenMessage<ChangeNodeRequest> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 25);
+
+/**
+ * @generated from message oncelog.v1.ChangeNodeResponse
+ */
+export type ChangeNodeResponse = Message<"oncelog.v1.ChangeNodeResponse"> & {
+  /**
+   * for people
+   *
+   * @generated from field: repeated string effects = 1;
+   */
+  effects: string[];
+};
+
+/**
+ * Describes the message oncelog.v1.ChangeNodeResponse.
+ * Use `create(ChangeNodeResponseSchema)` to create a new message.
+ */
+export const ChangeNodeResponseSchema: GenMessage<ChangeNodeResponse> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 26);
+
+/**
+ * @generated from message oncelog.v1.ListNodesRequest
+ */
+export type ListNodesRequest = Message<"oncelog.v1.ListNodesRequest"> & {
+};
+
+/**
+ * Describes the message oncelog.v1.ListNodesRequest.
+ * Use `create(ListNodesRequestSchema)` to create a new message.
+ */
+export const ListNodesRequestSchema: GenMessage<ListNodesRequest> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 27);
+
+/**
+ * @generated from message oncelog.v1.ListNodesResponse
+ */
+export type ListNodesResponse = Message<"oncelog.v1.ListNodesResponse"> & {
+  /**
+   * @generated from field: repeated oncelog.v1.NodeStatus nodes = 1;
+   */
+  nodes: NodeStatus[];
+};
+
+/**
+ * Describes the message oncelog.v1.ListNodesResponse.
+ * Use `create(ListNodesResponseSchema)` to create a new message.
+ */
+export const ListNodesResponseSchema: GenMessage<ListNodesResponse> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 28);
+
+/**
+ * A node, as the answering one sees it.
+ *
+ * @generated from message oncelog.v1.NodeStatus
+ */
+export type NodeStatus = Message<"oncelog.v1.NodeStatus"> & {
+  /**
+   * @generated from field: int32 node_id = 1;
+   */
+  nodeId: number;
+
+  /**
+   * where clients reach it; empty: it has not joined
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * @generated from field: bool alive = 3;
+   */
+  alive: boolean;
+
+  /**
+   * it may join with a new data directory
+   *
+   * @generated from field: bool expected = 4;
+   */
+  expected: boolean;
+
+  /**
+   * it has a directory, and not the metadata yet
+   *
+   * @generated from field: bool joining = 5;
+   */
+  joining: boolean;
+
+  /**
+   * @generated from field: bool leaving = 6;
+   */
+  leaving: boolean;
+
+  /**
+   * @generated from field: bool drained = 7;
+   */
+  drained: boolean;
+
+  /**
+   * @generated from field: int32 replicas = 8;
+   */
+  replicas: number;
+
+  /**
+   * @generated from field: int32 leaderships = 9;
+   */
+  leaderships: number;
+
+  /**
+   * Partitions, and the metadata, of which its replica comes and may not count yet.
+   *
+   * @generated from field: int32 coming = 10;
+   */
+  coming: number;
+
+  /**
+   * partitions of which its replica is to go
+   *
+   * @generated from field: int32 going = 11;
+   */
+  going: number;
+
+  /**
+   * for people: why what is to be done with it is not done yet
+   *
+   * @generated from field: repeated string waits_for = 12;
+   */
+  waitsFor: string[];
+};
+
+/**
+ * Describes the message oncelog.v1.NodeStatus.
+ * Use `create(NodeStatusSchema)` to create a new message.
+ */
+export const NodeStatusSchema: GenMessage<NodeStatus> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 29);
+
+/**
  * @generated from enum oncelog.v1.ExpectedOffsets
  */
 export enum ExpectedOffsets {
@@ -816,6 +987,62 @@ export enum ExpectedOffsets {
  */
 export const ExpectedOffsetsSchema: GenEnum<ExpectedOffsets> = /*@__PURE__*/
   enumDesc(file_oncelog_v1_cluster, 0);
+
+/**
+ * @generated from enum oncelog.v1.NodeAction
+ */
+export enum NodeAction {
+  /**
+   * @generated from enum value: NODE_ACTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * it may join, with a new data directory
+   *
+   * @generated from enum value: NODE_ACTION_ADD = 1;
+   */
+  ADD = 1,
+
+  /**
+   * its data directory is lost: it may join with a new one
+   *
+   * @generated from enum value: NODE_ACTION_REPLACE = 2;
+   */
+  REPLACE = 2,
+
+  /**
+   * what it holds goes to other nodes, then it goes
+   *
+   * @generated from enum value: NODE_ACTION_REMOVE = 3;
+   */
+  REMOVE = 3,
+
+  /**
+   * takes a removal back
+   *
+   * @generated from enum value: NODE_ACTION_KEEP = 4;
+   */
+  KEEP = 4,
+
+  /**
+   * it leads nothing, until UNDRAIN
+   *
+   * @generated from enum value: NODE_ACTION_DRAIN = 5;
+   */
+  DRAIN = 5,
+
+  /**
+   * @generated from enum value: NODE_ACTION_UNDRAIN = 6;
+   */
+  UNDRAIN = 6,
+}
+
+/**
+ * Describes the enum oncelog.v1.NodeAction.
+ */
+export const NodeActionSchema: GenEnum<NodeAction> = /*@__PURE__*/
+  enumDesc(file_oncelog_v1_cluster, 1);
 
 /**
  * @generated from service oncelog.v1.ClusterService
@@ -879,6 +1106,24 @@ export const ClusterService: GenService<{
     methodKind: "unary";
     input: typeof TransferLeadershipRequestSchema;
     output: typeof TransferLeadershipResponseSchema;
+  },
+  /**
+   * What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+   *
+   * @generated from rpc oncelog.v1.ClusterService.ChangeNode
+   */
+  changeNode: {
+    methodKind: "unary";
+    input: typeof ChangeNodeRequestSchema;
+    output: typeof ChangeNodeResponseSchema;
+  },
+  /**
+   * @generated from rpc oncelog.v1.ClusterService.ListNodes
+   */
+  listNodes: {
+    methodKind: "unary";
+    input: typeof ListNodesRequestSchema;
+    output: typeof ListNodesResponseSchema;
   },
   /**
    * Once all nodes run the newer release: what it has may be used, and none can go back.

@@ -222,6 +222,66 @@ public final class ClusterServiceGrpc {
     return getTransferLeadershipMethod;
   }
 
+  private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ChangeNodeRequest,
+      io.github.oncelog.client.proto.ChangeNodeResponse> getChangeNodeMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "ChangeNode",
+      requestType = io.github.oncelog.client.proto.ChangeNodeRequest.class,
+      responseType = io.github.oncelog.client.proto.ChangeNodeResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ChangeNodeRequest,
+      io.github.oncelog.client.proto.ChangeNodeResponse> getChangeNodeMethod() {
+    io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ChangeNodeRequest, io.github.oncelog.client.proto.ChangeNodeResponse> getChangeNodeMethod;
+    if ((getChangeNodeMethod = ClusterServiceGrpc.getChangeNodeMethod) == null) {
+      synchronized (ClusterServiceGrpc.class) {
+        if ((getChangeNodeMethod = ClusterServiceGrpc.getChangeNodeMethod) == null) {
+          ClusterServiceGrpc.getChangeNodeMethod = getChangeNodeMethod =
+              io.grpc.MethodDescriptor.<io.github.oncelog.client.proto.ChangeNodeRequest, io.github.oncelog.client.proto.ChangeNodeResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ChangeNode"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.ChangeNodeRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.ChangeNodeResponse.getDefaultInstance()))
+              .build();
+        }
+      }
+    }
+    return getChangeNodeMethod;
+  }
+
+  private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ListNodesRequest,
+      io.github.oncelog.client.proto.ListNodesResponse> getListNodesMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "ListNodes",
+      requestType = io.github.oncelog.client.proto.ListNodesRequest.class,
+      responseType = io.github.oncelog.client.proto.ListNodesResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ListNodesRequest,
+      io.github.oncelog.client.proto.ListNodesResponse> getListNodesMethod() {
+    io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ListNodesRequest, io.github.oncelog.client.proto.ListNodesResponse> getListNodesMethod;
+    if ((getListNodesMethod = ClusterServiceGrpc.getListNodesMethod) == null) {
+      synchronized (ClusterServiceGrpc.class) {
+        if ((getListNodesMethod = ClusterServiceGrpc.getListNodesMethod) == null) {
+          ClusterServiceGrpc.getListNodesMethod = getListNodesMethod =
+              io.grpc.MethodDescriptor.<io.github.oncelog.client.proto.ListNodesRequest, io.github.oncelog.client.proto.ListNodesResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListNodes"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.ListNodesRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.ListNodesResponse.getDefaultInstance()))
+              .build();
+        }
+      }
+    }
+    return getListNodesMethod;
+  }
+
   private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.FinalizeUpgradeRequest,
       io.github.oncelog.client.proto.FinalizeUpgradeResponse> getFinalizeUpgradeMethod;
 
@@ -400,6 +460,23 @@ public final class ClusterServiceGrpc {
 
     /**
      * <pre>
+     * What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+     * </pre>
+     */
+    default void changeNode(io.github.oncelog.client.proto.ChangeNodeRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ChangeNodeResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getChangeNodeMethod(), responseObserver);
+    }
+
+    /**
+     */
+    default void listNodes(io.github.oncelog.client.proto.ListNodesRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ListNodesResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getListNodesMethod(), responseObserver);
+    }
+
+    /**
+     * <pre>
      * Once all nodes run the newer release: what it has may be used, and none can go back.
      * </pre>
      */
@@ -505,6 +582,25 @@ public final class ClusterServiceGrpc {
 
     /**
      * <pre>
+     * What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+     * </pre>
+     */
+    public void changeNode(io.github.oncelog.client.proto.ChangeNodeRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ChangeNodeResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getChangeNodeMethod(), getCallOptions()), request, responseObserver);
+    }
+
+    /**
+     */
+    public void listNodes(io.github.oncelog.client.proto.ListNodesRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ListNodesResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getListNodesMethod(), getCallOptions()), request, responseObserver);
+    }
+
+    /**
+     * <pre>
      * Once all nodes run the newer release: what it has may be used, and none can go back.
      * </pre>
      */
@@ -594,6 +690,23 @@ public final class ClusterServiceGrpc {
 
     /**
      * <pre>
+     * What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.ChangeNodeResponse changeNode(io.github.oncelog.client.proto.ChangeNodeRequest request) throws io.grpc.StatusException {
+      return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
+          getChannel(), getChangeNodeMethod(), getCallOptions(), request);
+    }
+
+    /**
+     */
+    public io.github.oncelog.client.proto.ListNodesResponse listNodes(io.github.oncelog.client.proto.ListNodesRequest request) throws io.grpc.StatusException {
+      return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
+          getChannel(), getListNodesMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
      * Once all nodes run the newer release: what it has may be used, and none can go back.
      * </pre>
      */
@@ -677,6 +790,23 @@ public final class ClusterServiceGrpc {
     public io.github.oncelog.client.proto.TransferLeadershipResponse transferLeadership(io.github.oncelog.client.proto.TransferLeadershipRequest request) {
       return io.grpc.stub.ClientCalls.blockingUnaryCall(
           getChannel(), getTransferLeadershipMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.ChangeNodeResponse changeNode(io.github.oncelog.client.proto.ChangeNodeRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getChangeNodeMethod(), getCallOptions(), request);
+    }
+
+    /**
+     */
+    public io.github.oncelog.client.proto.ListNodesResponse listNodes(io.github.oncelog.client.proto.ListNodesRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getListNodesMethod(), getCallOptions(), request);
     }
 
     /**
@@ -775,6 +905,25 @@ public final class ClusterServiceGrpc {
 
     /**
      * <pre>
+     * What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.ChangeNodeResponse> changeNode(
+        io.github.oncelog.client.proto.ChangeNodeRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getChangeNodeMethod(), getCallOptions()), request);
+    }
+
+    /**
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.ListNodesResponse> listNodes(
+        io.github.oncelog.client.proto.ListNodesRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getListNodesMethod(), getCallOptions()), request);
+    }
+
+    /**
+     * <pre>
      * Once all nodes run the newer release: what it has may be used, and none can go back.
      * </pre>
      */
@@ -800,8 +949,10 @@ public final class ClusterServiceGrpc {
   private static final int METHODID_DESCRIBE_TOPICS = 4;
   private static final int METHODID_REASSIGN_PARTITION = 5;
   private static final int METHODID_TRANSFER_LEADERSHIP = 6;
-  private static final int METHODID_FINALIZE_UPGRADE = 7;
-  private static final int METHODID_SET_CLUSTER_SETTING = 8;
+  private static final int METHODID_CHANGE_NODE = 7;
+  private static final int METHODID_LIST_NODES = 8;
+  private static final int METHODID_FINALIZE_UPGRADE = 9;
+  private static final int METHODID_SET_CLUSTER_SETTING = 10;
 
   private static final class MethodHandlers<Req, Resp> implements
       io.grpc.stub.ServerCalls.UnaryMethod<Req, Resp>,
@@ -847,6 +998,14 @@ public final class ClusterServiceGrpc {
         case METHODID_TRANSFER_LEADERSHIP:
           serviceImpl.transferLeadership((io.github.oncelog.client.proto.TransferLeadershipRequest) request,
               (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.TransferLeadershipResponse>) responseObserver);
+          break;
+        case METHODID_CHANGE_NODE:
+          serviceImpl.changeNode((io.github.oncelog.client.proto.ChangeNodeRequest) request,
+              (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ChangeNodeResponse>) responseObserver);
+          break;
+        case METHODID_LIST_NODES:
+          serviceImpl.listNodes((io.github.oncelog.client.proto.ListNodesRequest) request,
+              (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ListNodesResponse>) responseObserver);
           break;
         case METHODID_FINALIZE_UPGRADE:
           serviceImpl.finalizeUpgrade((io.github.oncelog.client.proto.FinalizeUpgradeRequest) request,
@@ -924,6 +1083,20 @@ public final class ClusterServiceGrpc {
               io.github.oncelog.client.proto.TransferLeadershipResponse>(
                 service, METHODID_TRANSFER_LEADERSHIP)))
         .addMethod(
+          getChangeNodeMethod(),
+          io.grpc.stub.ServerCalls.asyncUnaryCall(
+            new MethodHandlers<
+              io.github.oncelog.client.proto.ChangeNodeRequest,
+              io.github.oncelog.client.proto.ChangeNodeResponse>(
+                service, METHODID_CHANGE_NODE)))
+        .addMethod(
+          getListNodesMethod(),
+          io.grpc.stub.ServerCalls.asyncUnaryCall(
+            new MethodHandlers<
+              io.github.oncelog.client.proto.ListNodesRequest,
+              io.github.oncelog.client.proto.ListNodesResponse>(
+                service, METHODID_LIST_NODES)))
+        .addMethod(
           getFinalizeUpgradeMethod(),
           io.grpc.stub.ServerCalls.asyncUnaryCall(
             new MethodHandlers<
@@ -956,6 +1129,8 @@ public final class ClusterServiceGrpc {
               .addMethod(getDescribeTopicsMethod())
               .addMethod(getReassignPartitionMethod())
               .addMethod(getTransferLeadershipMethod())
+              .addMethod(getChangeNodeMethod())
+              .addMethod(getListNodesMethod())
               .addMethod(getFinalizeUpgradeMethod())
               .addMethod(getSetClusterSettingMethod())
               .build();

@@ -1,0 +1,269 @@
+"""Which nodes the cluster has, which may join, which are to go. Pure.
+
+    ChangeNode --expected, leaving--> leaders of groups, step by step --> their logs
+    JoinNode (a new data directory) --> nodes, directories --> a learner of the metadata group
+
+A node is its data directory. One whose directory is lost is *expected*: the old one is nothing
+any more, and its replicas are lost in all groups. A new directory may join as soon as the
+metadata group itself has removed the old replica (`Tables.own`), so that no empty one can vote
+in its place. A node that is added is expected from the beginning. From its directory's
+acceptance until the metadata group has it the node is *joining*.
+
+A node that is removed is *leaving*: what it holds goes to others, then its replica of the
+metadata goes, then it is forgotten. Its directory never comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from cluster.metadata.tables import Tables
+from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, invalid
+from cluster.v1 import metadata_pb2 as pb
+
+MAX_NODES = 64  # that a cluster may begin with
+MAX_GROWN = 9  # nodes to which one may grow: the metadata group takes no more voters
+MAX_NODE_ID = 1_000_000
+MAX_ADDRESS_CHARS = 255
+UNKNOWN_DIRECTORY = -1  # as no directory's id: none that exists is let in
+
+
+def change(tables: Tables, command: pb.ChangeNode) -> bool:
+    """Returns whether it changed something. Raises Rejected."""
+    node = command.node_id
+    if command.action == pb.NODE_ACTION_ADD:
+        return _add(tables, node)
+    known = node in tables.nodes or node in tables.own.replicas
+    if not known and node not in tables.expected:
+        raise invalid("node_id", f"{node} is no node of the cluster")
+    match command.action:
+        case pb.NODE_ACTION_REPLACE:
+            return _replace(tables, node, command.directory_id)
+        case pb.NODE_ACTION_REMOVE:
+            return _remove(tables, node)
+        case pb.NODE_ACTION_KEEP:
+            if node in tables.leaving and node not in tables.own.replicas and tables.own.replicas:
+                raise invalid("node_id", f"{node} is removed already")
+            return _moved(tables.leaving, node, there=False)
+        case pb.NODE_ACTION_DRAIN:
+            return _moved(tables.drained, node, there=True)
+        case pb.NODE_ACTION_UNDRAIN:
+            return _moved(tables.drained, node, there=False)
+        case pb.NODE_ACTION_FORGET:
+            return _forget(tables, node)
+    raise invalid("action", f"{command.action} is none of this release")
+
+
+def join(tables: Tables, command: pb.JoinNode) -> bool:
+    """Returns whether it changed something. Raises Rejected."""
+    node, directory = command.node_id, command.directory_id
+    for name, address in (("address", command.address), ("peer_address", command.peer_address)):
+        if not 1 <= len(address) <= MAX_ADDRESS_CHARS:
+            raise invalid(name, f"must have 1..{MAX_ADDRESS_CHARS} characters")
+    owners = [known for known, held in tables.directories.items() if held == directory]
+    if not directory or owners not in ([], [node]):
+        raise invalid("directory_id", f"{directory} is none, or that of node {owners}")
+    if not owners:
+        if node not in tables.expected:
+            raise Rejected(NOT_SUPPORTED, not_expected(tables, node))
+        if not tables.own.replicas or node in tables.own.replicas:
+            text = f"the metadata group has not removed the old replica of node {node} yet"
+            raise Rejected(NOT_SUPPORTED, text)
+        tables.joining.add(node)
+    before = (tables.nodes.get(node), tables.peers.get(node), owners)
+    tables.expected.discard(node)
+    tables.directories[node] = directory
+    tables.nodes[node], tables.peers[node] = command.address, command.peer_address
+    return before != (command.address, command.peer_address, [node])
+
+
+def not_expected(tables: Tables, node: int) -> str:
+    """What is to be done before a new directory of the node may join."""
+    if node in tables.nodes or node in tables.own.replicas:
+        return (
+            f"node_id {node} is registered with another data directory: one that was emptied or "
+            f"replaced has forgotten votes and acknowledgements. If the old one is lost, say so: "
+            f"`oncelog node replace {node}`"
+        )
+    return f"node {node} is not expected: `oncelog node add {node}` comes first"
+
+
+def register(tables: Tables, command: pb.RegisterNode) -> bool:
+    """A node says where clients reach it. Returns whether that is new. Raises Rejected."""
+    node = command.node_id
+    if node < 1:
+        raise invalid("node_id", f"{node} must be at least 1")
+    if not 1 <= len(command.address) <= MAX_ADDRESS_CHARS:
+        raise invalid("address", f"must have 1..{MAX_ADDRESS_CHARS} characters")
+    if node not in tables.nodes and len(tables.nodes) >= MAX_NODES:
+        raise invalid("node_id", f"the cluster has {MAX_NODES} nodes, which is the limit")
+    known = directory_of(tables, node)
+    if known and command.directory_id != known:
+        raise invalid("directory_id", f"node {node} is registered with another data directory")
+    if command.directory_id:
+        tables.directories[node] = command.directory_id
+    if tables.nodes.get(node) == command.address:
+        return False
+    tables.nodes[node] = command.address
+    return True
+
+
+def directory_of(tables: Tables, node: int) -> int:
+    """The only one that may speak for the node; 0: any, it is from the cluster's beginning."""
+    known = tables.directories.get(node, 0)
+    if known or not (tables.own.replicas or node in tables.expected):
+        return known
+    begun = node in tables.own.replicas and not tables.own.instance_of(node)
+    return 0 if begun and node not in tables.expected else UNKNOWN_DIRECTORY
+
+
+def holders(tables: Tables) -> Collection[int]:
+    """Nodes that new replicas may be placed on."""
+    return [node for node in tables.nodes if node not in tables.leaving | tables.expected]
+
+
+def holds(tables: Tables, node: int) -> bool:
+    """Whether the node has a partition, or shall have one."""
+    return any(
+        node in record.replicas or node in record.target
+        for topic in tables.topics.values()
+        for record in topic.partitions
+    )
+
+
+def own_target(tables: Tables) -> tuple[int, ...]:
+    """The nodes that shall hold the metadata: all whose directory is known and that stay."""
+    gone = {node for node in tables.leaving if not holds(tables, node)}
+    return tuple(sorted({*tables.own.replicas, *tables.joining} - tables.expected - gone))
+
+
+def own_reported(tables: Tables, own: PartitionState) -> bool:
+    """The metadata group's replicas are these. Returns whether that is new."""
+    if own == tables.own:
+        return False
+    # Its replica was removed, and its directory cannot come back: no removal is taken back now.
+    gone = {*tables.own.replicas} - {*own.replicas} - tables.expected
+    tables.leaving |= gone & tables.nodes.keys()
+    tables.joining -= {*own.replicas}
+    tables.own = own
+    return True
+
+
+def _add(tables: Tables, node: int) -> bool:
+    if not 1 <= node <= MAX_NODE_ID:
+        raise invalid("node_id", f"{node} must be 1..{MAX_NODE_ID}")
+    if node in tables.expected and node not in tables.nodes:
+        return False
+    everybody = {*tables.nodes, *tables.own.replicas, *tables.expected}
+    if node in everybody:
+        raise invalid("node_id", f"{node} is a node of the cluster")
+    if len(everybody) >= MAX_GROWN:
+        text = f"the cluster has {len(everybody)} nodes; it can grow to {MAX_GROWN}"
+        raise invalid("node_id", text)
+    tables.expected.add(node)
+    return True
+
+
+def _replace(tables: Tables, node: int, directory: int) -> bool:
+    if node in tables.expected:
+        return False
+    _check_joined(tables, node)
+    if directory != tables.directories.get(node, 0):
+        raise invalid("directory_id", f"{directory} is not that of node {node}, any more or at all")
+    _check_others(tables, node)
+    tables.directories.pop(node, None)
+    tables.expected.add(node)
+    for topic in list(tables.topics.values()):
+        partitions = tuple(_without_directory(record, node) for record in topic.partitions)
+        tables.put_topic(replace(topic, partitions=partitions))
+    return True
+
+
+def _without_directory(record: PartitionState, node: int) -> PartitionState:
+    """The node's replica is lost: it is removed, and made anew if the node shall hold one."""
+    if node not in record.replicas:
+        return record
+    lost = (*record.lost, (node, record.instance_of(node)))
+    return replace(record, target=record.target or record.replicas, lost=lost)
+
+
+def _remove(tables: Tables, node: int) -> bool:
+    if node not in tables.nodes and node not in tables.own.replicas:
+        tables.expected.discard(node)  # it never joined
+        return True
+    if node in tables.leaving:
+        return False
+    _check_joined(tables, node)
+    _check_others(tables, node)
+    left = [one for one in holders(tables) if one != node]
+    for topic in tables.topics_by_name():
+        replicas = max(len(record.target or record.replicas) for record in topic.partitions)
+        if replicas > len(left):
+            text = f"{topic.name!r} has {replicas} replicas, and {len(left)} nodes would be left"
+            raise invalid("node_id", text)
+    tables.leaving.add(node)
+    return True
+
+
+def _check_joined(tables: Tables, node: int) -> None:
+    if node in tables.joining:
+        raise invalid("node_id", f"{node} is being added: wait until it is")
+
+
+def _check_others(tables: Tables, node: int) -> None:
+    if not any(one != node for one in holders(tables)):
+        raise invalid("node_id", f"{node} is the last node")
+
+
+def _forget(tables: Tables, node: int) -> bool:
+    if node not in tables.leaving or not tables.own.replicas:
+        raise invalid("node_id", f"{node} was not removed")
+    if node in tables.own.replicas or holds(tables, node):
+        raise invalid("node_id", f"{node} holds replicas")
+    for table in (tables.nodes, tables.directories, tables.peers):
+        table.pop(node, None)
+    for nodes in (tables.leaving, tables.drained, tables.expected, tables.joining):
+        nodes.discard(node)
+    return True
+
+
+def _moved(nodes: set[int], node: int, *, there: bool) -> bool:
+    if (node in nodes) == there:
+        return False
+    (nodes.add if there else nodes.discard)(node)
+    return True
+
+
+class NodesView:
+    """What the rest of the node reads of this."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.expected: Collection[int] = tables.expected
+        self.leaving: Collection[int] = tables.leaving
+        self.drained: Collection[int] = tables.drained
+        self.joining: Collection[int] = tables.joining
+        self.peers: Mapping[int, str] = tables.peers
+        self.own = tables.own
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether the metadata group's replicas are changed, or ever were."""
+        return bool(self.expected or self.leaving or self.own.replicas)
+
+    def admits(self, node: int, directory: int) -> bool:
+        """Whether this directory may hold the node's replicas."""
+        return directory_of(self._tables, node) in (0, directory)
+
+    def holders(self) -> Collection[int]:
+        return holders(self._tables)
+
+    def holds(self, node: int) -> bool:
+        return holds(self._tables, node)
+
+    def own_target(self) -> tuple[int, ...]:
+        return own_target(self._tables)
+
+    def not_expected(self, node: int) -> str:
+        return not_expected(self._tables, node)

@@ -1,0 +1,90 @@
+"""What the metadata's leader does about nodes that leave: moves what they hold, then forgets them.
+
+    metadata: leaving --> NodeChanges --SetReplicas--> metadata --> ReplicaChanges of the leaders
+                              '--------ChangeNode FORGET-->  when nothing is left there
+
+Drawn anew from the metadata at each look, so whoever leads next goes on where the last one
+ended. At most MAX_MOVES partitions of the whole cluster are under way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from cluster.consensus.driver import Driver
+from cluster.consensus.group import Group
+from cluster.metadata.topics import PartitionState, TopicState
+from cluster.node.replica_changes import Propose
+from cluster.node.replicas import METADATA_GROUP, Metadata
+from cluster.v1 import metadata_pb2 as mpb
+
+log = logging.getLogger(__name__)
+
+MAX_MOVES = 50  # partitions that have a target, of the whole cluster
+
+
+class NodeChanges:
+    """Of one node; it does something only while that leads the metadata.
+
+    propose(command, done): to the metadata group; `done` is called once, whatever came of it.
+    """
+
+    def __init__(self, driver: Driver, metadata: Metadata, propose: Propose) -> None:
+        self._driver, self._metadata, self._propose = driver, metadata, propose
+        self._asked: set[tuple[str, int]] = set()  # what is under way
+
+    def look(self) -> None:
+        """Now and then, between two rounds of the driver."""
+        group = self._driver.groups.get(METADATA_GROUP)
+        view = self._metadata.membership
+        if group is None or not group.is_ready or not view.leaving:
+            return
+        for record, target in moves(self._metadata.topics(), view.holders(), view.leaving):
+            wish = mpb.SetReplicas(
+                group_id=record.group_id, replicas=target, expected_version=record.version
+            )
+            self._ask("move", record.group_id, mpb.MetadataCommand(set_replicas=wish))
+        for node in sorted(view.leaving):
+            gone = bool(view.own.replicas) and node not in view.own.replicas
+            if gone and not view.holds(node) and _all_know(group):
+                forget = mpb.ChangeNode(node_id=node, action=mpb.NODE_ACTION_FORGET)
+                self._ask("forget", node, mpb.MetadataCommand(change_node=forget))
+
+    def _ask(self, what: str, number: int, command: mpb.MetadataCommand) -> None:
+        key = (what, number)
+        if key not in self._asked:
+            self._asked.add(key)
+            self._propose(command, lambda: self._asked.discard(key))
+
+
+def moves(
+    topics: Iterable[TopicState], holders: Collection[int], leaving: Collection[int]
+) -> list[tuple[PartitionState, list[int]]]:
+    """Partitions that a leaving node holds, and where they shall be: at the least loaded nodes."""
+    records = [record for topic in topics for record in topic.partitions]
+    load = Counter(node for record in records for node in record.target or record.replicas)
+    free = MAX_MOVES - sum(bool(record.target) for record in records)
+    found: list[tuple[PartitionState, list[int]]] = []
+    for record in records:
+        target = list(record.target or record.replicas)
+        if not any(node in leaving for node in target):
+            continue
+        if not record.target and free <= 0:
+            continue
+        for place, node in enumerate(target):
+            spare = [one for one in holders if one not in target]
+            if node in leaving and spare:
+                target[place] = min(spare, key=lambda one: (load[one], one))
+                load[target[place]] += 1
+        if target != list(record.target or record.replicas):
+            free -= not record.target
+            found.append((record, target))
+    return found
+
+
+def _all_know(group: Group) -> bool:
+    """Whether the configuration in force is so at all its voters: none needs a proof of it."""
+    members = group.members
+    return all(group.progress[node].version >= members.version for node in members.voters)

@@ -1,0 +1,182 @@
+"""ChangeNode and ListNodes: what becomes of nodes, and how far it is.
+
+ChangeNode --check on a copy--> effects --ChangeNode--> metadata --> leaders, step by step
+ListNodes <-- this node's copy of the metadata, its links, what it leads
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from cluster.errors import ClusterError
+from cluster.metadata import nodes as rules
+from cluster.metadata.snapshot import load_tables
+from cluster.metadata.topics import PartitionState, invalid
+from cluster.services.context import NodeContext
+from cluster.v1 import metadata_pb2 as meta
+from oncelog.v1 import cluster_pb2 as pb
+
+MAX_NAMED = 20  # partitions in an answer for people
+METADATA = "the metadata"
+
+
+async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.ChangeNode:
+    """What is to be proposed. Raises Rejected."""
+    number, action = request.node_id, request.action
+    if action not in pb.NodeAction.values() or action == pb.NODE_ACTION_UNSPECIFIED:
+        raise invalid("action", f"{action} is none")
+    if action == pb.NODE_ACTION_ADD:
+        if number in node.config.nodes:
+            raise invalid("node_id", f"{number} is a node of the cluster")
+        try:
+            await node.listen_to_peers()
+        except ClusterError as error:
+            text = f"node {node.config.node_id} was alone, and cannot have peers: {error}"
+            raise invalid("node_id", text) from error
+    if action == pb.NODE_ACTION_REPLACE:
+        if node.alive(number):
+            raise invalid("node_id", f"{number} is running: stop it before it is replaced")
+        endangered = [name for name, record in _held(node, number) if len(record.replicas) <= 2]
+        if endangered and not request.accept_loss:
+            text = (
+                f"{number} has one of two replicas, or the only one, of {_some(endangered)}: with "
+                "its directory these partitions lose their majority for good. If the directory "
+                "can be had back, do that; else set accept_loss"
+            )
+            raise invalid("node_id", text)
+    return meta.ChangeNode(
+        node_id=number,
+        action=meta.NodeAction.Name(action),
+        directory_id=max(0, node.metadata.directory_of(number))
+        if action == pb.NODE_ACTION_REPLACE
+        else 0,
+    )
+
+
+def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
+    """What the change would do, for people. Raises Rejected if it would be refused."""
+    tables = load_tables(node.metadata.dump())
+    if not rules.change(tables, change):
+        return ["nothing: it is so already"]
+    number, held = change.node_id, [name for name, _ in _held(node, change.node_id)]
+    match change.action:
+        case meta.NODE_ACTION_ADD:
+            return [
+                f"node {number} may join: start it with an empty data directory and `join` set to "
+                "the address of any node"
+            ]
+        case meta.NODE_ACTION_REPLACE:
+            return [
+                f"the data directory of node {number} never counts again: {len(held)} replicas, "
+                "and that of the metadata, are removed from their groups",
+                f"then node {number} may join: start it with an empty data directory",
+            ]
+        case meta.NODE_ACTION_REMOVE:
+            return [
+                f"{len(held)} replicas move to other nodes",
+                f"then node {number} is forgotten: stop it, and delete its data directory",
+            ]
+        case meta.NODE_ACTION_KEEP:
+            return [f"node {number} stays; replicas that have moved do not come back"]
+        case meta.NODE_ACTION_DRAIN:
+            return [f"node {number} leads nothing, until it is undrained"]
+    return [f"node {number} leads again what it is preferred for"]
+
+
+def statuses(node: NodeContext) -> list[pb.NodeStatus]:
+    view, state = node.metadata.membership, node.metadata
+    replicas: Counter[int] = Counter()
+    leaders: Counter[int] = Counter()
+    coming: Counter[int] = Counter()
+    going: Counter[int] = Counter()
+    for _, record in _partitions(node):
+        leaders[node.leader_of(record.group_id)[0]] += 1
+        replicas.update(record.replicas)
+        target = record.target or record.replicas
+        lost = {held for held, _ in record.lost}
+        coming.update(_coming(record))
+        going.update(({*record.replicas} - {*target}) | lost)
+    coming.update(_coming(view.own))
+    known = {*node.config.nodes, *state.nodes, *view.expected, *view.own.replicas}
+    if view.own.replicas:
+        known -= {*node.config.nodes} - {*state.nodes, *view.expected, *view.own.replicas}
+    return [
+        pb.NodeStatus(
+            node_id=number,
+            address=state.nodes.get(number, ""),
+            alive=node.alive(number),
+            expected=number in view.expected,
+            joining=number in view.joining,
+            leaving=number in view.leaving,
+            drained=number in view.drained,
+            replicas=replicas[number],
+            leaderships=leaders[number],
+            coming=coming[number],
+            going=going[number],
+            waits_for=_waits(node, number),
+        )
+        for number in sorted(known)
+    ]
+
+
+def _coming(record: PartitionState) -> set[int]:
+    """Nodes whose replica may not count yet: before it is reported that all are voters.
+
+    One that came earlier is among them as long as another one comes.
+    """
+    if not record.target:
+        return set()
+    held = {*record.replicas} - {node for node, _ in record.lost}
+    return {node for node in record.target if node not in held or record.instance_of(node)}
+
+
+def _waits(node: NodeContext, number: int) -> list[str]:
+    """Why what is to be done with the node is not done yet, at most MAX_NAMED reasons."""
+    view, found = node.metadata.membership, []
+    if number in view.expected:
+        if number in view.own.replicas:
+            found.append(_why(node, METADATA, view.own, number))
+        else:
+            found.append("it has to be started with an empty data directory")
+    elif number in view.joining and not node.alive(number):
+        found.append("it does not answer")
+    for name, record in _partitions(node):
+        target = record.target or record.replicas
+        lost = any(held == number for held, _ in record.lost)
+        if lost or (record.target and (number in record.replicas) != (number in target)):
+            found.append(_why(node, name, record, number))
+        if len(found) > MAX_NAMED:
+            return [*found[:MAX_NAMED], "and more"]
+    return found
+
+
+def _why(node: NodeContext, name: str, record: PartitionState, number: int) -> str:
+    leader = node.leader_of(record.group_id)[0]
+    dead = [one for one in record.replicas if not node.alive(one)]
+    lost = any(held == number for held, _ in record.lost)
+    if lost and len(record.replicas) == 1:
+        return f"{name}: its only replica was lost; delete the topic"
+    if not leader:
+        return f"{name}: no leader; of its replicas {list(record.replicas)} {dead} do not answer"
+    said = node.waiting(record.group_id)
+    if said:
+        return f"{name}: {said}"
+    where = f"{name}: node {leader}, which leads it, is at it"
+    absent = [one for one in record.target if not node.alive(one)]
+    return f"{where}; nodes {absent} do not answer" if absent else where
+
+
+def _partitions(node: NodeContext) -> Iterable[tuple[str, PartitionState]]:
+    for topic in node.metadata.topics():
+        for number, record in enumerate(topic.partitions):
+            yield f"{topic.name}-{number}", record
+
+
+def _held(node: NodeContext, number: int) -> list[tuple[str, PartitionState]]:
+    return [(name, record) for name, record in _partitions(node) if number in record.replicas]
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

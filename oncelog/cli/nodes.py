@@ -1,0 +1,169 @@
+"""`oncelog node list|add|remove|replace|drain|undrain`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from oncelog import Admin, NodeStatus
+from oncelog.cli.options import INT32, with_admin
+from oncelog.cli.output import print_json, print_table
+
+LOOK_PERIOD = 0.5  # seconds between looks, with --wait
+
+
+@click.group()
+def node() -> None:
+    """The nodes of the cluster: who is in it, who comes, who goes."""
+
+
+def change_options(command: Any) -> Any:
+    for option in reversed(
+        (
+            click.argument("node_id", type=INT32),
+            click.option("--dry-run", is_flag=True, help="Say what it would do, and do nothing."),
+            click.option("--wait", is_flag=True, help="Return when it is done."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@node.command("list")
+@with_admin
+def list_nodes(admin: Admin, as_json: bool) -> None:
+    """Show all nodes, and how far what is to be done with them is."""
+    nodes = admin.list_nodes()
+    if as_json:
+        print_json([{**asdict(status), "state": state_of(status)} for status in nodes])
+        return
+    print_table(
+        ("node", "address", "alive", "state", "replicas", "leads", "coming", "going"),
+        [
+            (
+                one.node_id,
+                one.address or None,
+                one.alive,
+                state_of(one),
+                one.replicas,
+                one.leaderships,
+                one.coming,
+                one.going,
+            )
+            for one in nodes
+        ],
+    )
+    for one in nodes:
+        for reason in one.waits_for:
+            click.echo(f"node {one.node_id} waits: {reason}")
+
+
+@node.command()
+@change_options
+@with_admin
+def add(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) -> None:
+    """Let a new node join; start it with an empty data directory and the setting `join`."""
+    _change(admin, node_id, "add", as_json, dry_run, wait, _is_settled)
+
+
+@node.command()
+@change_options
+@click.option("--cancel", is_flag=True, help="Keep the node; what has moved does not come back.")
+@with_admin
+def remove(
+    admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool, cancel: bool
+) -> None:
+    """Move what a node holds to others, then forget it."""
+    if cancel:
+        _change(admin, node_id, "keep", as_json, dry_run, wait, _is_settled)
+    else:
+        _change(admin, node_id, "remove", as_json, dry_run, wait, lambda status: status is None)
+
+
+@node.command()
+@change_options
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--accept-loss", is_flag=True, help="Go on though partitions have no majority without it."
+)
+@with_admin
+def replace(
+    admin: Admin,
+    as_json: bool,
+    node_id: int,
+    dry_run: bool,
+    wait: bool,
+    yes: bool,
+    accept_loss: bool,
+) -> None:
+    """Give up a node's lost data directory; start it with an empty one afterwards."""
+    if not (yes or dry_run):
+        click.confirm(
+            f"The data directory of node {node_id} never counts again, even if it is found. Go on?",
+            abort=True,
+            err=True,
+        )
+    _change(admin, node_id, "replace", as_json, dry_run, wait, _is_settled, accept_loss)
+
+
+@node.command()
+@change_options
+@with_admin
+def drain(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) -> None:
+    """Have a node lead nothing, until it is undrained."""
+    _change(admin, node_id, "drain", as_json, dry_run, wait, _is_settled)
+
+
+@node.command()
+@change_options
+@with_admin
+def undrain(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) -> None:
+    """Let a node lead again."""
+    _change(admin, node_id, "undrain", as_json, dry_run, wait, _is_settled)
+
+
+def _is_settled(status: NodeStatus | None) -> bool:
+    return status is not None and status.settled
+
+
+def _change(
+    admin: Admin,
+    node_id: int,
+    action: str,
+    as_json: bool,
+    dry_run: bool,
+    wait: bool,
+    is_done: Callable[[NodeStatus | None], bool],
+    accept_loss: bool = False,
+) -> None:
+    effects = admin.change_node(node_id, action, dry_run=dry_run, accept_loss=accept_loss)
+    if as_json:
+        print_json({"node_id": node_id, "action": action, "dry_run": dry_run, "effects": effects})
+    else:
+        for effect in effects:
+            click.echo(f"would: {effect}" if dry_run else effect)
+    said: tuple[str, ...] = ()
+    while wait and not dry_run:
+        status = next((one for one in admin.list_nodes() if one.node_id == node_id), None)
+        if is_done(status):
+            return
+        reasons = () if status is None else status.waits_for
+        if reasons != said:
+            for reason in reasons:
+                click.echo(f"waits: {reason}", err=True)
+        said = reasons
+        threading.Event().wait(LOOK_PERIOD)
+
+
+def state_of(status: NodeStatus) -> str:
+    marks = {
+        "expected": status.expected,
+        "joining": status.joining,
+        "leaving": status.leaving,
+        "drained": status.drained,
+    }
+    return ", ".join(name for name, there in marks.items() if there) or "member"

@@ -1,0 +1,162 @@
+"""Nodes come, go and lose their disks while clients write: nothing is lost, nothing is twice."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from harness.local_cluster import LocalCluster
+from harness.node_process import NodeProcess
+from oncelog import Admin, InvalidRequestError, NodeStatus, Producer
+from tests.integration.conftest import MakeCluster
+from tests.integration.records import read_all
+from tests.integration.waiting import eventually
+
+TOPIC = "t"
+
+
+def status(admin: Admin, node: int) -> NodeStatus | None:
+    return next((one for one in admin.list_nodes() if one.node_id == node), None)
+
+
+def wait_settled(admin: Admin, node: int) -> None:
+    def settled() -> bool:
+        found = status(admin, node)
+        return found is not None and found.alive and found.settled
+
+    eventually(settled, f"node {node} is settled")
+
+
+@contextmanager
+def writing(bootstrap: str) -> Iterator[list[bytes]]:
+    """A producer that writes all the time, and what it wrote."""
+    sent: list[bytes] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        with Producer(bootstrap) as producer:
+            while not stop.wait(0.002):
+                sent.append(b"%d" % len(sent))
+                producer.send(TOPIC, sent[-1])
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        stop.set()
+        thread.join()
+
+
+def check_all_are_there(cluster: LocalCluster, sent: list[bytes]) -> None:
+    found = Counter(bytes(record.value or b"") for record in read_all(cluster, TOPIC))
+    assert found == Counter(sent)
+
+
+def test_a_lost_disk_is_replaced_while_clients_write(make_cluster: MakeCluster) -> None:
+    """The first node's, which drew the cluster's founding number."""
+    cluster = make_cluster()
+    with Admin(cluster.bootstrap) as admin, writing(cluster.bootstrap) as sent:
+        admin.create_topic(TOPIC, 2, 3)
+        with pytest.raises(InvalidRequestError, match="is running: stop it"):
+            admin.change_node(1, "replace")
+        cluster.kill([1])
+        shutil.rmtree(cluster.nodes[1].spec.data_dir)
+        process = cluster.nodes[1]
+        process.start()
+        words = "If the old one is lost, say so: `oncelog node replace 1`"
+        eventually(lambda: words in process.log_text(), "the node is kept out, and why")
+        dry = admin.change_node(1, "replace", dry_run=True)
+        assert status(admin, 1).settled  # type: ignore[union-attr]
+        assert admin.change_node(1, "replace") == dry
+        wait_settled(admin, 1)
+        cluster.wait_serving([1])
+        # What is on the new disk counts: another one may go.
+        cluster.kill([2])
+        before = len(sent)
+        eventually(lambda: len(sent) > before + 50, "the rest takes records")
+        cluster.start_nodes([2])
+    check_all_are_there(cluster, sent)
+
+
+def joining(cluster: LocalCluster, node: int, at: str) -> NodeProcess:
+    """The node as a new one, that knows one address and no other node."""
+    spec = cluster.nodes[node].spec
+    own = {node: spec.nodes[node]}
+    settings = {**spec.settings, "join": at}
+    cluster.nodes[node] = NodeProcess(replace(spec, nodes=own, settings=settings))
+    return cluster.nodes[node]
+
+
+def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster) -> None:
+    """No setting of a node that runs is touched, and none is stopped but the one that goes."""
+    cluster = make_cluster(start=False)
+    first = cluster.nodes[1].spec
+    at = first.nodes[1]
+    cluster.nodes[1] = NodeProcess(replace(first, nodes={1: at}))
+    cluster.start_nodes([1])
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(TOPIC, 2, 1)
+        with writing(cluster.bootstrap) as sent:
+            early = joining(cluster, 2, at)
+            early.start()
+            admin.change_node(2, "add")
+            wait_settled(admin, 2)
+            admin.change_node(3, "add")
+            joining(cluster, 3, cluster.nodes[2].spec.nodes[2]).start()
+            wait_settled(admin, 3)
+            for part in range(2):
+                admin.reassign_partition(TOPIC, part, [1, 2])
+            eventually(
+                lambda: not any(part.target for part in admin.describe_topic(TOPIC).partitions),
+                "the partitions are where they shall be",
+            )
+            with pytest.raises(InvalidRequestError, match="is a node of the cluster"):
+                admin.change_node(3, "add")
+            admin.change_node(1, "remove")
+            eventually(lambda: status(admin, 1) is None, "node 1 is forgotten")
+            process = cluster.nodes[1]
+            words = "serves no clients any more"
+            eventually(lambda: words in process.log_text(), "what it knows is out of date")
+            held = [set(part.replicas) for part in admin.describe_topic(TOPIC).partitions]
+            assert held == [{2, 3}, {2, 3}]
+            cluster.kill([1])
+            before = len(sent)
+            eventually(lambda: len(sent) > before + 50, "the rest takes records")
+    check_all_are_there(cluster, sent)
+    cluster.kill([2, 3])  # each finds the other without node 1
+    cluster.start_nodes([2, 3])
+
+
+def test_a_drained_node_leads_nothing(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster()
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(TOPIC, 2, 3)
+        admin.change_node(2, "drain")
+        eventually(
+            lambda: (found := status(admin, 2)) is not None and found.drained and found.settled,
+            "node 2 leads nothing",
+        )
+        assert admin.change_node(2, "drain", dry_run=True) == ("nothing: it is so already",)
+        admin.change_node(2, "undrain")
+        eventually(
+            lambda: (found := status(admin, 2)) is not None and found.leaderships > 0,
+            "node 2 leads again what it is preferred for",
+        )
+
+
+def test_a_node_that_waits_to_be_added_ends_when_told(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(start=False)
+    spec = cluster.nodes[1].spec
+    cluster.nodes[1] = NodeProcess(replace(spec, nodes={1: spec.nodes[1]}))
+    cluster.start_nodes([1])
+    waiting = joining(cluster, 2, spec.nodes[1])
+    waiting.start()
+    eventually(lambda: "does not join yet" in waiting.log_text(), "node 2 waits")
+    assert waiting.terminate() == 0

@@ -1,0 +1,238 @@
+"""Schedules in which nodes come, go and lose their disks. The metadata group is real.
+
+Elections happen by themselves and clients write all the time; what is scripted is what becomes
+of nodes. `weak.py` says which weakness each of them catches.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from cluster.consensus.group import Group
+from cluster.features import REPLICA_CHANGES, THIS_RELEASE
+from cluster.metadata.nodes import NodesView
+from cluster.metadata.state import MetadataState
+from cluster.node.replicas import METADATA_GROUP
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.checker import Violation
+from tests.sim.cluster import Cluster, create_topic, register_node
+from tests.sim.membership.nodes import Whole, is_whole
+from tests.sim.membership.seeds import Wishes
+from tests.sim.node import Node, Settings
+from tests.sim.schedules import schedule
+from tests.sim.stage import GID
+
+FOUNDING = 3
+
+
+class Nodes:
+    """Three nodes of five, of one cluster whose partition they all hold."""
+
+    def __init__(self) -> None:
+        settings = Settings(
+            nodes=5, founding=FOUNDING, metadata=True, smallest_majority=2, groups=1
+        )
+        cluster = self.cluster = Cluster(settings, 1)
+        cluster.checker.majorities[METADATA_GROUP] = 2
+        self._held: list[tuple[Any, Any]] = []
+        clients = Whole(cluster)
+        clients.bootstrap = [
+            *(register_node(node) for node in cluster.founding),
+            create_topic(f"t{GID}", [cluster.founding], settings),
+        ]
+        for node in cluster.nodes.values():
+            node.release = THIS_RELEASE
+            cluster.upgraded.add(node.id)
+        cluster.start()
+        clients.start()
+        wishes = Wishes(cluster, clients, random.Random(1))
+        self.until(lambda: self.state.partition(GID) is not None, "the topic is there")
+        wishes._finalize(self.leader, self.state)
+        self.until(lambda: self.state.features.is_on(REPLICA_CHANGES), "changes are on")
+        clients.closed = True  # no more commands
+        self.until(lambda: is_whole(cluster, self.state), "all replicas are there")
+
+    @property
+    def leader(self) -> Node:
+        """Of the metadata group."""
+        self.until(lambda: self.cluster.leader(METADATA_GROUP) is not None, "somebody leads")
+        found = self.cluster.leader(METADATA_GROUP)
+        assert found is not None
+        return found
+
+    @property
+    def state(self) -> MetadataState:
+        return self.leader.running.state
+
+    @property
+    def view(self) -> NodesView:
+        return self.state.membership
+
+    def node(self, number: int) -> Node:
+        return self.cluster.nodes[number]
+
+    def group(self, number: int, gid: int = METADATA_GROUP) -> Group:
+        found = self.node(number).machines[gid].group
+        assert found is not None
+        return found
+
+    def run(self, seconds: float) -> None:
+        self.cluster.scheduler.run_until(self.cluster.scheduler.now + seconds)
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        end = self.cluster.scheduler.now + 60.0
+        while not holds():
+            if self.cluster.scheduler.now >= end:
+                raise Violation(f"it never comes to this: {what}")
+            self.run(0.25)
+
+    def change(self, number: int, action: Any) -> str:
+        """Returns why it was rejected; empty: it was not."""
+        directory = self.state.directory_of(number) if action == mpb.NODE_ACTION_REPLACE else 0
+        change = mpb.ChangeNode(node_id=number, action=action, directory_id=directory)
+        results: list[bytes] = []
+        self.leader  # noqa: B018  # waits for one
+        self.cluster.command(mpb.MetadataCommand(change_node=change), results.append)
+        self.until(lambda: bool(results), "the command is answered")
+        return mpb.MetadataResult.FromString(results[0]).message
+
+    def lose_disk(self, number: int) -> None:
+        """Nobody does anything about it yet; with the empty one it asks what it is."""
+        self.node(number).joining.wipe()
+        self.node(number).start()
+
+    def hold_changes(self, gid: int) -> None:
+        """No leader takes a step of this group's."""
+        for node in self.cluster.live():
+            changes = node.running.changes
+            look = changes._look
+            self._held.append((changes, look))
+
+            def held(at: int, *rest: Any, look: Any = look) -> None:
+                if at != gid:
+                    look(at, *rest)
+
+            changes._look = held  # type: ignore[assignment, method-assign]
+
+    def let_changes(self) -> None:
+        for changes, look in self._held:
+            changes._look = look
+
+    def settle(self) -> None:
+        """All that was wished for is so, and the cluster bears the loss of a disk again."""
+        self.until(lambda: is_whole(self.cluster, self.state), f"all is whole: {self.view.own}")
+        known = {*self.state.nodes}
+        if known != {*self.view.own.replicas}:
+            raise Violation(f"the nodes are {known}, the metadata's {self.view.own.replicas}")
+        before = self.group(self.leader.id, METADATA_GROUP).applied_index
+        self.until(
+            lambda: all(
+                self.group(number).applied_index >= before for number in self.view.own.replicas
+            ),
+            "all nodes have the metadata",
+        )
+
+
+@schedule
+def a_lost_disk_is_replaced() -> None:
+    """Each of the three in turn, the metadata's leader among them."""
+    nodes = Nodes()
+    for number in (3, 1, 2):
+        nodes.lose_disk(number)
+        nodes.run(2.0)
+        if nodes.node(number).alive:
+            raise Violation(f"node {number} takes part with an empty disk")
+        assert not nodes.change(number, mpb.NODE_ACTION_REPLACE)
+        nodes.settle()
+        assert nodes.node(number).joining.instance > 0
+    assert nodes.cluster.checker.acknowledged > 0
+
+
+@schedule
+def an_empty_disk_holds_nothing_that_the_lost_one_held() -> None:
+    """The partition still counts the lost replica when the node is back, and reads the old log."""
+    nodes = Nodes()
+    nodes.hold_changes(GID)
+    nodes.lose_disk(3)
+    assert not nodes.change(3, mpb.NODE_ACTION_REPLACE)
+    nodes.until(lambda: nodes.node(3).alive, "node 3 has joined")
+    nodes.until(lambda: 3 in nodes.view.own.replicas, "and has the metadata")
+    nodes.run(3.0)
+    if GID in nodes.node(3).partitions:
+        raise Violation("an empty disk holds the replica that had acknowledged and voted")
+    nodes.let_changes()
+    nodes.settle()
+
+
+@schedule
+def a_new_directory_waits_until_the_old_replica_is_removed() -> None:
+    nodes = Nodes()
+    nodes.hold_changes(METADATA_GROUP)
+    nodes.lose_disk(3)
+    assert not nodes.change(3, mpb.NODE_ACTION_REPLACE)
+    nodes.run(5.0)
+    if 3 in nodes.view.joining or 3 not in nodes.view.expected:
+        raise Violation("3 is taken in while its old replica may still count")
+    nodes.let_changes()
+    nodes.settle()
+
+
+@schedule
+def a_node_that_left_is_forgotten_when_all_know() -> None:
+    """2 hears nothing of the removal: 4, which knows, must stay where it can be asked."""
+    nodes = Nodes()
+    assert not nodes.change(4, mpb.NODE_ACTION_ADD)
+    nodes.until(lambda: len(nodes.view.own.replicas) == 4, "node 4 is in")
+    nodes.until(lambda: is_whole(nodes.cluster, nodes.state), "as a voter")
+    slow = next(node for node in (1, 2, 3) if node != nodes.leader.id)
+    nodes.node(slow).crash("away")
+    assert not nodes.change(4, mpb.NODE_ACTION_REMOVE)
+    nodes.until(lambda: 4 not in nodes.view.own.replicas, "node 4 is removed")
+    nodes.run(5.0)
+    if 4 not in nodes.state.nodes:
+        raise Violation(f"4 is forgotten, and {slow} may need its word")
+    nodes.node(slow).restart()
+    nodes.until(lambda: 4 not in nodes.state.nodes, "node 4 is forgotten")
+    nodes.settle()
+
+
+@schedule
+def a_removal_is_taken_back_too_late() -> None:
+    """Its replica of the metadata has gone, and nobody has reported that yet."""
+    nodes = Nodes()
+    assert not nodes.change(4, mpb.NODE_ACTION_ADD)
+    nodes.until(lambda: len(nodes.view.own.replicas) == 4, "node 4 is in")
+    nodes.until(lambda: is_whole(nodes.cluster, nodes.state), "as a voter")
+    nodes.until(
+        lambda: nodes.view.own.version == nodes.group(nodes.leader.id).members.version, "reported"
+    )
+    for node in nodes.cluster.live():
+        node.running.changes._report = lambda gid, group: None  # type: ignore[method-assign]
+    assert not nodes.change(4, mpb.NODE_ACTION_REMOVE)
+    nodes.until(
+        lambda: nodes.group(nodes.leader.id).members.configuration.member(4) is None,
+        "node 4 is removed",
+    )
+    assert not nodes.change(4, mpb.NODE_ACTION_KEEP)
+    for node in nodes.cluster.live():
+        del node.running.changes._report
+    nodes.until(lambda: 4 not in nodes.state.nodes, "node 4 is forgotten")
+    nodes.settle()
+
+
+@schedule
+def nodes_come_and_go() -> None:
+    """Three become five, and the first two leave, one of them while it leads the metadata."""
+    nodes = Nodes()
+    for number in (4, 5):
+        assert not nodes.change(number, mpb.NODE_ACTION_ADD)
+        nodes.until(lambda number=number: number in nodes.view.own.replicas, "it is in")  # type: ignore[misc]
+    nodes.settle()
+    for number in (1, 2):
+        assert not nodes.change(number, mpb.NODE_ACTION_REMOVE)
+        nodes.until(lambda number=number: number not in nodes.state.nodes, "it is forgotten")  # type: ignore[misc]
+    nodes.settle()
+    if {*nodes.view.own.replicas} != {3, 4, 5}:
+        raise Violation(f"the metadata is at {nodes.view.own.replicas}")

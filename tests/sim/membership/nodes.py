@@ -1,0 +1,239 @@
+"""Random runs in which nodes come, go and lose their disks: one seed, one run.
+
+The metadata group is real and changes its own members; a node with an empty disk asks what it
+is, by the real rules (`tests/sim/joining.py`). An operator adds, removes, replaces and drains
+nodes. It waits with the loss of a disk until the one before is made good: each record is then on
+as many disks as it shall be.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from cluster.features import REPLICA_CHANGES, THIS_RELEASE
+from cluster.metadata.state import MetadataState
+from cluster.node.replicas import METADATA_GROUP
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.checker import Violation
+from tests.sim.cluster import Cluster, create_topic, register_node
+from tests.sim.faults import Faults
+from tests.sim.membership.seeds import DURATION, REST, Wishes, settings_of
+from tests.sim.node import Node
+from tests.sim.run import Clients, Result, describe, fingerprint
+from tests.sim.stage import GID
+
+FOUNDING = 3
+
+
+class Operator:
+    """Changes nodes until it is closed."""
+
+    def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
+        self.cluster, self.rng = cluster, rng
+        self.closed, self.changes, self.lost_disks = False, 0, 0
+        self._wishes = Wishes(cluster, clients, rng)
+        self._lost: set[int] = set()  # disks that are not replaced yet
+
+    def tick(self) -> None:
+        self.cluster.scheduler.after(0.3 + 2.0 * self.rng.random(), self.tick)
+        leader = self.cluster.leader(METADATA_GROUP)
+        if leader is None:
+            return
+        state = leader.running.state
+        if not state.features.is_on(REPLICA_CHANGES):
+            if len(state.nodes) == FOUNDING:
+                self._wishes._finalize(leader, state)
+            return
+        if state.partition(GID) is None:
+            return
+        self._clean_up(state)
+        for node in sorted(self._lost):
+            self._replace(state, node)
+        if not self.closed and not self._lost:
+            self._change(state)
+
+    def _change(self, state: MetadataState) -> None:
+        draw, rng = self.rng.random(), self.rng
+        if draw < 0.3 and is_whole(self.cluster, state):
+            node = rng.choice(sorted(state.membership.own.replicas or self.cluster.founding))
+            self.cluster.nodes[node].joining.wipe()
+            self.lost_disks += 1
+            self._lost.add(node)
+            return
+        action = rng.choice(
+            (mpb.NODE_ACTION_ADD, mpb.NODE_ACTION_ADD, mpb.NODE_ACTION_REMOVE,
+             mpb.NODE_ACTION_KEEP, mpb.NODE_ACTION_DRAIN, mpb.NODE_ACTION_UNDRAIN)
+        )  # fmt: skip
+        view = state.membership
+        stay = {*(view.own.replicas or self.cluster.founding)} - {*view.leaving}
+        if action != mpb.NODE_ACTION_REMOVE or len(stay) >= 3:  # two stay, of which both count
+            self._command(rng.choice(self.cluster.node_ids), action)
+
+    def _replace(self, state: MetadataState, node: int) -> None:
+        directory, joining = state.directory_of(node), self.cluster.nodes[node].joining
+        if node in state.membership.expected or joining.is_done or directory == joining.directory:
+            self._lost.discard(node)
+            self.cluster.nodes[node].restart()
+            return
+        self._command(node, mpb.NODE_ACTION_REPLACE, max(0, directory))
+
+    def _command(self, node: int, action: Any, directory: int = 0) -> None:
+        change = mpb.ChangeNode(node_id=node, action=action, directory_id=directory)
+        name = mpb.NodeAction.Name(action)
+
+        def done(result: bytes) -> None:
+            error = mpb.MetadataResult.FromString(result).message
+            self.changes += not error
+            self.cluster.trace("%s of node %d: %s", name, node, error or "taken")
+
+        self.cluster.command(mpb.MetadataCommand(change_node=change), done)
+
+    def _clean_up(self, state: MetadataState) -> None:
+        """A node that is forgotten ends; it may be added again with an empty disk."""
+        view = state.membership
+        for node in self.cluster.live() if view.own.replicas else ():
+            gone = node.id not in view.own.replicas and node.id not in state.nodes
+            if gone and not view.admits(node.id, node.joining.directory):
+                node.joining.wipe()
+                node.start()
+
+
+class Whole(Clients):
+    """Makes no topics that the loss of one disk would end."""
+
+    def _any_command(self) -> mpb.MetadataCommand:
+        command = super()._any_command()
+        for placement in command.create_topic.placements:
+            others = [node for node in self.cluster.node_ids if node not in placement.replicas]
+            missing = max(0, FOUNDING - len(placement.replicas))
+            placement.replicas.extend(self.rng.sample(others, missing))
+        return command
+
+
+def is_whole(cluster: Cluster, state: MetadataState) -> bool:
+    """Whether each group has all its replicas, caught up: it bears the loss of one disk."""
+    view = state.membership
+    own = view.own.replicas or tuple(cluster.founding)
+    quiet = not (view.expected or view.leaving or view.joining) and len(own) >= FOUNDING
+    records = [record for topic in state.topics() for record in topic.partitions]
+    if not quiet or any(one.target or one.lost or len(one.replicas) < 3 for one in records):
+        return False
+    if not all(cluster.nodes[node].alive for node in own):
+        return False
+    held = {METADATA_GROUP: own, **{one.group_id: one.replicas for one in records}}
+    for gid, nodes in held.items():
+        for node in nodes:
+            machine = cluster.nodes[node].machines.get(gid)
+            if machine is None or machine.group is None or not machine.group.members.is_voter:
+                return False
+            configuration = machine.group.members.configuration
+            if {one.node for one in configuration.voters} != set(nodes) or configuration.learners:
+                return False
+    return True
+
+
+def run_nodes(seed: int, *, verbose: bool = False) -> Result:
+    """Runs one seed to its end or to its first violation."""
+    rng = random.Random(seed)
+    result = Result(seed)
+    settings = replace(settings_of(rng), metadata=True, smallest_majority=2, founding=FOUNDING)
+    cluster = Cluster(settings, seed, verbose=verbose)
+    cluster.checker.majorities[METADATA_GROUP] = 2
+    try:
+        operator, faults = _drive(cluster, rng)
+        result.injected = {
+            **faults.injected, "change": operator.changes, "lost disk": operator.lost_disks
+        }  # fmt: skip
+    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+        cause = error.__cause__ or error
+        result.error = f"{type(cause).__name__}: {cause}"
+    result.fingerprint = fingerprint(cluster)
+    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
+    result.installs, result.events = cluster.installs, cluster.scheduler.events
+    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
+    result.log = cluster.log
+    return result
+
+
+def _drive(cluster: Cluster, rng: random.Random) -> tuple[Operator, Faults]:
+    clients = Whole(cluster)
+    clients.bootstrap = [
+        *(register_node(node) for node in cluster.founding),
+        create_topic(f"t{GID}", [cluster.founding], cluster.settings),
+    ]
+    faults = Faults(cluster, clients, until=DURATION * 0.65, gap=1.0 + 3.0 * cluster.rng.random())
+    operator = Operator(cluster, clients, rng)
+    for node in cluster.nodes.values():
+        node.release = THIS_RELEASE
+        cluster.upgraded.add(node.id)
+    cluster.start()
+    clients.start()
+    faults.start()
+    operator.tick()
+    scheduler = cluster.scheduler
+    scheduler.run_until(DURATION * 0.67)
+    cluster.trace("everything heals")
+    cluster.heal()
+    scheduler.run_until(DURATION)
+    clients.close()
+    operator.closed = True
+    end = DURATION
+    while end < DURATION + REST and not (_is_done(cluster, operator) and not clients.unfinished()):
+        end += 0.5
+        scheduler.run_until(end)
+    if not _is_done(cluster, operator):
+        raise Violation(f"the nodes are not what they shall be: {_describe(cluster)}")
+    if clients.unfinished():
+        raise Violation(f"{clients.unfinished()[0].window[0]} is never stored")
+    for holder in cluster.placement()[GID]:
+        cluster._check_replica(cluster.nodes[holder], GID, cluster.checker.models[GID])
+    return operator, faults
+
+
+def _is_done(cluster: Cluster, operator: Operator) -> bool:
+    """All wishes are fulfilled, and all replicas are where they shall be, and equal."""
+    leader = cluster.leader(METADATA_GROUP)
+    if leader is None or operator._lost or cluster.leader(GID) is None:
+        return False
+    view = leader.running.state.membership
+    if view.expected or view.joining or view.leaving:
+        return False
+    placement = cluster.placement()
+    for gid, nodes in placement.items():
+        groups = [_group(cluster.nodes[node], gid) for node in nodes]
+        marks = {None if one is None else (one.applied_index, one.journal.last_index,
+                 one.members.version) for one in groups}  # fmt: skip
+        if None in marks or len(marks) != 1:
+            return False
+        voters = {one.node for one in groups[0].members.configuration.voters}
+        if voters != set(nodes):
+            return False
+    records = [one for topic in leader.running.state.topics() for one in topic.partitions]
+    idle = not any(node.open_calls for node in cluster.nodes.values())
+    return idle and not any(one.target or one.lost for one in records)
+
+
+def _group(node: Node, gid: int):
+    machine = node.machines.get(gid)
+    return None if machine is None else machine.group
+
+
+def _describe(cluster: Cluster) -> str:
+    leader = cluster.leader(METADATA_GROUP)
+    if leader is None:
+        return describe(cluster)
+    view = leader.running.state.membership
+    marks = {name: sorted(getattr(view, name)) for name in ("expected", "joining", "leaving")}
+    groups = [
+        f"{node.id}/{gid}: {group.members.configuration} applied {group.applied_index} "
+        f"last {group.journal.last_index} {'removed' if group.removed else ''} "
+        f"leader {group.leader_id}"
+        for node in cluster.live()
+        for gid in node.machines
+        if (group := _group(node, gid)) is not None
+    ]
+    records = [one for topic in leader.running.state.topics() for one in topic.partitions]
+    waits = [node.running.changes.waiting for node in cluster.live()]
+    return f"{marks}, own {view.own}, {records}, {waits}; " + "; ".join(groups)
