@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cluster.config import NodeConfig
@@ -16,6 +18,8 @@ class Rig:
         self.failures: list[BaseException] = []
         config = NodeConfig.load(["--nodes", NODES, "--node-id", "1"], {})
         self.peers = Peers(config, lambda: self.now, lambda peer, up: None, self.failures.append)
+        link: Any = None  # which nodes there are is all that is asked here
+        self.peers.links.update({2: link, 3: link})
 
     def refused(self, peer: int, *, mutual: bool) -> None:
         """At two attempts, with more than a node's last life between them."""

@@ -301,6 +301,6 @@ def test_a_torn_end_of_format_3_is_cut_off(old: Path) -> None:
 def test_a_later_format_is_refused_with_both_numbers(tmp_path: Path) -> None:
     started(tmp_path)
     identity = json.loads((tmp_path / "identity.json").read_text())
-    (tmp_path / "identity.json").write_text(json.dumps({**identity, "format": 7}))
-    with pytest.raises(StorageError, match="format 7, this version reads 3, 4, 5 and 6"):
+    (tmp_path / "identity.json").write_text(json.dumps({**identity, "format": 8}))
+    with pytest.raises(StorageError, match="format 8, this version reads 3, 4, 5, 6 and 7"):
         started(tmp_path)
