@@ -134,7 +134,10 @@ class Sender:
         self._stopped = True
         if self.accumulator.transaction is not None:
             self.accumulator.fail_transaction(self.accumulator.transaction, error)
-        for batch in self.accumulator.stop(later):
+        self._fail_batches(self.accumulator.stop(later), error)
+
+    def _fail_batches(self, unsent: list[OpenBatch], error: errors.OncelogError) -> None:
+        for batch in unsent:
             batch.delivery.fail(with_outcome(error, "never_sent"))
             self.stats.records_failed += batch.record_count
             self._batch_done(batch)
@@ -229,13 +232,7 @@ class Sender:
     def drop(self, transaction: ProducerTransaction, error: errors.OncelogError) -> None:
         """It cannot be committed: what is not staged fails now, nobody waits for it."""
         self.accumulator.fail_transaction(transaction, error)
-        for batch in self.accumulator.drop_transaction():
-            batch.delivery.fail(with_outcome(error, "never_sent"))
-            self.stats.records_failed += batch.record_count
-            self._batch_done(batch)
-        for partition in self._partitions.values():
-            partition.fail_all(error)
-        self._busy.clear()
+        self._fail_batches(self.accumulator.drop_transaction(), error)
 
     def roll_back(self, transaction: ProducerTransaction) -> None:
         for partition in self._partitions.values():
