@@ -211,8 +211,11 @@ def test_positions_are_stored_with_the_records_or_not_at_all(
         txn = one.transaction().begin()
         consumer.seek(place, 3)
         txn.commit_offsets(consumer)
-        # Who asks is about to read on from there, so what is staged ends first.
-        assert consumer.committed(place) == stored
+        assert consumer.committed(place) == stored  # to look ends nothing
+        with Consumer(membership="manual", **settings) as successor:  # type: ignore[arg-type]
+            successor.assign([place])
+            # It is about to read on from there, so what is staged ends first.
+            assert successor.position(place) == 2
         with pytest.raises(TransactionAbortedError):
             txn.commit()
         with one.transaction() as txn:
