@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file oncelog/v1/security.proto.
  */
 export const file_oncelog_v1_security: GenFile = /*@__PURE__*/
-  fileDesc("ChlvbmNlbG9nL3YxL3NlY3VyaXR5LnByb3RvEgpvbmNlbG9nLnYxInEKDlBlcm1pc3Npb25SdWxlEhEKCXByaW5jaXBhbBgBIAEoCRIMCgRraW5kGAIgASgJEgwKBG5hbWUYAyABKAkSDgoGcHJlZml4GAQgASgIEhIKCm9wZXJhdGlvbnMYBSADKAkSDAoEZGVueRgGIAEoCCJuChdBbHRlclBlcm1pc3Npb25zUmVxdWVzdBInCgNhZGQYASADKAsyGi5vbmNlbG9nLnYxLlBlcm1pc3Npb25SdWxlEioKBnJlbW92ZRgCIAMoCzIaLm9uY2Vsb2cudjEuUGVybWlzc2lvblJ1bGUiOgoYQWx0ZXJQZXJtaXNzaW9uc1Jlc3BvbnNlEg0KBWFkZGVkGAEgASgFEg8KB3JlbW92ZWQYAiABKAUiKwoWTGlzdFBlcm1pc3Npb25zUmVxdWVzdBIRCglwcmluY2lwYWwYASABKAkiZgoXTGlzdFBlcm1pc3Npb25zUmVzcG9uc2USKQoFcnVsZXMYASADKAsyGi5vbmNlbG9nLnYxLlBlcm1pc3Npb25SdWxlEhAKCGVuZm9yY2VkGAIgASgIEg4KBmNhbGxlchgDIAEoCSJaChZDaGVja1Blcm1pc3Npb25SZXF1ZXN0EhEKCXByaW5jaXBhbBgBIAEoCRIRCglvcGVyYXRpb24YAiABKAkSDAoEa2luZBgDIAEoCRIMCgRuYW1lGAQgASgJIioKF0NoZWNrUGVybWlzc2lvblJlc3BvbnNlEg8KB2FsbG93ZWQYASABKAgyqAIKD1NlY3VyaXR5U2VydmljZRJdChBBbHRlclBlcm1pc3Npb25zEiMub25jZWxvZy52MS5BbHRlclBlcm1pc3Npb25zUmVxdWVzdBokLm9uY2Vsb2cudjEuQWx0ZXJQZXJtaXNzaW9uc1Jlc3BvbnNlEloKD0xpc3RQZXJtaXNzaW9ucxIiLm9uY2Vsb2cudjEuTGlzdFBlcm1pc3Npb25zUmVxdWVzdBojLm9uY2Vsb2cudjEuTGlzdFBlcm1pc3Npb25zUmVzcG9uc2USWgoPQ2hlY2tQZXJtaXNzaW9uEiIub25jZWxvZy52MS5DaGVja1Blcm1pc3Npb25SZXF1ZXN0GiMub25jZWxvZy52MS5DaGVja1Blcm1pc3Npb25SZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChlvbmNlbG9nL3YxL3NlY3VyaXR5LnByb3RvEgpvbmNlbG9nLnYxInEKDlBlcm1pc3Npb25SdWxlEhEKCXByaW5jaXBhbBgBIAEoCRIMCgRraW5kGAIgASgJEgwKBG5hbWUYAyABKAkSDgoGcHJlZml4GAQgASgIEhIKCm9wZXJhdGlvbnMYBSADKAkSDAoEZGVueRgGIAEoCCJuChdBbHRlclBlcm1pc3Npb25zUmVxdWVzdBInCgNhZGQYASADKAsyGi5vbmNlbG9nLnYxLlBlcm1pc3Npb25SdWxlEioKBnJlbW92ZRgCIAMoCzIaLm9uY2Vsb2cudjEuUGVybWlzc2lvblJ1bGUiOgoYQWx0ZXJQZXJtaXNzaW9uc1Jlc3BvbnNlEg0KBWFkZGVkGAEgASgFEg8KB3JlbW92ZWQYAiABKAUiKwoWTGlzdFBlcm1pc3Npb25zUmVxdWVzdBIRCglwcmluY2lwYWwYASABKAkiZgoXTGlzdFBlcm1pc3Npb25zUmVzcG9uc2USKQoFcnVsZXMYASADKAsyGi5vbmNlbG9nLnYxLlBlcm1pc3Npb25SdWxlEhAKCGVuZm9yY2VkGAIgASgIEg4KBmNhbGxlchgDIAEoCSJaChZDaGVja1Blcm1pc3Npb25SZXF1ZXN0EhEKCXByaW5jaXBhbBgBIAEoCRIRCglvcGVyYXRpb24YAiABKAkSDAoEa2luZBgDIAEoCRIMCgRuYW1lGAQgASgJIioKF0NoZWNrUGVybWlzc2lvblJlc3BvbnNlEg8KB2FsbG93ZWQYASABKAgiNwoFUXVvdGESEQoJcHJpbmNpcGFsGAEgASgJEgwKBG5hbWUYAiABKAkSDQoFdmFsdWUYAyABKAMiKwoIUXVvdGFLZXkSEQoJcHJpbmNpcGFsGAEgASgJEgwKBG5hbWUYAiABKAkiWgoSQWx0ZXJRdW90YXNSZXF1ZXN0Eh4KA3NldBgBIAMoCzIRLm9uY2Vsb2cudjEuUXVvdGESJAoGcmVtb3ZlGAIgAygLMhQub25jZWxvZy52MS5RdW90YUtleSIVChNBbHRlclF1b3Rhc1Jlc3BvbnNlIiYKEUxpc3RRdW90YXNSZXF1ZXN0EhEKCXByaW5jaXBhbBgBIAEoCSI3ChJMaXN0UXVvdGFzUmVzcG9uc2USIQoGcXVvdGFzGAEgAygLMhEub25jZWxvZy52MS5RdW90YTLFAwoPU2VjdXJpdHlTZXJ2aWNlEl0KEEFsdGVyUGVybWlzc2lvbnMSIy5vbmNlbG9nLnYxLkFsdGVyUGVybWlzc2lvbnNSZXF1ZXN0GiQub25jZWxvZy52MS5BbHRlclBlcm1pc3Npb25zUmVzcG9uc2USWgoPTGlzdFBlcm1pc3Npb25zEiIub25jZWxvZy52MS5MaXN0UGVybWlzc2lvbnNSZXF1ZXN0GiMub25jZWxvZy52MS5MaXN0UGVybWlzc2lvbnNSZXNwb25zZRJaCg9DaGVja1Blcm1pc3Npb24SIi5vbmNlbG9nLnYxLkNoZWNrUGVybWlzc2lvblJlcXVlc3QaIy5vbmNlbG9nLnYxLkNoZWNrUGVybWlzc2lvblJlc3BvbnNlEk4KC0FsdGVyUXVvdGFzEh4ub25jZWxvZy52MS5BbHRlclF1b3Rhc1JlcXVlc3QaHy5vbmNlbG9nLnYxLkFsdGVyUXVvdGFzUmVzcG9uc2USSwoKTGlzdFF1b3RhcxIdLm9uY2Vsb2cudjEuTGlzdFF1b3Rhc1JlcXVlc3QaHi5vbmNlbG9nLnYxLkxpc3RRdW90YXNSZXNwb25zZWIGcHJvdG8z");
 
 /**
  * @generated from message oncelog.v1.PermissionRule
@@ -216,6 +216,138 @@ export const CheckPermissionResponseSchema: GenMessage<CheckPermissionResponse> 
   messageDesc(file_oncelog_v1_security, 6);
 
 /**
+ * How much of something a principal may use at each node.
+ *
+ * @generated from message oncelog.v1.Quota
+ */
+export type Quota = Message<"oncelog.v1.Quota"> & {
+  /**
+   * "*": each one that has no value of its own
+   *
+   * @generated from field: string principal = 1;
+   */
+  principal: string;
+
+  /**
+   * in_bytes_per_s, requests_per_s, streams, ...
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * 0: no limit, whatever "*" has
+   *
+   * @generated from field: int64 value = 3;
+   */
+  value: bigint;
+};
+
+/**
+ * Describes the message oncelog.v1.Quota.
+ * Use `create(QuotaSchema)` to create a new message.
+ */
+export const QuotaSchema: GenMessage<Quota> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_security, 7);
+
+/**
+ * @generated from message oncelog.v1.QuotaKey
+ */
+export type QuotaKey = Message<"oncelog.v1.QuotaKey"> & {
+  /**
+   * @generated from field: string principal = 1;
+   */
+  principal: string;
+
+  /**
+   * empty: all of the principal's
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message oncelog.v1.QuotaKey.
+ * Use `create(QuotaKeySchema)` to create a new message.
+ */
+export const QuotaKeySchema: GenMessage<QuotaKey> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_security, 8);
+
+/**
+ * @generated from message oncelog.v1.AlterQuotasRequest
+ */
+export type AlterQuotasRequest = Message<"oncelog.v1.AlterQuotasRequest"> & {
+  /**
+   * @generated from field: repeated oncelog.v1.Quota set = 1;
+   */
+  set: Quota[];
+
+  /**
+   * before `set`; one that is not there is no error
+   *
+   * @generated from field: repeated oncelog.v1.QuotaKey remove = 2;
+   */
+  remove: QuotaKey[];
+};
+
+/**
+ * Describes the message oncelog.v1.AlterQuotasRequest.
+ * Use `create(AlterQuotasRequestSchema)` to create a new message.
+ */
+export const AlterQuotasRequestSchema: GenMessage<AlterQuotasRequest> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_security, 9);
+
+/**
+ * @generated from message oncelog.v1.AlterQuotasResponse
+ */
+export type AlterQuotasResponse = Message<"oncelog.v1.AlterQuotasResponse"> & {
+};
+
+/**
+ * Describes the message oncelog.v1.AlterQuotasResponse.
+ * Use `create(AlterQuotasResponseSchema)` to create a new message.
+ */
+export const AlterQuotasResponseSchema: GenMessage<AlterQuotasResponse> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_security, 10);
+
+/**
+ * @generated from message oncelog.v1.ListQuotasRequest
+ */
+export type ListQuotasRequest = Message<"oncelog.v1.ListQuotasRequest"> & {
+  /**
+   * empty: all
+   *
+   * @generated from field: string principal = 1;
+   */
+  principal: string;
+};
+
+/**
+ * Describes the message oncelog.v1.ListQuotasRequest.
+ * Use `create(ListQuotasRequestSchema)` to create a new message.
+ */
+export const ListQuotasRequestSchema: GenMessage<ListQuotasRequest> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_security, 11);
+
+/**
+ * @generated from message oncelog.v1.ListQuotasResponse
+ */
+export type ListQuotasResponse = Message<"oncelog.v1.ListQuotasResponse"> & {
+  /**
+   * @generated from field: repeated oncelog.v1.Quota quotas = 1;
+   */
+  quotas: Quota[];
+};
+
+/**
+ * Describes the message oncelog.v1.ListQuotasResponse.
+ * Use `create(ListQuotasResponseSchema)` to create a new message.
+ */
+export const ListQuotasResponseSchema: GenMessage<ListQuotasResponse> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_security, 12);
+
+/**
  * @generated from service oncelog.v1.SecurityService
  */
 export const SecurityService: GenService<{
@@ -248,6 +380,26 @@ export const SecurityService: GenService<{
     methodKind: "unary";
     input: typeof CheckPermissionRequestSchema;
     output: typeof CheckPermissionResponseSchema;
+  },
+  /**
+   * Sets and removes quotas, all or none. Needs alter on the cluster.
+   *
+   * @generated from rpc oncelog.v1.SecurityService.AlterQuotas
+   */
+  alterQuotas: {
+    methodKind: "unary";
+    input: typeof AlterQuotasRequestSchema;
+    output: typeof AlterQuotasResponseSchema;
+  },
+  /**
+   * Needs describe on the cluster.
+   *
+   * @generated from rpc oncelog.v1.SecurityService.ListQuotas
+   */
+  listQuotas: {
+    methodKind: "unary";
+    input: typeof ListQuotasRequestSchema;
+    output: typeof ListQuotasResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_oncelog_v1_security, 0);

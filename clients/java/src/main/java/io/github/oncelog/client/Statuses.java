@@ -9,6 +9,7 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import java.io.IOException;
+import java.nio.channels.ClosedChannelException;
 import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.Map;
@@ -66,12 +67,18 @@ final class Statuses {
         return info.error(text);
       }
     }
-    ErrorKind kind = PLAIN.get(status.getCode());
+    ErrorKind kind = isClosedChannel(status) ? ErrorKind.UNAVAILABLE : PLAIN.get(status.getCode());
     if (kind == null) {
       return new OncelogException(
           ErrorKind.INTERNAL, "%s: %s: %s", address, status.getCode(), text);
     }
     return new OncelogException(kind, "%s: %s", address, text);
+  }
+
+  /** A lost connection, for which gRPC's Netty transport says UNKNOWN at times. */
+  private static boolean isClosedChannel(Status status) {
+    return status.getCode() == Status.Code.UNKNOWN
+        && status.getCause() instanceof ClosedChannelException;
   }
 
   /** A google.rpc.ErrorInfo. Read by hand: its classes would bring the larger runtime. */

@@ -102,6 +102,66 @@ public final class SecurityServiceGrpc {
     return getCheckPermissionMethod;
   }
 
+  private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.AlterQuotasRequest,
+      io.github.oncelog.client.proto.AlterQuotasResponse> getAlterQuotasMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "AlterQuotas",
+      requestType = io.github.oncelog.client.proto.AlterQuotasRequest.class,
+      responseType = io.github.oncelog.client.proto.AlterQuotasResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.github.oncelog.client.proto.AlterQuotasRequest,
+      io.github.oncelog.client.proto.AlterQuotasResponse> getAlterQuotasMethod() {
+    io.grpc.MethodDescriptor<io.github.oncelog.client.proto.AlterQuotasRequest, io.github.oncelog.client.proto.AlterQuotasResponse> getAlterQuotasMethod;
+    if ((getAlterQuotasMethod = SecurityServiceGrpc.getAlterQuotasMethod) == null) {
+      synchronized (SecurityServiceGrpc.class) {
+        if ((getAlterQuotasMethod = SecurityServiceGrpc.getAlterQuotasMethod) == null) {
+          SecurityServiceGrpc.getAlterQuotasMethod = getAlterQuotasMethod =
+              io.grpc.MethodDescriptor.<io.github.oncelog.client.proto.AlterQuotasRequest, io.github.oncelog.client.proto.AlterQuotasResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "AlterQuotas"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.AlterQuotasRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.AlterQuotasResponse.getDefaultInstance()))
+              .build();
+        }
+      }
+    }
+    return getAlterQuotasMethod;
+  }
+
+  private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ListQuotasRequest,
+      io.github.oncelog.client.proto.ListQuotasResponse> getListQuotasMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "ListQuotas",
+      requestType = io.github.oncelog.client.proto.ListQuotasRequest.class,
+      responseType = io.github.oncelog.client.proto.ListQuotasResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ListQuotasRequest,
+      io.github.oncelog.client.proto.ListQuotasResponse> getListQuotasMethod() {
+    io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ListQuotasRequest, io.github.oncelog.client.proto.ListQuotasResponse> getListQuotasMethod;
+    if ((getListQuotasMethod = SecurityServiceGrpc.getListQuotasMethod) == null) {
+      synchronized (SecurityServiceGrpc.class) {
+        if ((getListQuotasMethod = SecurityServiceGrpc.getListQuotasMethod) == null) {
+          SecurityServiceGrpc.getListQuotasMethod = getListQuotasMethod =
+              io.grpc.MethodDescriptor.<io.github.oncelog.client.proto.ListQuotasRequest, io.github.oncelog.client.proto.ListQuotasResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListQuotas"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.ListQuotasRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.ListQuotasResponse.getDefaultInstance()))
+              .build();
+        }
+      }
+    }
+    return getListQuotasMethod;
+  }
+
   /**
    * Creates a new async stub that supports all call types for the service
    */
@@ -194,6 +254,26 @@ public final class SecurityServiceGrpc {
         io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.CheckPermissionResponse> responseObserver) {
       io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getCheckPermissionMethod(), responseObserver);
     }
+
+    /**
+     * <pre>
+     * Sets and removes quotas, all or none. Needs alter on the cluster.
+     * </pre>
+     */
+    default void alterQuotas(io.github.oncelog.client.proto.AlterQuotasRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.AlterQuotasResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getAlterQuotasMethod(), responseObserver);
+    }
+
+    /**
+     * <pre>
+     * Needs describe on the cluster.
+     * </pre>
+     */
+    default void listQuotas(io.github.oncelog.client.proto.ListQuotasRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ListQuotasResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getListQuotasMethod(), responseObserver);
+    }
   }
 
   /**
@@ -255,6 +335,28 @@ public final class SecurityServiceGrpc {
       io.grpc.stub.ClientCalls.asyncUnaryCall(
           getChannel().newCall(getCheckPermissionMethod(), getCallOptions()), request, responseObserver);
     }
+
+    /**
+     * <pre>
+     * Sets and removes quotas, all or none. Needs alter on the cluster.
+     * </pre>
+     */
+    public void alterQuotas(io.github.oncelog.client.proto.AlterQuotasRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.AlterQuotasResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getAlterQuotasMethod(), getCallOptions()), request, responseObserver);
+    }
+
+    /**
+     * <pre>
+     * Needs describe on the cluster.
+     * </pre>
+     */
+    public void listQuotas(io.github.oncelog.client.proto.ListQuotasRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ListQuotasResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getListQuotasMethod(), getCallOptions()), request, responseObserver);
+    }
   }
 
   /**
@@ -302,6 +404,26 @@ public final class SecurityServiceGrpc {
       return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
           getChannel(), getCheckPermissionMethod(), getCallOptions(), request);
     }
+
+    /**
+     * <pre>
+     * Sets and removes quotas, all or none. Needs alter on the cluster.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.AlterQuotasResponse alterQuotas(io.github.oncelog.client.proto.AlterQuotasRequest request) throws io.grpc.StatusException {
+      return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
+          getChannel(), getAlterQuotasMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * Needs describe on the cluster.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.ListQuotasResponse listQuotas(io.github.oncelog.client.proto.ListQuotasRequest request) throws io.grpc.StatusException {
+      return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
+          getChannel(), getListQuotasMethod(), getCallOptions(), request);
+    }
   }
 
   /**
@@ -348,6 +470,26 @@ public final class SecurityServiceGrpc {
     public io.github.oncelog.client.proto.CheckPermissionResponse checkPermission(io.github.oncelog.client.proto.CheckPermissionRequest request) {
       return io.grpc.stub.ClientCalls.blockingUnaryCall(
           getChannel(), getCheckPermissionMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * Sets and removes quotas, all or none. Needs alter on the cluster.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.AlterQuotasResponse alterQuotas(io.github.oncelog.client.proto.AlterQuotasRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getAlterQuotasMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * Needs describe on the cluster.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.ListQuotasResponse listQuotas(io.github.oncelog.client.proto.ListQuotasRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getListQuotasMethod(), getCallOptions(), request);
     }
   }
 
@@ -399,11 +541,35 @@ public final class SecurityServiceGrpc {
       return io.grpc.stub.ClientCalls.futureUnaryCall(
           getChannel().newCall(getCheckPermissionMethod(), getCallOptions()), request);
     }
+
+    /**
+     * <pre>
+     * Sets and removes quotas, all or none. Needs alter on the cluster.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.AlterQuotasResponse> alterQuotas(
+        io.github.oncelog.client.proto.AlterQuotasRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getAlterQuotasMethod(), getCallOptions()), request);
+    }
+
+    /**
+     * <pre>
+     * Needs describe on the cluster.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.ListQuotasResponse> listQuotas(
+        io.github.oncelog.client.proto.ListQuotasRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getListQuotasMethod(), getCallOptions()), request);
+    }
   }
 
   private static final int METHODID_ALTER_PERMISSIONS = 0;
   private static final int METHODID_LIST_PERMISSIONS = 1;
   private static final int METHODID_CHECK_PERMISSION = 2;
+  private static final int METHODID_ALTER_QUOTAS = 3;
+  private static final int METHODID_LIST_QUOTAS = 4;
 
   private static final class MethodHandlers<Req, Resp> implements
       io.grpc.stub.ServerCalls.UnaryMethod<Req, Resp>,
@@ -433,6 +599,14 @@ public final class SecurityServiceGrpc {
         case METHODID_CHECK_PERMISSION:
           serviceImpl.checkPermission((io.github.oncelog.client.proto.CheckPermissionRequest) request,
               (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.CheckPermissionResponse>) responseObserver);
+          break;
+        case METHODID_ALTER_QUOTAS:
+          serviceImpl.alterQuotas((io.github.oncelog.client.proto.AlterQuotasRequest) request,
+              (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.AlterQuotasResponse>) responseObserver);
+          break;
+        case METHODID_LIST_QUOTAS:
+          serviceImpl.listQuotas((io.github.oncelog.client.proto.ListQuotasRequest) request,
+              (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ListQuotasResponse>) responseObserver);
           break;
         default:
           throw new AssertionError();
@@ -473,6 +647,20 @@ public final class SecurityServiceGrpc {
               io.github.oncelog.client.proto.CheckPermissionRequest,
               io.github.oncelog.client.proto.CheckPermissionResponse>(
                 service, METHODID_CHECK_PERMISSION)))
+        .addMethod(
+          getAlterQuotasMethod(),
+          io.grpc.stub.ServerCalls.asyncUnaryCall(
+            new MethodHandlers<
+              io.github.oncelog.client.proto.AlterQuotasRequest,
+              io.github.oncelog.client.proto.AlterQuotasResponse>(
+                service, METHODID_ALTER_QUOTAS)))
+        .addMethod(
+          getListQuotasMethod(),
+          io.grpc.stub.ServerCalls.asyncUnaryCall(
+            new MethodHandlers<
+              io.github.oncelog.client.proto.ListQuotasRequest,
+              io.github.oncelog.client.proto.ListQuotasResponse>(
+                service, METHODID_LIST_QUOTAS)))
         .build();
   }
 
@@ -488,6 +676,8 @@ public final class SecurityServiceGrpc {
               .addMethod(getAlterPermissionsMethod())
               .addMethod(getListPermissionsMethod())
               .addMethod(getCheckPermissionMethod())
+              .addMethod(getAlterQuotasMethod())
+              .addMethod(getListQuotasMethod())
               .build();
         }
       }
