@@ -60,6 +60,7 @@ class StaticTokens:
         self._right: dict[bytes, str] = {}  # SHA-256 -> name
         self._turn = asyncio.Semaphore(1)
         self._waiting: Counter[str] = Counter()  # by name
+        self._checking: dict[bytes, asyncio.Task[str]] = {}  # by SHA-256
 
     async def principal(self, token: str) -> str:
         """Raises TokenError, TokensBusyError."""
@@ -68,9 +69,19 @@ class StaticTokens:
         digest = hashlib.sha256(token.encode()).digest()
         name = self._right.get(digest)
         if name is None:
-            name = await self._check(token)
+            # A client's first calls come together: one check is for all of them.
+            checking = self._checking.get(digest)
+            if checking is None:
+                checking = self._checking[digest] = asyncio.create_task(self._check(token))
+                checking.add_done_callback(lambda task: self._checked(digest, task))
+            name = await asyncio.shield(checking)
             self._right[digest] = name
         return f"token:{name}"
+
+    def _checked(self, digest: bytes, task: asyncio.Task[str]) -> None:
+        del self._checking[digest]
+        if not task.cancelled():
+            task.exception()  # who asked has it; they may have gone
 
     async def _check(self, token: str) -> str:
         name, _, secret = token.removeprefix(PREFIX).partition(".")

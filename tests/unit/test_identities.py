@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from cluster.errors import ConfigError
+from cluster.security import tokens
 from cluster.security.identities import Identities, UnknownCallerError
 from cluster.security.jwks import FileKeys
 from cluster.security.jwts import Jwts
@@ -94,6 +96,29 @@ async def test_static_tokens_are_their_names(tmp_path: Path) -> None:
         await known.caller("Bearer oncelog.billing.secret", b"")
     path.write_text("nonsense")  # being replaced: what was there stays
     assert (await known.caller("bearer oncelog.other.word", b"")).principal == "token:other"
+
+
+async def test_a_clients_first_calls_are_one_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, each was one, and beyond eight of them the client was told to wait."""
+    path = tmp_path / "tokens"
+    path.write_text(line("billing", "secret"))
+    checked: list[bytes] = []
+    scrypt = tokens._scrypt
+
+    def counted(secret: bytes, stored: Any) -> bytes:
+        checked.append(secret)
+        return scrypt(secret, stored)
+
+    monkeypatch.setattr(tokens, "_scrypt", counted)
+    known = StaticTokens(path)
+    calls = [known.principal("oncelog.billing.secret") for _ in range(100)]
+    assert set(await asyncio.gather(*calls)) == {"token:billing"}
+    wrong = [known.principal("oncelog.billing.word") for _ in range(100)]
+    refused = await asyncio.gather(*wrong, return_exceptions=True)
+    assert {type(one) for one in refused} == {TokenError}
+    assert checked == [b"secret", b"word"]
 
 
 @pytest.mark.parametrize(
