@@ -18,8 +18,9 @@ from enum import Enum
 
 from cluster.dedup.verdict import Resolution, Resolved
 from cluster.entries import BatchEntry, unpack_batch
+from cluster.partition.disk_reads import without_waiting
 from cluster.partition.replica import Partition
-from storage.errors import NotCachedError, StorageError
+from storage.errors import StorageError
 
 SLICE_BATCHES = 64
 SLICE_BYTES = 4 * 1024 * 1024
@@ -67,10 +68,7 @@ async def find_batch(
             return Miss.UNKNOWN
         reading = partition.reading_back(below, SLICE_BYTES, SLICE_BATCHES)
         try:
-            try:
-                read = reading.run(cached_only=True)
-            except NotCachedError:
-                read = await asyncio.to_thread(reading.run)
+            read = await without_waiting(reading)
         except StorageError:
             if reading.is_outdated:
                 return Miss.UNKNOWN

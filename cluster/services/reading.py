@@ -10,14 +10,13 @@ not in memory is read by threads of their own: a disk may take its time, the eve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from cluster.budget import Account
 from cluster.entries import payload_of, unpack_batch
 from cluster.errors import NotLeaderError, NotReadyError
+from cluster.partition.disk_reads import in_thread, without_waiting
 from cluster.partition.replica import OffsetOutOfRangeError, Partition, Read, ReadBatch
 from cluster.services.context import NodeContext
 from cluster.services.fetch_wire import Section, encode
@@ -32,12 +31,9 @@ from oncelog.errors import (
 )
 from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
-from storage.errors import NotCachedError, StorageError
-
-T = TypeVar("T")
+from storage.errors import StorageError
 
 MAX_BATCHES = 1000  # in one answer
-DISK_READS = 4  # at a time; more wait
 HELD_TWICE = 2  # an answer that is sent is held here and by gRPC
 MIN_ANSWER_BYTES = 64 * 1024  # when memory is scarce
 ANSWERS_IN_SPARE = 16  # an answer takes at most such a part of the memory that is left
@@ -63,10 +59,6 @@ class Reader:
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
-        self._pool = ThreadPoolExecutor(DISK_READS, thread_name_prefix="read")
-
-    async def _in_thread(self, step: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, step, *arguments)
 
     def replicas(self, fetches: Iterable[pb.PartitionFetch]) -> list[Partition]:
         """Those of the named partitions that are here."""
@@ -218,10 +210,7 @@ class Reader:
     ) -> list[ReadBatch] | None:
         """None: retention was faster, look again. Raises one of _REFUSALS."""
         try:
-            try:
-                return reading.run(cached_only=True)
-            except NotCachedError:
-                return await self._in_thread(reading.run)
+            return await without_waiting(reading)
         except (StorageError, OffsetOutOfRangeError) as error:
             if reading.is_outdated or partition.closed:
                 return None
@@ -294,7 +283,7 @@ class Reader:
                     steps = partition.offset_at(query.timestamp_us)
                     found: int | None = None
                     while found is None:
-                        found = await self._in_thread(next, steps)
+                        found = await in_thread(next, steps)
                     return found
                 except StorageError as error:
                     raise self._damage(partition, error, any_replica) from error
