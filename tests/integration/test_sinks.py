@@ -13,9 +13,7 @@ from harness.api import CALL_TIMEOUT, batch, reason, verdict
 from harness.local_cluster import LocalCluster
 from oncelog.cli.app import run as oncelog_command
 from oncelog.v1 import sink_pb2 as pb
-from tests.integration.waiting import eventually
-
-RETRIED = ("NOT_READY", "NOT_LEADER", "REQUEST_TIMEOUT", "UNAVAILABLE", "")
+from tests.integration.waiting import answered
 
 
 class Run:
@@ -26,23 +24,10 @@ class Run:
         self.ticket = self.call("DrawTicket", pb.DrawTicketRequest(sink=sink)).ticket
 
     def call(self, method: str, request: Any) -> Any:
-        answers: list[Any] = []
+        def ask(api: Any) -> Any:
+            return getattr(api.sinks, method)(request, timeout=CALL_TIMEOUT)
 
-        def is_answered() -> bool:
-            running = [n for n, process in self.cluster.nodes.items() if process.running]
-            for node in running:
-                try:
-                    stub = self.cluster.api(node).sinks
-                    answers.append(getattr(stub, method)(request, timeout=CALL_TIMEOUT))
-                except grpc.RpcError as error:
-                    if reason(error) not in RETRIED:
-                        raise
-                else:
-                    return True
-            return False
-
-        eventually(is_answered, f"{method} is answered")
-        return answers[0]
+        return answered(self.cluster, ask, method)
 
     def begin(self, number: int, reset: str = "") -> int:
         request = pb.BeginBatchRequest(

@@ -13,30 +13,17 @@ from harness.api import CALL_TIMEOUT, reason
 from harness.local_cluster import LocalCluster
 from oncelog.v1 import group_pb2 as gpb
 from oncelog.v1 import transaction_pb2 as pb
-from tests.integration.test_transactions import RETRIED, Sender
-from tests.integration.waiting import eventually
+from tests.integration.test_transactions import Sender
+from tests.integration.waiting import answered
 
 
 def ask(cluster: LocalCluster, call: str, request: Any) -> Any:
     """Of the group's leader: each node is asked until one is it."""
-    found: list[Any] = []
 
-    def answered() -> bool:
-        for node, process in cluster.nodes.items():
-            if not process.running:
-                continue
-            try:
-                stub = cluster.api(node).groups
-                found.append(getattr(stub, call)(request, timeout=CALL_TIMEOUT))
-            except grpc.RpcError as error:
-                if reason(error) not in RETRIED:
-                    raise
-            else:
-                return True
-        return False
+    def once(api: Any) -> Any:
+        return getattr(api.groups, call)(request, timeout=CALL_TIMEOUT)
 
-    eventually(answered, f"{call} is answered")
-    return found[-1]
+    return answered(cluster, once, call)
 
 
 class Worker:

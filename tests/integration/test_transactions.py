@@ -14,9 +14,9 @@ from harness.api import CALL_TIMEOUT, Batch, Lease, batch, reason, verdict
 from harness.local_cluster import LocalCluster
 from oncelog.v1 import producer_pb2
 from oncelog.v1 import transaction_pb2 as pb
-from tests.integration.waiting import eventually
+from tests.integration.waiting import answered, eventually
 
-RETRIED = ("NOT_READY", "NOT_LEADER", "REQUEST_TIMEOUT", "UNAVAILABLE", "")
+CALLS = 60.0  # seconds: nodes are killed meanwhile
 
 
 class Sender:
@@ -31,18 +31,7 @@ class Sender:
         self.number = 0
 
     def call(self, ask: Callable[[Any], Any]) -> Any:
-        """Asks one node after the other until one answers for good."""
-        errors = []
-        for attempt in range(200):
-            running = [n for n, process in self.cluster.nodes.items() if process.running]
-            try:
-                return ask(self.cluster.api(running[attempt % len(running)]))
-            except grpc.RpcError as error:
-                if reason(error) not in RETRIED:
-                    raise
-                errors.append(error)
-                threading.Event().wait(0.05)
-        raise errors[-1]
+        return answered(self.cluster, ask, "a call of a holder", CALLS)
 
     def _open(self, partition: int) -> int:
         request = producer_pb2.OpenProducerRequest(

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import count
+from typing import Any, TypeVar
 
-from harness.local_cluster import LOOK_AGAIN
+import grpc
+
+from harness.api import reason
+from harness.local_cluster import LOOK_AGAIN, LocalCluster
+
+T = TypeVar("T")
 
 TIMEOUT = 20.0
+# Another node, or the same one a little later, may answer.
+RETRIED = ("NOT_READY", "NOT_LEADER", "REQUEST_TIMEOUT", "UNAVAILABLE", "")
 
 
 def eventually(condition: Callable[[], bool], what: str, timeout: float = TIMEOUT) -> None:
@@ -16,3 +25,24 @@ def eventually(condition: Callable[[], bool], what: str, timeout: float = TIMEOU
     while not condition():
         assert time.monotonic() < end, f"not so after {timeout} s: {what}"
         time.sleep(LOOK_AGAIN)
+
+
+def answered(
+    cluster: LocalCluster, ask: Callable[[Any], T], what: str, timeout: float = TIMEOUT
+) -> T:
+    """What the first of the running nodes says that answers for good: one is asked after the other.
+
+    Raises what is not worth a retry; fails with `what` after `timeout` seconds.
+    """
+    end = time.monotonic() + timeout
+    for attempt in count():
+        assert time.monotonic() < end, f"no answer within {timeout} s: {what}"
+        running = [node for node, process in cluster.nodes.items() if process.running]
+        try:
+            if running:
+                return ask(cluster.api(running[attempt % len(running)]))
+        except grpc.RpcError as error:
+            if reason(error) not in RETRIED:
+                raise
+        time.sleep(LOOK_AGAIN)
+    raise AssertionError("it is counted for ever")
