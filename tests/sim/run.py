@@ -52,6 +52,19 @@ class Result:
     injected: dict[str, int] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
 
+    def failed(self, error: Exception) -> None:
+        cause = error.__cause__ or error
+        self.error = f"{type(cause).__name__}: {cause}"
+
+    def count(self, cluster: Cluster) -> None:
+        """What has happened in the cluster by the run's end."""
+        self.fingerprint = fingerprint(cluster)
+        self.acknowledged, self.applied = cluster.checker.acknowledged, cluster.checker.applied
+        self.installs, self.events = cluster.installs, cluster.scheduler.events
+        self.crashes, self.elections = cluster.crashes, len(cluster.checker.leaders)
+        self.refused_frames = cluster.network.refused
+        self.log = cluster.log
+
 
 class Clients:
     """All clients of a run."""
@@ -269,19 +282,13 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
         )
         result.injected = faults.injected
     except Exception as error:  # whatever comes out of a run is its result
-        cause = error.__cause__ or error
-        result.error = f"{type(cause).__name__}: {cause}"
+        result.failed(error)
         if verbose:
             logging.getLogger(__name__).error("seed %d failed", seed, exc_info=error)
     finally:
         for (module, name, _), value in zip(limits, before, strict=True):
             setattr(module, name, value)
-    result.fingerprint = fingerprint(cluster)
-    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
-    result.installs, result.events = cluster.installs, cluster.scheduler.events
-    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
-    result.refused_frames = cluster.network.refused
-    result.log = cluster.log
+    result.count(cluster)
     return result
 
 

@@ -12,16 +12,15 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from cluster.features import REPLICA_CHANGES, THIS_RELEASE
+from cluster.features import REPLICA_CHANGES
 from cluster.metadata.state import MetadataState
 from cluster.node.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
-from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
-from tests.sim.membership.seeds import DURATION, REST, Wishes, settings_of
+from tests.sim.membership.seeds import DURATION, Wishes, drive, settings_of
 from tests.sim.node import Node
-from tests.sim.run import Clients, Result, describe, fingerprint
+from tests.sim.run import Clients, Result, describe
 from tests.sim.stage import GID
 
 FOUNDING = 3
@@ -147,13 +146,8 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
             **faults.injected, "change": operator.changes, "lost disk": operator.lost_disks
         }  # fmt: skip
     except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
-        cause = error.__cause__ or error
-        result.error = f"{type(cause).__name__}: {cause}"
-    result.fingerprint = fingerprint(cluster)
-    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
-    result.installs, result.events = cluster.installs, cluster.scheduler.events
-    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
-    result.log = cluster.log
+        result.failed(error)
+    result.count(cluster)
     return result
 
 
@@ -165,30 +159,7 @@ def _drive(cluster: Cluster, rng: random.Random) -> tuple[Operator, Faults]:
     ]
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=1.0 + 3.0 * cluster.rng.random())
     operator = Operator(cluster, clients, rng)
-    for node in cluster.nodes.values():
-        node.release = THIS_RELEASE
-        cluster.upgraded.add(node.id)
-    cluster.start()
-    clients.start()
-    faults.start()
-    operator.tick()
-    scheduler = cluster.scheduler
-    scheduler.run_until(DURATION * 0.67)
-    cluster.trace("everything heals")
-    cluster.heal()
-    scheduler.run_until(DURATION)
-    clients.close()
-    operator.closed = True
-    end = DURATION
-    while end < DURATION + REST and not (_is_done(cluster, operator) and not clients.unfinished()):
-        end += 0.5
-        scheduler.run_until(end)
-    if not _is_done(cluster, operator):
-        raise Violation(f"the nodes are not what they shall be: {_describe(cluster)}")
-    if clients.unfinished():
-        raise Violation(f"{clients.unfinished()[0].window[0]} is never stored")
-    for holder in cluster.placement()[GID]:
-        cluster._check_replica(cluster.nodes[holder], GID, cluster.checker.models[GID])
+    drive(cluster, clients, faults, operator, lambda one: _is_done(one, operator), _describe)
     return operator, faults
 
 
@@ -223,7 +194,7 @@ def _group(node: Node, gid: int):
 def _describe(cluster: Cluster) -> str:
     leader = cluster.leader(METADATA_GROUP)
     if leader is None:
-        return describe(cluster)
+        return f"the nodes are not what they shall be: {describe(cluster)}"
     view = leader.running.state.membership
     marks = {name: sorted(getattr(view, name)) for name in ("expected", "joining", "leaving")}
     groups = [
@@ -236,4 +207,7 @@ def _describe(cluster: Cluster) -> str:
     ]
     records = [one for topic in leader.running.state.topics() for one in topic.partitions]
     waits = [node.running.changes.waiting for node in cluster.live()]
-    return f"{marks}, own {view.own}, {records}, {waits}; " + "; ".join(groups)
+    return (
+        f"the nodes are not what they shall be: {marks}, own {view.own}, {records}, {waits}; "
+        + "; ".join(groups)
+    )

@@ -9,7 +9,9 @@ Faults, Clients: those of `run.py`
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
 from cluster.consensus.group import Group
@@ -25,7 +27,7 @@ from tests.sim.cluster import Cluster, create_topic
 from tests.sim.faults import Faults
 from tests.sim.membership.stage import Changing
 from tests.sim.node import Node, Settings
-from tests.sim.run import Clients, Result, describe, fingerprint
+from tests.sim.run import Clients, Result, describe
 from tests.sim.stage import GID
 
 DURATION = 40.0
@@ -124,14 +126,8 @@ def run_changes(seed: int, *, verbose: bool = False) -> Result:
         faults = _drive(stage, operator)
         result.injected = {**faults.injected, "change": operator.steps}
     except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
-        cause = error.__cause__ or error
-        result.error = f"{type(cause).__name__}: {cause}"
-    cluster = stage.cluster
-    result.fingerprint = fingerprint(cluster)
-    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
-    result.installs, result.events = cluster.installs, cluster.scheduler.events
-    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
-    result.log = cluster.log
+        result.failed(error)
+    result.count(stage.cluster)
     return result
 
 
@@ -233,13 +229,8 @@ def run_moves(seed: int, *, verbose: bool = False) -> Result:
         wished, faults = _drive_moves(cluster, rng)
         result.injected = {**faults.injected, "change": wished}
     except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
-        cause = error.__cause__ or error
-        result.error = f"{type(cause).__name__}: {cause}"
-    result.fingerprint = fingerprint(cluster)
-    result.acknowledged, result.applied = cluster.checker.acknowledged, cluster.checker.applied
-    result.installs, result.events = cluster.installs, cluster.scheduler.events
-    result.crashes, result.elections = cluster.crashes, len(cluster.checker.leaders)
-    result.log = cluster.log
+        result.failed(error)
+    result.count(cluster)
     return result
 
 
@@ -249,31 +240,55 @@ def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[int, Faults]:
     clients.bootstrap[-1] = create_topic(f"t{GID}", [three], cluster.settings)
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=0.8 + 2.0 * cluster.rng.random())
     wishes = Wishes(cluster, clients, rng)
+    drive(cluster, clients, faults, wishes, _has_moved, _not_moved)
+    return wishes.wished, faults
+
+
+class Drawing(Protocol):
+    """What draws changes until it is closed."""
+
+    closed: bool
+
+    def tick(self) -> None: ...
+
+
+def drive(
+    cluster: Cluster,
+    clients: Clients,
+    faults: Faults,
+    changes: Drawing,
+    is_done: Callable[[Cluster], bool],
+    otherwise: Callable[[Cluster], str],
+) -> None:
+    """With the metadata group: all draw, then it heals, and all that was wished comes true."""
     for node in cluster.nodes.values():
         node.release = THIS_RELEASE
         cluster.upgraded.add(node.id)
     cluster.start()
     clients.start()
     faults.start()
-    wishes.tick()
+    changes.tick()
     scheduler = cluster.scheduler
     scheduler.run_until(DURATION * 0.67)
     cluster.trace("everything heals")
     cluster.heal()
     scheduler.run_until(DURATION)
     clients.close()
-    wishes.closed = True
+    changes.closed = True
     end = DURATION
-    while end < DURATION + REST and not (_has_moved(cluster) and not clients.unfinished()):
+    while end < DURATION + REST and not (is_done(cluster) and not clients.unfinished()):
         end += 0.5
         scheduler.run_until(end)
-    if not _has_moved(cluster):
-        raise Violation(f"the partition is not where it shall be: {describe(cluster)}")
+    if not is_done(cluster):
+        raise Violation(otherwise(cluster))
     if clients.unfinished():
         raise Violation(f"{clients.unfinished()[0].window[0]} is never stored")
     for holder in cluster.placement()[GID]:
         cluster._check_replica(cluster.nodes[holder], GID, cluster.checker.models[GID])
-    return wishes.wished, faults
+
+
+def _not_moved(cluster: Cluster) -> str:
+    return f"the partition is not where it shall be: {describe(cluster)}"
 
 
 def _has_moved(cluster: Cluster) -> bool:
