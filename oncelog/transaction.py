@@ -60,11 +60,15 @@ class Transaction:
         Raises FencedError if another producer has taken over the name, TransactionOpenError
         if the one before has not been ended, and RetriableErrors when nobody answers.
         """
+        runtime.run(self._begin())
+        return self
+
+    async def _begin(self) -> None:
+        """On the engine's loop."""
         if self._begun is not None:
             raise errors.InvalidRequestError("a transaction is begun once", field="transaction")
         self._producer._check_open()
-        self._begun = runtime.run(self._producer._transactions.begin(*self._times))
-        return self
+        self._begun = await self._producer._transactions.begin(*self._times)
 
     @property
     def transaction_id(self) -> int:
@@ -178,13 +182,17 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        begun = self._known()
+        runtime.run(self._leave(error))
+
+    async def _leave(self, error: BaseException | None) -> None:
+        """The end of the block, on the engine's loop."""
+        transactions, begun = self._producer._transactions, self._known()
         if error is None:
             if not begun.is_over():
-                self.commit()
+                await transactions.commit(begun)
         elif begun.state is State.OPEN:
             try:
-                self.abort()
+                await transactions.abort(begun)
             except errors.OncelogError as failed:
                 error.add_note(f"transaction {begun.transaction_id} was not aborted: {failed}")
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from oncelog import errors
+from oncelog import transaction as sync
 from oncelog._engine.arguments import Bytes, Headers
 from oncelog._engine.produce.futures import OnDelivery
-from oncelog._engine.produce.transaction import ProducerTransaction, State
 from oncelog.aio.bridge import on_engine
 from oncelog.transaction import Positions, positions_of, stage_offsets
 from oncelog.types import BatchMetadata, CommittedTransaction, RecordMetadata
@@ -32,34 +31,25 @@ class Transaction:
 
     def __init__(self, producer: Producer, idle_timeout_ms: int, total_timeout_ms: int) -> None:
         self._producer = producer
+        self._sync = sync.Transaction(producer._sync, idle_timeout_ms, total_timeout_ms)
         self._transactions = producer._sync._transactions
-        self._times = idle_timeout_ms, total_timeout_ms
-        self._begun: ProducerTransaction | None = None
 
     # --- begin -------------------------------------------------------------------------
 
     async def begin(self) -> Self:
         """Begin it; see `oncelog.Transaction.begin`."""
-        if self._begun is not None:
-            raise errors.InvalidRequestError("a transaction is begun once", field="transaction")
-        self._producer._sync._check_open()
-        self._begun = await on_engine(self._transactions.begin(*self._times))
+        await on_engine(self._sync._begin())
         return self
 
     @property
     def transaction_id(self) -> int:
         """Its number, which is never used again; 0 before it is begun."""
-        return self._begun.transaction_id if self._begun is not None else 0
+        return self._sync.transaction_id
 
     @property
     def state(self) -> str:
         """`new`, `open`, `committing`, `aborting`, `committed`, `aborted` or `unknown`."""
-        return self._begun.state.value if self._begun is not None else "new"
-
-    def _known(self) -> ProducerTransaction:
-        if self._begun is None:
-            raise errors.InvalidRequestError("the transaction is not begun", field="transaction")
-        return self._begun
+        return self._sync.state
 
     # --- sending -----------------------------------------------------------------------
 
@@ -76,7 +66,7 @@ class Transaction:
         on_delivery: OnDelivery | None = None,
     ) -> Acknowledgement[RecordMetadata]:
         """As `Producer.send`. Raises TransactionAbortedError once it cannot be committed."""
-        self._known().check_open()
+        self._sync.check_open()
         return await self._producer.send(
             topic,
             value,
@@ -97,14 +87,14 @@ class Transaction:
         sequences: Sequence[int] | Any | None = None,
     ) -> Acknowledgement[BatchMetadata]:
         """As `Producer.send_batch`."""
-        self._known().check_open()
+        self._sync.check_open()
         return await self._producer.send_batch(topic, partition, batch, sequences=sequences)
 
     async def send_stored_batch(
         self, topic: str, partition: int, batch: StoredBatch, *, base_sequence: int | None = None
     ) -> Acknowledgement[BatchMetadata]:
         """As `Producer.send_stored_batch`."""
-        self._known().check_open()
+        self._sync.check_open()
         return await self._producer.send_stored_batch(
             topic, partition, batch, base_sequence=base_sequence
         )
@@ -113,26 +103,26 @@ class Transaction:
         self, group: Consumer | str, positions: Positions | None = None
     ) -> None:
         """Store how far a group has read with all of this; see `oncelog.Transaction`."""
-        self._known().check_open()
+        self._sync.check_open()
         consumer = None if isinstance(group, str) else group._sync
         name, commits = positions_of(consumer, group, positions)
         if commits:
             await on_engine(
-                stage_offsets(self._transactions, self._known(), name, commits, consumer)
+                stage_offsets(self._transactions, self._sync._known(), name, commits, consumer)
             )
 
     # --- ending ------------------------------------------------------------------------
 
     async def commit(self) -> CommittedTransaction:
         """Make all of it readable; see `oncelog.Transaction.commit`."""
-        return await on_engine(self._transactions.commit(self._known()))
+        return await on_engine(self._transactions.commit(self._sync._known()))
 
     async def abort(self) -> None:
         """Drop all of it; see `oncelog.Transaction.abort`."""
-        await on_engine(self._transactions.abort(self._known()))
+        await on_engine(self._transactions.abort(self._sync._known()))
 
     async def __aenter__(self) -> Self:
-        return self if self._begun is not None else await self.begin()
+        return self if self.transaction_id else await self.begin()
 
     async def __aexit__(
         self,
@@ -140,15 +130,7 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        begun = self._known()
-        if error is None:
-            if not begun.is_over():
-                await self.commit()
-        elif begun.state is State.OPEN:
-            try:
-                await self.abort()
-            except errors.OncelogError as failed:
-                error.add_note(f"transaction {begun.transaction_id} was not aborted: {failed}")
+        await on_engine(self._sync._leave(error))
 
 
 __all__ = ["Transaction"]
