@@ -202,6 +202,8 @@ def test_positions_are_stored_with_the_records_or_not_at_all(
     settings = {"bootstrap_servers": cluster.bootstrap, "group_id": topic}
     with Consumer(membership="manual", auto_offset_reset="earliest", **settings) as consumer:  # type: ignore[arg-type]
         consumer.assign([place])
+        # Before the first transaction, as who reads has it: the look for it ends open ones.
+        assert consumer.position(place) == 0
         with one.transaction() as txn:
             txn.send(topic, b"output", partition=1)
             txn.commit_offsets(topic, {place: 1})
