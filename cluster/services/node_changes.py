@@ -27,7 +27,8 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
     if action not in pb.NodeAction.values() or action == pb.NODE_ACTION_UNSPECIFIED:
         raise invalid("action", f"{action} is none")
     if action == pb.NODE_ACTION_ADD:
-        if number in node.config.nodes:
+        # By their settings nodes know only those that the cluster began with: later, the metadata.
+        if number in node.config.nodes and not node.metadata.membership.own.replicas:
             raise invalid("node_id", f"{number} is a node of the cluster")
         try:
             await node.listen_to_peers()

@@ -318,6 +318,10 @@ def _possible(names: list[str], cluster: LocalCluster | None) -> tuple[list[str]
     """
     chosen = list(FAULTS) if names == [ALL] else names
     left_out = {name: why for name in chosen if (why := lacking(FAULTS[name], cluster))}
+    crowded = any(FAULTS[name].needs_namespaces for name in chosen if name not in left_out)
+    for name in chosen if crowded else ():
+        if FAULTS[name].needs_room:
+            left_out[name] = "a node more has no place among namespaces: run it by itself"
     if left_out and names != [ALL]:
         raise HarnessError("; ".join(f"{name}: {why}" for name, why in left_out.items()))
     return [name for name in chosen if name not in left_out], left_out
