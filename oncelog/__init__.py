@@ -62,6 +62,7 @@ from oncelog.errors import (
     UnknownTransactionError,
 )
 from oncelog.types import (
+    Balance,
     BatchMetadata,
     ClusterInfo,
     CommittedOffset,
@@ -75,6 +76,7 @@ from oncelog.types import (
     NodeStatus,
     OffsetCommit,
     PartitionInfo,
+    PartitionMove,
     PermissionRule,
     Permissions,
     ProducerIdentity,
@@ -110,6 +112,7 @@ logging.getLogger("oncelog").addHandler(logging.NullHandler())
 __all__ = [
     "Admin",
     "AdminConfig",
+    "Balance",
     "BatchMetadata",
     "BatchTooLargeError",
     "BrokerUnavailableError",
@@ -152,6 +155,7 @@ __all__ = [
     "OncelogError",
     "OutOfOrderError",
     "PartitionInfo",
+    "PartitionMove",
     "PermissionRule",
     "Permissions",
     "Producer",

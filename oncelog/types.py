@@ -142,12 +142,44 @@ class NodeStatus:
     coming: int  # partitions, and the metadata, of which its replica may not count yet
     going: int  # partitions of which its replica is to go
     waits_for: tuple[str, ...] = ()  # why what is to be done with it is not done yet
+    coming_bytes: int = 0  # that it will hold of what comes to it
+    copied_bytes: int = 0  # and holds by now
 
     @property
     def settled(self) -> bool:
         """Nothing is under way with it."""
         busy = self.expected or self.joining or self.leaving or self.coming or self.going
         return not busy and not (self.drained and self.leaderships)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMove:
+    """A partition that moves, or would; the first node is preferred as leader."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    target: tuple[int, ...]
+    bytes: int  # that the replicas which come hold when they are whole
+    copied: int  # and hold by now
+    waits_for: str = ""  # what is done, or why it is not
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How far partitions are that move, whoever has decided that; of a plan: what would move."""
+
+    balancing: bool  # more may begin
+    moves: tuple[PartitionMove, ...]  # the first of `count`
+    count: int
+    bytes: int  # of all of them
+    copied: int
+    waits_for: tuple[str, ...] = ()  # what is left out, and why
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is under way."""
+        return not self.balancing and not self.count
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ def dump_tables(tables: Tables) -> bytes:
         ],
         rules=map(write_rule, tables.rules),
         quotas=map(write_quota, tables.quotas),
+        balancing=tables.balancing,
     )
     if not tables.coordinator.is_new:
         snapshot.coordinator.ParseFromString(tables.coordinator.dump())
@@ -83,6 +84,7 @@ def load_tables(data: bytes) -> Tables:
         leaving={node.node_id for node in snapshot.nodes if node.leaving},
         drained={node.node_id for node in snapshot.nodes if node.drained},
         joining={node.node_id for node in snapshot.nodes if node.joining},
+        balancing=snapshot.balancing,
     )
     if snapshot.HasField("own"):
         tables.own = _partition_of(snapshot.own)
@@ -121,6 +123,7 @@ def _partition_record(partition: PartitionState) -> pb.PartitionRecord:
         target=partition.target,
         lost_nodes=[node for node, _ in partition.lost],
         lost_instances=[instance for _, instance in partition.lost],
+        before_balance=partition.before_balance,
     )
 
 
@@ -161,6 +164,7 @@ def _partition_of(record: pb.PartitionRecord) -> PartitionState:
         record.index_term,
         tuple(record.target),
         tuple(zip(record.lost_nodes, record.lost_instances, strict=True)),
+        tuple(record.before_balance),
     )
 
 

@@ -65,6 +65,7 @@ from cluster.node.peers import Peers
 from cluster.node.places import named
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replica_reports import ReplicaDuties
+from cluster.node.replica_sizes import ReplicaSizes
 from cluster.node.replicas import (
     METADATA_GROUP,
     ReplicaContext,
@@ -156,14 +157,17 @@ class Node:
         transactions = self._transactions = Transactions(
             config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
         )
-        self._requests = PeerRequests(clock, memory, self._install, self._proposer, transactions)
+        sizes = self.sizes = ReplicaSizes(config.node_id, self._replicas.by_group, self._peers)
+        self._requests = PeerRequests(
+            clock, memory, self._install, self._proposer, transactions, sizes
+        )
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         max_age = max_block_age_s(config.lease_lifetime_ms)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
-        self._duties = ReplicaDuties(self._driver, self.metadata, self._proposer)
+        self._duties = ReplicaDuties(self._driver, self.metadata, self._proposer, sizes)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,

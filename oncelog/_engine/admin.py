@@ -147,6 +147,14 @@ class AdminCore:
         answer = await self._call(lambda channel: cluster_stub(channel).ChangeNode, request)
         return tuple(answer.effects)
 
+    async def balance(self, action: str) -> types.Balance:
+        name = f"BALANCE_ACTION_{action.upper()}"
+        if name not in cluster_pb2.BalanceAction.DESCRIPTOR.values_by_name:
+            raise errors.InvalidRequestError(f"action: {action!r} is none", field="action")
+        request = cluster_pb2.BalanceClusterRequest(action=name)
+        answer = await self._call(lambda channel: cluster_stub(channel).BalanceCluster, request)
+        return messages.balance(answer)
+
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         answer = await self._call(
             lambda channel: cluster_stub(channel).FinalizeUpgrade,

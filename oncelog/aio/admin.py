@@ -79,6 +79,9 @@ class Admin:
     ) -> tuple[str, ...]:
         return await self._run(self._core.change_node(node_id, action, dry_run, accept_loss))
 
+    async def balance(self, action: str = "describe") -> types.Balance:
+        return await self._run(self._core.balance(action))
+
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         return await self._run(self._core.finalize_upgrade())
 

@@ -122,6 +122,31 @@ def node_status(message: cluster_pb2.NodeStatus) -> t.NodeStatus:
         message.coming,
         message.going,
         tuple(message.waits_for),
+        message.coming_bytes,
+        message.copied_bytes,
+    )
+
+
+def balance(message: cluster_pb2.BalanceClusterResponse) -> t.Balance:
+    moves = [
+        t.PartitionMove(
+            move.topic,
+            move.partition,
+            tuple(move.replicas),
+            tuple(move.target),
+            move.bytes,
+            move.copied,
+            move.waits_for,
+        )
+        for move in message.moves
+    ]
+    return t.Balance(
+        message.balancing,
+        tuple(moves),
+        message.count,
+        message.bytes,
+        message.copied,
+        tuple(message.waits_for),
     )
 
 
