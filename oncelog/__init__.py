@@ -61,8 +61,8 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
     UnknownTransactionError,
 )
+from oncelog.moves import Balance, PartitionMove
 from oncelog.types import (
-    Balance,
     BatchMetadata,
     ClusterInfo,
     CommittedOffset,
@@ -76,7 +76,6 @@ from oncelog.types import (
     NodeStatus,
     OffsetCommit,
     PartitionInfo,
-    PartitionMove,
     PermissionRule,
     Permissions,
     ProducerIdentity,

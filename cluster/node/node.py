@@ -65,7 +65,6 @@ from cluster.node.peers import Peers
 from cluster.node.places import named
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.replica_reports import ReplicaDuties
-from cluster.node.replica_sizes import ReplicaSizes
 from cluster.node.replicas import (
     METADATA_GROUP,
     ReplicaContext,
@@ -74,6 +73,7 @@ from cluster.node.replicas import (
     prepare_metadata,
 )
 from cluster.node.server import Server
+from cluster.node.sizes import ReplicaSizes
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.transactions import Transactions
 from cluster.node.upgrades import Upgrades, keep_version
@@ -150,7 +150,7 @@ class Node:
         self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
-        self._proposer = self._open_metadata(machine, lock)
+        proposer = self._proposer = self._open_metadata(machine, lock)
         self.others = OtherNodes(
             config, places, self._peers, self.metadata, self._proposer, self._fail
         )
@@ -158,9 +158,7 @@ class Node:
             config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
         )
         sizes = self.sizes = ReplicaSizes(config.node_id, self._replicas.by_group, self._peers)
-        self._requests = PeerRequests(
-            clock, memory, self._install, self._proposer, transactions, sizes
-        )
+        self._requests = PeerRequests(clock, memory, self._install, proposer, transactions, sizes)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         max_age = max_block_age_s(config.lease_lifetime_ms)
         self._producer_ids = ProducerIdBlocks(

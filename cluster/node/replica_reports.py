@@ -14,7 +14,7 @@ from cluster.node.maintenance_loop import LOOK_PERIOD, Tasks, every
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.node_changes import NodeChanges
 from cluster.node.replica_changes import ReplicaChanges
-from cluster.node.replica_sizes import ReplicaSizes, largest
+from cluster.node.sizes import ReplicaSizes, largest
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)

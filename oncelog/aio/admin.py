@@ -16,6 +16,7 @@ from oncelog._engine.arguments import as_commits
 from oncelog.aio.bridge import on_engine
 from oncelog.config import AdminConfig, ClientSettings
 from oncelog.dotted import settings_from_dotted
+from oncelog.moves import Balance
 from oncelog.types import TopicPartition
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Admin:
     ) -> tuple[str, ...]:
         return await self._run(self._core.change_node(node_id, action, dry_run, accept_loss))
 
-    async def balance(self, action: str = "describe") -> types.Balance:
+    async def balance(self, action: str = "describe") -> Balance:
         return await self._run(self._core.balance(action))
 
     async def finalize_upgrade(self) -> types.UpgradeInfo:

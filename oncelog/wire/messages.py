@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oncelog import types as t
 from oncelog.errors import ConfigError
+from oncelog.moves import Balance, PartitionMove
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 
 _EXPECTED = {
@@ -127,9 +128,9 @@ def node_status(message: cluster_pb2.NodeStatus) -> t.NodeStatus:
     )
 
 
-def balance(message: cluster_pb2.BalanceClusterResponse) -> t.Balance:
+def balance(message: cluster_pb2.BalanceClusterResponse) -> Balance:
     moves = [
-        t.PartitionMove(
+        PartitionMove(
             move.topic,
             move.partition,
             tuple(move.replicas),
@@ -140,7 +141,7 @@ def balance(message: cluster_pb2.BalanceClusterResponse) -> t.Balance:
         )
         for move in message.moves
     ]
-    return t.Balance(
+    return Balance(
         message.balancing,
         tuple(moves),
         message.count,
