@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.consensus.configuration import Configuration, Member, Placed
-from cluster.consensus.peer_window import PeerWindow
+from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
 from storage.kv import WriteBatch
@@ -71,7 +71,7 @@ class Environment:
     batch: Callable[[], WriteBatch]
     tail_bytes: Callable[[], int]
     replay: ReplayBudget
-    windows: Mapping[int, PeerWindow]
+    windows: PeerWindows
     leader_changed: Callable[[], None]
     stopped: Callable[[int], None]
     may_lead: Callable[[], bool]

@@ -7,7 +7,7 @@ Nothing in here outlives the term, so nothing of an earlier one can be counted i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from cluster.consensus.configuration import (
     Change,
@@ -18,7 +18,7 @@ from cluster.consensus.configuration import (
 )
 from cluster.consensus.environment import GroupConfig
 from cluster.consensus.message import Append, CheckpointAt, GroupMessage, TimeoutNow, addressed
-from cluster.consensus.peer_window import PeerWindow
+from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.port import Clock
 from cluster.consensus.proposals import Done, Proposals
 from cluster.consensus.quiescence import Quiescence
@@ -43,7 +43,7 @@ class LeaderTerm:
         raft: Raft,
         clock: Clock,
         up: Iterable[int],
-        windows: Mapping[int, PeerWindow],
+        windows: PeerWindows,
     ) -> None:
         self.term, self.ready = raft.core.term, False
         self.proposals = Proposals()

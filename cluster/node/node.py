@@ -23,6 +23,7 @@ from functools import partial
 from cluster.budget import Budget
 from cluster.config import LARGEST_MESSAGE_BYTES, NodeConfig
 from cluster.consensus.driver import Driver
+from cluster.consensus.learner_rate import LearnerRate
 from cluster.consensus.message import (
     NODE_MESSAGES,
     ClockProbe,
@@ -41,6 +42,7 @@ from cluster.errors import (
 )
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
+from cluster.metadata.settings import LEARNER_RATE
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics import Metrics
@@ -116,7 +118,7 @@ class Node:
         places: Places,
     ) -> None:
         """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
-        clock = time.monotonic
+        clock, rate = time.monotonic, LearnerRate(time.monotonic, self._learner_rate)
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
         self.metadata, self.memory, self.turns = MetadataState(), memory, Turns()
@@ -129,7 +131,7 @@ class Node:
         self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
-        self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
+        self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay, rate)
         self._leaders = Leaders(self._driver.groups)
         self._leaderships = Leaderships(config.node_id, self._driver, self._leaders, self._clocks)
         self._replicas = Replicas(
@@ -310,7 +312,7 @@ class Node:
             time.monotonic,
             self._peers.linked_since,
             self._clocks,
-            SnapshotSender(self._peers.links, tasks).send,
+            SnapshotSender(self._peers.links, tasks, self._driver.windows.learners.sent).send,
         )
         retention_period = config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
@@ -335,6 +337,9 @@ class Node:
             self._fail(error)
         else:
             await server.serving()
+
+    def _learner_rate(self) -> int:
+        return self.metadata.settings.get(LEARNER_RATE, self.config.learner_bytes_per_s)
 
     def _on_layout(self) -> None:
         self.others.follow()

@@ -163,7 +163,9 @@ async def client(node: Node) -> AsyncIterator[Client]:
 
 
 async def balance(client: Client, action: Any) -> cpb.BalanceClusterResponse:
-    return await client.cluster.BalanceCluster(cpb.BalanceClusterRequest(action=action))
+    request = cpb.BalanceClusterRequest(action=action)
+    answer: cpb.BalanceClusterResponse = await client.cluster.BalanceCluster(request)
+    return answer
 
 
 async def moved(node: Node, client: Client) -> PartitionState:
