@@ -17,11 +17,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, Producer
+from oncelog import Admin, Producer, RecordMetadata
 
 TOPIC = "moved"
 MB = 1_000_000
@@ -48,10 +50,10 @@ class Load:
                 time.sleep(0.001)
                 continue
             future = self._producer.send(TOPIC, value)
-            future.add_done_callback(lambda one, at=now: self._done(one, at))
+            future.add_done_callback(partial(self._done, now))
             sent += VALUE_BYTES
 
-    def _done(self, future: Any, at: float) -> None:
+    def _done(self, at: float, future: Future[RecordMetadata]) -> None:
         future.result()
         now = time.monotonic()
         self.acknowledged.append((now, now - at))
