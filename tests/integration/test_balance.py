@@ -16,13 +16,13 @@ TOPIC = "t"
 def test_a_new_node_gets_its_part_by_count_and_leads(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     with Admin(cluster.bootstrap) as admin, cluster.spare() as node:
-        admin.create_topic(TOPIC, 8, 3)
+        admin.create_topic(TOPIC, 4, 3)
         with writing(cluster.bootstrap) as sent:
             admin.change_node(node, "add")
             wait_settled(admin, node)
             dry = admin.balance("plan")
-            assert not dry.balancing and 6 <= dry.count <= 8
-            assert sum(node in move.target for move in dry.moves) == 6, "24 replicas, 4 nodes"
+            assert not dry.balancing and 3 <= dry.count <= 4
+            assert sum(node in move.target for move in dry.moves) == 3, "12 replicas, 4 nodes"
             assert admin.balance().settled, "nothing was begun"
             seen = [admin.balance("start")]
             assert seen[0].balancing
@@ -36,15 +36,9 @@ def test_a_new_node_gets_its_part_by_count_and_leads(make_cluster: MakeCluster) 
             assert all(move.waits_for for one in seen for move in one.moves)
             parts = admin.describe_topic(TOPIC).partitions
             assert Counter(n for part in parts for n in part.replicas) == dict.fromkeys(
-                (1, 2, 3, node), 6
+                (1, 2, 3, node), 3
             )
             leads = Counter(part.replicas[0] for part in parts)
-            assert leads == dict.fromkeys((1, 2, 3, node), 2)
+            assert leads == dict.fromkeys((1, 2, 3, node), 1)
             assert admin.balance("plan") == Balance(False, (), 0, 0, 0)
-            # Taken back while the node that everything would go to is down.
-            admin.change_node(node, "remove")
-            eventually(
-                lambda: node not in {one.node_id for one in admin.list_nodes()},
-                "the node is forgotten",
-            )
         check_all_are_there(cluster, sent)
