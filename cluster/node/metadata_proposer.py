@@ -45,7 +45,7 @@ REPEATABLE = (
 OF_CALLERS = frozenset(
     {
         "create_topic", "delete_topic", "alter_topic", "lease_name", "set_cluster_setting",
-        "set_replicas", "change_node", "alter_permissions", "alter_quotas",
+        "set_replicas", "change_node", "change_balance", "alter_permissions", "alter_quotas",
     }
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from cluster.node.peers import Peers
 from cluster.partition.replica import Partition
 from cluster.transport.calls import PeerCallError
+from cluster.transport.versions import REQUESTS
 from cluster.v1 import peer_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -46,10 +47,13 @@ class ReplicaSizes:
         return found
 
     async def _ask(self, node: int) -> pb.DescribeReplicasResponse | None:
+        link = self._peers.links[node]
+        if link.version < REQUESTS["describe_replicas"]:
+            return None  # of a release before
         request = pb.Request(describe_replicas=pb.DescribeReplicasRequest())
         try:
             async with asyncio.timeout(ASK_TIMEOUT):
-                response = await self._peers.links[node].ask(request)
+                response = await link.ask(request)
         except (PeerCallError, TimeoutError) as error:
             log.info("node %d did not say how much it holds: %s", node, error)
             return None
