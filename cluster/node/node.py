@@ -124,7 +124,7 @@ class Node:
         self.metadata, self.memory, self.turns = MetadataState(), memory, Turns()
         self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self._peers = Peers(config, clock, self._on_link, self._fail)
+        peers = self._peers = Peers(config, clock, self._on_link, self._fail)
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
         watch = metrics.sync_watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
@@ -153,13 +153,13 @@ class Node:
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         proposer = self._proposer = self._open_metadata(machine, lock)
-        self.others = OtherNodes(
-            config, places, self._peers, self.metadata, self._proposer, self._fail
-        )
+        self.others = OtherNodes(config, places, peers, self.metadata, proposer, self._fail)
         transactions = self._transactions = Transactions(
             config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
         )
-        sizes = self.sizes = ReplicaSizes(config.node_id, self._replicas.by_group, self._peers)
+        sizes = self.sizes = ReplicaSizes(
+            config.node_id, self._replicas.by_group, peers, self._waits
+        )
         self._requests = PeerRequests(clock, memory, self._install, proposer, transactions, sizes)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         max_age = max_block_age_s(config.lease_lifetime_ms)
@@ -338,6 +338,9 @@ class Node:
         else:
             await server.serving()
 
+    def _waits(self) -> dict[int, str]:
+        return self._duties.changes.waiting
+
     def _learner_rate(self) -> int:
         return self.metadata.settings.get(LEARNER_RATE, self.config.learner_bytes_per_s)
 
@@ -466,7 +469,7 @@ class Node:
         await self.others.listen()
 
     def waiting(self, group_id: int) -> str:
-        return self._duties.changes.waiting.get(group_id, "")
+        return self._waits().get(group_id, "") or self.sizes.reasons.get(group_id, "")
 
     def insecure(self, node_id: int) -> bool:
         if node_id == self.config.node_id:

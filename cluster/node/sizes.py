@@ -1,4 +1,4 @@
-"""How much each replica of the cluster holds: for the balance, and for how far a move is.
+"""How much each replica of the cluster holds, for the balance; how far a move is, and why.
 
 ReplicaSizes.ask --Request--> ReplicaSizes.here of each node --> node -> group -> bytes
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from cluster.node.peers import Peers
 from cluster.partition.replica import Partition
@@ -23,10 +23,22 @@ Sizes = Mapping[int, Mapping[int, int]]  # node -> group -> bytes
 
 
 class ReplicaSizes:
-    """Asked at one node. partitions: its own, by group."""
+    """Asked at one node.
 
-    def __init__(self, node_id: int, partitions: Mapping[int, Partition], peers: Peers) -> None:
+    partitions: its own, by group. waiting: group -> why this node, which leads it, does not change
+    its replicas now; `reasons`: of all nodes, when they were asked last.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        partitions: Mapping[int, Partition],
+        peers: Peers,
+        waiting: Callable[[], Mapping[int, str]],
+    ) -> None:
         self._node_id, self._partitions, self._peers = node_id, partitions, peers
+        self._waiting = waiting
+        self.reasons: dict[int, str] = {}
 
     def alive(self, node: int) -> bool:
         return node == self._node_id or self._peers.up(node)
@@ -34,17 +46,18 @@ class ReplicaSizes:
     def here(self) -> pb.DescribeReplicasResponse:
         held = self._partitions
         sizes = [partition.machine.stored.stored_bytes for partition in held.values()]
-        return pb.DescribeReplicasResponse(groups=list(held), bytes=sizes)
+        return pb.DescribeReplicasResponse(
+            groups=list(held), bytes=sizes, waiting=dict(self._waiting())
+        )
 
     async def ask(self) -> Sizes:
         """Of this node and of those that answer."""
         nodes = [node for node in self._peers.links if self._peers.up(node)]
         answers = await asyncio.gather(*(self._ask(node) for node in nodes))
-        found = {self._node_id: _sizes(self.here())}
-        for node, answer in zip(nodes, answers, strict=True):
-            if answer is not None:
-                found[node] = _sizes(answer)
-        return found
+        found = {node: one for node, one in zip(nodes, answers, strict=True) if one is not None}
+        found[self._node_id] = self.here()
+        self.reasons = {group: why for one in found.values() for group, why in one.waiting.items()}
+        return {node: _sizes(one) for node, one in found.items()}
 
     async def _ask(self, node: int) -> pb.DescribeReplicasResponse | None:
         link = self._peers.links[node]

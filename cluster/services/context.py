@@ -79,7 +79,10 @@ class NodeContext(Protocol):
         """
 
     def waiting(self, group_id: int) -> str:
-        """Why this node, which leads the group, does not change its replicas now; or nothing."""
+        """Why the group's leader does not change its replicas now; or nothing.
+
+        Of other nodes, as `sizes` asked them last.
+        """
 
     def insecure(self, node_id: int) -> bool:
         """Whether the node is known to listen without TLS beyond its machine."""

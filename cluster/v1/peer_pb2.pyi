@@ -353,12 +353,21 @@ class DescribeReplicasRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeReplicasResponse(_message.Message):
-    __slots__ = ("groups", "bytes")
+    __slots__ = ("groups", "bytes", "waiting")
+    class WaitingEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedScalarFieldContainer[int]
     bytes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, groups: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+    waiting: _containers.ScalarMap[int, str]
+    def __init__(self, groups: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., waiting: _Optional[_Mapping[int, str]] = ...) -> None: ...
 
 class StagedHere(_message.Message):
     __slots__ = ("transaction_id", "group", "records", "bytes", "offsets")

@@ -16,8 +16,10 @@ from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
 from cluster.node.balancing import Balancing
 from cluster.node.node_changes import MAX_MOVES
-from cluster.node.sizes import largest
+from cluster.node.sizes import ReplicaSizes, largest
+from cluster.transport.calls import PeerCallError
 from cluster.v1 import metadata_pb2 as pb
+from cluster.v1 import peer_pb2 as peer
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as cpb
 from tests.unit.small_node import Client, Node, create, refused, registered, serving
@@ -230,3 +232,34 @@ async def test_what_is_refused(node, client) -> None:
     node.metadata = registered().metadata
     error = await refused(balance(client, START))
     assert isinstance(error, errors.NotSupportedError)
+
+
+# --- what nodes hold ----------------------------------------------------------------------
+
+
+def partition(size: int) -> Any:
+    return SimpleNamespace(machine=SimpleNamespace(stored=SimpleNamespace(stored_bytes=size)))
+
+
+class Link:
+    """To a node that holds 7 bytes of group 16, and waits with group 17."""
+
+    def __init__(self, version: int = 4, error: Exception | None = None) -> None:
+        self.version, self.error, self.asked = version, error, 0
+
+    async def ask(self, request: peer.Request) -> peer.Response:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        held = peer.DescribeReplicasResponse(groups=[16], bytes=[7], waiting={17: "it is far"})
+        return peer.Response(describe_replicas=held)
+
+
+async def test_nodes_are_asked_and_who_does_not_answer_is_left_out() -> None:
+    links = {2: Link(), 3: Link(error=PeerCallError("gone")), 4: Link(), 5: Link(version=3)}
+    peers: Any = SimpleNamespace(links=links, up=lambda node: node != 4)
+    sizes = ReplicaSizes(1, {16: partition(9), 17: partition(0)}, peers, lambda: {16: "own"})
+    assert await sizes.ask() == {1: {16: 9, 17: 0}, 2: {16: 7}}
+    assert sizes.reasons == {16: "own", 17: "it is far"}
+    assert [link.asked for link in links.values()] == [1, 1, 0, 0], "5 would not know the question"
+    assert sizes.alive(1) and sizes.alive(2) and not sizes.alive(4)
