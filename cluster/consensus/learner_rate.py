@@ -25,9 +25,12 @@ class LearnerRate:
     def is_open(self) -> bool:
         """Whether more may be sent. What was sent beyond the limit is waited for."""
         limit, now = self._limit(), self._clock()
-        self._left = min(limit * BURST, self._left + (now - self._at) * limit)
-        self._at = now
-        return limit == 0 or self._left > 0
+        earned, self._at = (now - self._at) * limit, now
+        if limit == 0:
+            self._left = 0.0  # what was sent without a limit is not owed under the next one
+            return True
+        self._left = min(limit * BURST, self._left + earned)
+        return self._left > 0
 
     def sent(self, size: int) -> None:
         self._left -= size

@@ -238,6 +238,9 @@ def test_learners_of_all_groups_are_filled_within_one_limit() -> None:
     limit[0] = 0
     rate.sent(10**9)
     assert rate.is_open()
+    limit[0] = 1000
+    now[0] += 0.01
+    assert rate.is_open(), "nothing is owed for what had no limit"
 
 
 @pytest.mark.parametrize("learns", [True, False])
