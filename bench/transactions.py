@@ -93,15 +93,18 @@ class Stream:
 
 
 class Sender:
-    """One producer name: batches, with and without transactions."""
+    """One producer name: batches, with and without transactions.
 
-    def __init__(self, nodes: Nodes, name: str) -> None:
+    home: the partition whose leader is asked for transactions, as clients do.
+    """
+
+    def __init__(self, nodes: Nodes, name: str, home: int = 0) -> None:
         self.nodes, self.name = nodes, name
         self.streams: dict[int, Stream] = {}
         self.last = [-1] * PARTITIONS
         self.runs: dict[int, pb.StagedRun] = {}
         self.number, self._nonces = 0, count(1)
-        channel = nodes.channels[1 + hash(name) % len(nodes.channels)]
+        channel = nodes.channels[nodes.leaders[home]]
         self._transactions = transaction_pb2_grpc.TransactionServiceStub(channel)
         self._producers = producers.ProducerServiceStub(channel)
         self.lease: Any = None
@@ -149,30 +152,35 @@ class Sender:
         return found
 
     async def begin(self) -> None:
+        """Begins one, unless the commit before has."""
+        if self.number:
+            return
         request = pb.BeginTransactionRequest(
             producer_name=self.name,
             producer_id=self.lease.producer_id,
             epoch=self.lease.epoch,
             lease_token=self.lease.lease_token,
             nonce=next(self._nonces),
-            partitions=[
-                batch_pb2.TopicPartition(topic=TOPIC, partition=partition)
-                for partition in self.runs
-            ],
+            partitions=self._written(),
         )
         answer = await self._again(self._transactions.BeginTransaction, request)
         self.number, self.runs = answer.transaction_id, {}
 
+    def _written(self) -> list[batch_pb2.TopicPartition]:
+        return [batch_pb2.TopicPartition(topic=TOPIC, partition=one) for one in self.runs]
+
     async def commit(self, *, at_decision: bool = False) -> None:
+        """Makes it readable, and begins the next one."""
         request = pb.CommitTransactionRequest(
             transaction_id=self.number,
             producer_id=self.lease.producer_id,
             epoch=self.lease.epoch,
             runs=self.runs.values(),
             at_decision=at_decision,
+            begin_next=pb.NextTransaction(nonce=next(self._nonces), partitions=self._written()),
         )
-        self.number = 0
-        await self._again(self._transactions.CommitTransaction, request)
+        answer = await self._again(self._transactions.CommitTransaction, request)
+        self.number, self.runs = answer.next.transaction_id, {}
 
     @staticmethod
     async def _again(call: Callable[..., Any], request: Any) -> Any:
@@ -192,7 +200,10 @@ async def together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 async def rate(nodes: Nodes, pids: list[int], producers: int, seconds: float) -> Figures:
-    senders = [Sender(nodes, f"rate-{number}-{time.time_ns()}") for number in range(producers)]
+    senders = [
+        Sender(nodes, f"rate-{number}-{time.time_ns()}", number % PARTITIONS)
+        for number in range(producers)
+    ]
     await together(sender.open() for sender in senders)
     times: list[float] = []
 

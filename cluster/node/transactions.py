@@ -146,6 +146,7 @@ class Transactions:
     async def finished(self, row: Transaction) -> None:
         """Returns once this node's metadata say that all partitions have applied the outcome."""
         await self.published(row)
+        self.markers.hurry()
         while row.state not in (State.COMMITTED, State.ABORTED):
             future = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
