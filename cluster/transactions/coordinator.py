@@ -20,7 +20,7 @@ its owner may not have heard the outcome.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from cluster.transactions import coordinator_records as records
@@ -75,6 +75,7 @@ class Coordinator:
         self._open = 0
         self._owners: dict[str, Owner] = {}
         self.sinks = Sinks()
+        self.aborts: Counter[str] = Counter()  # by reason; a figure, not part of the state
 
     # -- looking at it ------------------------------------------------------------------
 
@@ -403,6 +404,7 @@ class Coordinator:
 
     def _abort(self, row: Transaction, reason: str) -> None:
         row.reason = reason
+        self.aborts[reason] += 1
         self._decide(row, State.ABORTING)
 
     def _decide(self, row: Transaction, state: State) -> None:
