@@ -203,11 +203,12 @@ class Usage:
         finally:
             self._beginning -= 1
 
-    def may_begin_next(self) -> bool:
-        """Whether one more may be begun as soon as one has ended."""
+    def may_begin_after(self, transaction: int) -> bool:
+        """Whether one more may be begun as soon as this one has ended."""
         self._forget_ended(self._transactions)
         limit = self.limits().get(TRANSACTIONS, 0)
-        return not limit or len(self._transactions) + self._beginning <= limit
+        others = len(self._transactions.keys() - {transaction}) + self._beginning
+        return not limit or others < limit
 
     def begun_next(self, transaction: int, nonce: Hashable) -> None:
         self._transactions[transaction] = nonce

@@ -85,7 +85,8 @@ class Limited:
     ) -> Any:
         """The next transaction takes the place of the one that ends, if that is within the quota;
         else the caller begins it, and is told."""
-        if request.HasField("begin_next") and not usage.may_begin_next():
+        number = request.transaction_id
+        if request.HasField("begin_next") and not usage.may_begin_after(number):
             request.ClearField("begin_next")
         answer = await call()
         if answer is not None and answer.HasField("next"):
