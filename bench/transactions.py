@@ -1,6 +1,7 @@
 """What transactions cost: their rate, the time of a commit, and what they take from the rest.
 
     python bench/transactions.py [--producers 16] [--seconds 10] [--rounds 3] [--json]
+                                 [--only rate,commit,throughput,large] [--gib 2]
 
 Three nodes here, one client over plain gRPC, so that it is the nodes that are measured. Rates
 depend on the machine and on what else it does, so processor time per transaction is given,
@@ -9,7 +10,10 @@ too; the other two figures are ratios whose halves take turns.
     rate        transactions of ten small records each in one partition, one at a time for
                 each producer, answered when they are readable
     commit      p50 of a commit over six partitions, in p50 of a single record's append
-    throughput  1 KiB records with a commit each 100 ms, against none
+    throughput  1 KiB records with a commit each 100 ms, against none: of one producer, and of
+                as many as use the nodes up
+    large       only if it is asked for: a commit of --gib, against small ones, and appends
+                to other partitions meanwhile
 """
 
 from __future__ import annotations
@@ -42,8 +46,12 @@ TOPIC, PARTITIONS = "bench", 6
 SMALL, RECORDS = 10, 10
 KIB_RECORDS, WINDOW = 64, 8  # records of 1 KiB in a batch; batches under way
 COMMIT_EVERY = 0.1
+LARGE_RECORDS = 512  # of 1 KiB in a batch
+SMALL_COMMITS = 30  # that a large one is compared with
+ASIDE_S = 10.0  # seconds of appends to other partitions before, and around, a large commit
 TIMEOUT = 30.0
 RETRY = 0.02
+MANY = 8  # producers
 
 
 class Nodes:
@@ -182,6 +190,12 @@ class Sender:
         answer = await self._again(self._transactions.CommitTransaction, request)
         self.number, self.runs = answer.next.transaction_id, {}
 
+    async def keep_alive(self) -> None:
+        request = pb.KeepTransactionsAliveRequest(transaction_ids=[self.number])
+        answer = await self._again(self._transactions.KeepTransactionsAlive, request)
+        if answer.ended:
+            raise BenchError(f"transaction {self.number} has ended")
+
     @staticmethod
     async def _again(call: Callable[..., Any], request: Any) -> Any:
         while True:
@@ -255,9 +269,14 @@ async def _sent(sender: Sender, partition: int) -> None:
     await sender.send(partition, 1, b"x" * 100)
 
 
-async def throughput(nodes: Nodes, seconds: float, *, commit: bool) -> float:
-    """MiB/s of one producer over all partitions."""
-    sender = Sender(nodes, f"through-{time.time_ns()}")
+async def throughput(nodes: Nodes, seconds: float, producers: int, *, commit: bool) -> float:
+    """MiB/s of so many producers, each over all partitions."""
+    works = [_through(nodes, seconds, home, commit=commit) for home in range(producers)]
+    return sum(await asyncio.gather(*works))
+
+
+async def _through(nodes: Nodes, seconds: float, home: int, *, commit: bool) -> float:
+    sender = Sender(nodes, f"through-{home}-{time.time_ns()}", home % PARTITIONS)
     await sender.open()
     payload, sent = b"x" * 1024 * KIB_RECORDS, 0
     start = time.perf_counter()
@@ -281,6 +300,70 @@ async def throughput(nodes: Nodes, seconds: float, *, commit: bool) -> float:
     return sent * len(payload) / took / 2**20
 
 
+async def _aside(nodes: Nodes, sender: Sender, end: asyncio.Event) -> list[float]:
+    """The times of plain appends to all partitions but the first, one at a time."""
+    times: list[float] = []
+    for number in count():
+        if end.is_set():
+            return times
+        start = time.perf_counter()
+        await sender.send(1 + number % (PARTITIONS - 1), 1, b"x" * 100)
+        times.append((time.perf_counter() - start) * 1000)
+    raise AssertionError("not reached")
+
+
+async def large(nodes: Nodes, gib: float) -> Figures:
+    """A commit of `gib` in one partition."""
+    sender, plain = Sender(nodes, f"large-{time.time_ns()}"), Sender(nodes, f"p-{time.time_ns()}")
+    await together((sender.open(), plain.open()))
+    times: list[float] = []
+    for _ in range(SMALL_COMMITS):
+        await sender.begin()
+        await sender.send(0, 1, b"x" * 100)
+        start = time.perf_counter()
+        await sender.commit()
+        times.append((time.perf_counter() - start) * 1000)
+    await sender.begin()
+    payload = b"x" * 1024 * LARGE_RECORDS
+    under_way: set[asyncio.Task[str]] = set()
+    begun = time.perf_counter()
+    for number in range(int(gib * 2**30) // len(payload)):
+        if len(under_way) >= WINDOW:
+            _, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+        under_way.add(asyncio.create_task(sender.send(0, LARGE_RECORDS, payload)))
+        if number % 100 == 0:
+            await sender.keep_alive()
+    await asyncio.wait(under_way)
+    staged_s = time.perf_counter() - begun
+    sides: list[list[float]] = []
+    commit_ms = 0.0
+    for with_commit in (False, True):
+        await sender.keep_alive()
+        end = asyncio.Event()
+        side = asyncio.create_task(_aside(nodes, plain, end))
+        await asyncio.sleep(ASIDE_S / 2)
+        if with_commit:
+            start = time.perf_counter()
+            await sender.commit()
+            commit_ms = (time.perf_counter() - start) * 1000
+        await asyncio.sleep(ASIDE_S / 2)
+        end.set()
+        sides.append(await side)
+    await together((sender.close(), plain.close()))
+    small = percentiles(times)
+    return {
+        "gib": gib,
+        "staged_mib_per_s": gib * 1024 / staged_s,
+        "commit_ms": commit_ms,
+        "small_commit_p50_ms": small["p50_ms"],
+        "small_commit_p99_ms": small["p99_ms"],
+        "others_before_p50_ms": percentiles(sides[0])["p50_ms"],
+        "others_around_p50_ms": percentiles(sides[1])["p50_ms"],
+        "others_before_p99_ms": percentiles(sides[0])["p99_ms"],
+        "others_around_p99_ms": percentiles(sides[1])["p99_ms"],
+    }
+
+
 async def measure(cluster: LocalCluster, options: argparse.Namespace) -> dict[str, Figures]:
     nodes = Nodes(cluster)
     pids = [process.pid for process in cluster.nodes.values()]
@@ -290,17 +373,20 @@ async def measure(cluster: LocalCluster, options: argparse.Namespace) -> dict[st
         found["rate"] = await rate(nodes, pids, options.producers, options.seconds)
     if "commit" in options.only:
         found["commit"] = await commits(nodes, options.seconds)
-    if "throughput" in options.only:
+    for many in (1, MANY) if "throughput" in options.only else ():
         rates: dict[bool, list[float]] = {False: [], True: []}
         for number in range(2 * options.rounds):
             which = (True, False, False, True)[number % 4]
-            rates[which].append(await throughput(nodes, options.seconds / 2, commit=which))
+            one = await throughput(nodes, options.seconds / 2, many, commit=which)
+            rates[which].append(one)
         without, with_commits = (sorted(one)[len(one) // 2] for one in rates.values())
-        found["throughput"] = {
+        found[f"throughput of {many}"] = {
             "without_mib_per_s": without,
             "with_mib_per_s": with_commits,
             "ratio": with_commits / without,
         }
+    if "large" in options.only:
+        found["large"] = await large(nodes, options.gib)
     await nodes.close()
     return found
 
@@ -311,6 +397,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="rate,commit,throughput")
+    parser.add_argument("--gib", type=float, default=2)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with (
