@@ -1,7 +1,7 @@
 """What transactions cost: their rate, the time of a commit, and what they take from the rest.
 
     python bench/transactions.py [--producers 16] [--seconds 10] [--rounds 3] [--json]
-                                 [--only rate,commit,throughput,large] [--gib 2]
+                                 [--only rate,commit,throughput,large] [--gib 2] [--peers kafka]
 
 Three nodes here, one client over plain gRPC, so that it is the nodes that are measured. Rates
 depend on the machine and on what else it does, so processor time per transaction is given,
@@ -34,6 +34,7 @@ if __name__ == "__main__":  # run as a file from a checkout, installed or not
 
 import grpc
 
+from bench import kafka_transactions
 from bench.figures import Figures, percentiles
 from bench.processes import BenchError, usage
 from harness.api import CHANNEL_OPTIONS, batch, reason, verdict
@@ -397,6 +398,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="rate,commit,throughput")
+    parser.add_argument("--peers", choices=("", "kafka"), default="")
     parser.add_argument("--gib", type=float, default=2)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -406,6 +408,14 @@ def main() -> int:
     ):
         cluster.api(1).create_topic(TOPIC, partitions=PARTITIONS, replicas=3)
         found = asyncio.run(measure(cluster, options))
+    for flush in (False, True) if options.peers == "kafka" else ():
+        found["Kafka, flush.messages=1" if flush else "Kafka"] = kafka_transactions.measure(
+            flush=flush,
+            only=options.only,
+            producers=options.producers,
+            seconds=options.seconds,
+            rounds=options.rounds,
+        )
     if options.json:
         print(json.dumps(found))
         return 0
