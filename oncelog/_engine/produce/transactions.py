@@ -372,16 +372,15 @@ class Transactions:
 
     async def close(self, timeout_s: float | None) -> None:
         """Abort what is open. What was asked to be committed is left to the cluster."""
-        transaction = self.current
-        if transaction is not None and transaction.state is State.OPEN:
-            request_s = self._config.request_timeout_ms / 1000
-            # Where nobody answers it is aborted when it has been idle.
-            with contextlib.suppress(errors.OncelogError, TimeoutError):
-                async with asyncio.timeout(min(request_s, timeout_s or request_s)):
-                    await self.abort(transaction)
+        transaction, request_s = self.current, self._config.request_timeout_ms / 1000
         if self._unused is not None:
             self._unused.cancel()
-        await self._abort_following()
+        # Where nobody answers it is aborted when it has been idle.
+        with contextlib.suppress(errors.OncelogError, TimeoutError):
+            async with asyncio.timeout(min(request_s, timeout_s or request_s)):
+                if transaction is not None and transaction.state is State.OPEN:
+                    await self.abort(transaction)
+                await self._abort_following()
         if self._alive is not None:
             self._alive.cancel()
 
