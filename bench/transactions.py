@@ -10,8 +10,8 @@ too; the other two figures are ratios whose halves take turns.
     rate        transactions of ten small records each in one partition, one at a time for
                 each producer, answered when they are readable
     commit      p50 of a commit over six partitions, in p50 of a single record's append
-    throughput  1 KiB records with a commit each 100 ms, against none: of one producer, and of
-                as many as use the nodes up
+    throughput  1 KiB records with a commit each 100 ms, against none: of one producer that waits
+                for answers, of several, and of the Python client, which takes more meanwhile
     large       only if it is asked for: a commit of --gib, against small ones, and appends
                 to other partitions meanwhile
 """
@@ -24,7 +24,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from bench.figures import Figures, percentiles
 from bench.processes import BenchError, usage
 from harness.api import CHANNEL_OPTIONS, batch, reason, verdict
 from harness.local_cluster import LocalCluster
+from oncelog import Producer
 from oncelog.v1 import batch_pb2, log_pb2, log_pb2_grpc, producer_pb2, transaction_pb2_grpc
 from oncelog.v1 import producer_pb2_grpc as producers
 from oncelog.v1 import transaction_pb2 as pb
@@ -301,6 +302,48 @@ async def _through(nodes: Nodes, seconds: float, home: int, *, commit: bool) -> 
     return sent * len(payload) / took / 2**20
 
 
+def client_throughput(bootstrap: str, seconds: float, *, commit: bool) -> float:
+    """MiB/s of the Python client, which takes records while others of its are on their way."""
+    value, sent = b"x" * 1024, 0
+    with Producer(bootstrap, producer_name=f"client-{time.time_ns()}") as producer:
+        start = time.perf_counter()
+        while time.perf_counter() < start + seconds:
+            send: Callable[..., object] = producer.send
+            transaction = producer.transaction().begin() if commit else None
+            if transaction is not None:
+                send = transaction.send
+            end = time.perf_counter() + COMMIT_EVERY
+            while time.perf_counter() < end:
+                for _ in range(KIB_RECORDS):
+                    send(TOPIC, value, partition=sent % PARTITIONS)
+                    sent += 1
+            if transaction is not None:
+                transaction.commit()
+        producer.flush()
+        took = time.perf_counter() - start
+    return sent * len(value) / took / 2**20
+
+
+def in_turns(rounds: int, once: Callable[[bool], float]) -> Figures:
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(2 * rounds):
+        which = (True, False, False, True)[number % 4]
+        rates[which].append(once(which))
+    return compared(rates)
+
+
+def compared(rates: Mapping[bool, list[float]]) -> Figures:
+    """The medians without and with commits."""
+    without, with_commits = (
+        sorted(rates[which])[len(rates[which]) // 2] for which in (False, True)
+    )
+    return {
+        "without_mib_per_s": without,
+        "with_mib_per_s": with_commits,
+        "ratio": with_commits / without,
+    }
+
+
 async def _aside(nodes: Nodes, sender: Sender, end: asyncio.Event) -> list[float]:
     """The times of plain appends to all partitions but the first, one at a time."""
     times: list[float] = []
@@ -380,12 +423,7 @@ async def measure(cluster: LocalCluster, options: argparse.Namespace) -> dict[st
             which = (True, False, False, True)[number % 4]
             one = await throughput(nodes, options.seconds / 2, many, commit=which)
             rates[which].append(one)
-        without, with_commits = (sorted(one)[len(one) // 2] for one in rates.values())
-        found[f"throughput of {many}"] = {
-            "without_mib_per_s": without,
-            "with_mib_per_s": with_commits,
-            "ratio": with_commits / without,
-        }
+        found[f"throughput of {many}"] = compared(rates)
     if "large" in options.only:
         found["large"] = await large(nodes, options.gib)
     await nodes.close()
@@ -408,6 +446,13 @@ def main() -> int:
     ):
         cluster.api(1).create_topic(TOPIC, partitions=PARTITIONS, replicas=3)
         found = asyncio.run(measure(cluster, options))
+        if "throughput" in options.only:
+            found["throughput of the client"] = in_turns(
+                options.rounds,
+                lambda commit: client_throughput(
+                    cluster.bootstrap, options.seconds / 2, commit=commit
+                ),
+            )
     for flush in (False, True) if options.peers == "kafka" else ():
         found["Kafka, flush.messages=1" if flush else "Kafka"] = kafka_transactions.measure(
             flush=flush,
