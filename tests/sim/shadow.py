@@ -349,7 +349,7 @@ class ShadowedDriver(Driver):
     """The node's own driver, telling the shadow of each step."""
 
     def __init__(self, node: Node, clock: Clock, replay: ReplayBudget) -> None:
-        super().__init__(node.disk, clock, node.send, node.wake, replay)
+        super().__init__(node.disk, clock, node.send, node.wake, replay, node.read)
         self._shadow = node.cluster.shadow
 
     def add(self, group: Group) -> None:

@@ -286,16 +286,15 @@ def trim_beyond_checkpoint() -> Any:
 
 @mutation("a checkpoint is saved under the index before its own")
 def checkpoint_off_by_one() -> Any:
-    def save(self: Checkpoints) -> int | None:
+    def save(self: Checkpoints) -> None:
         index = self._journal.applied_index - 1
         if index <= self._journal.base_index or (self.indexes and self.indexes[-1] >= index):
-            return None
-        term, state = self._journal.term_at(index), self._dump()
-        checksum = self._store.put(self._batch(), index, term, state)
+            return
+        term, state = self._journal.term_at(index), b"".join(self._pieces())
+        self.saved = index, self._store.put(self._batch(), index, term, state)
         self.indexes.append(index)
         self._saved_bytes, self._entries = self.applied_bytes, 0
         self.due = False
-        return checksum
 
     return [(Checkpoints, "save", save)]
 

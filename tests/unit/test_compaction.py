@@ -17,7 +17,7 @@ from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
 from storage.kv import Family
 from storage.raft_log import RaftLogStore
-from tests.unit.raft_parts import GROUP, Parts
+from tests.unit.raft_parts import GROUP, Parts, reads_at_once
 
 
 def checkpoints(parts: Parts) -> Checkpoints:
@@ -26,7 +26,7 @@ def checkpoints(parts: Parts) -> Checkpoints:
         CheckpointStore(parts.disk, GROUP),
         parts.journal,
         lambda: parts.batch,
-        lambda: b"%d" % parts.journal.applied_index,
+        lambda: iter([b"%d" % parts.journal.applied_index]),
         ReplayBudget(1 << 40),
         group=GROUP,
         every_bytes=1 << 30,
@@ -63,7 +63,7 @@ def test_the_head_goes_up_to_a_checkpoint_and_a_restart_begins_at_the_newest():
     made = checkpoints(parts)
     assert made.indexes == [9, 14]
     assert made.newest() == (14, b"14")
-    assert made.base() == (9, 1, b"9")
+    assert made.state_at(9) == b"9"
 
 
 @pytest.mark.parametrize("left", [0, 1], ids=["none is left", "an older one is left"])
@@ -96,6 +96,7 @@ def test_a_checkpoint_beyond_the_log_is_corruption_and_not_our_mistake():
         random.Random(1),
         lambda: parts.batch,
         lambda: 0,
+        reads_at_once(),
         ReplayBudget(1 << 40),
         PeerWindows(),
         lambda: None,
