@@ -221,7 +221,7 @@ class Node:
         self.unsynced_survives = False  # all of it, in a crash; else how much is drawn
         self.rate = 1.0  # of its monotonic clock
         self.wall_skew_ms = 0
-        self.sync_time = self.settings.sync_time
+        self.sync_time, self.read_time = self.settings.sync_time, READ_TIME
         self.paused_until = 0.0
         self.names = Names(cluster, 1.5 * cluster.rng.random())
         self.release = releases.NEW
@@ -349,7 +349,8 @@ class Node:
         try:
             while process.between and not process.slices:
                 process.between.pop(0)()
-            must_sync = process.driver.begin()
+            with self.disk.loop_waits():
+                must_sync = process.driver.begin()
         except PowerLoss:
             self.crash("power lost in a write")
             return
@@ -497,7 +498,7 @@ class Node:
 
     def read(self, read: Callable[[], object], done: Done) -> None:
         """The driver goes on while a thread reads. What it finds is what is there at the end."""
-        delay = READ_TIME * (0.5 + self.cluster.rng.random())
+        delay = self.read_time * (0.5 + self.cluster.rng.random())
         self.cluster.scheduler.after(delay, self._read, self.incarnation, read, done)
 
     def _read(self, incarnation: int, read: Callable[[], object], done: Done) -> None:

@@ -29,7 +29,7 @@ def schedule(script: Callable[[], None]) -> Callable[[], None]:
 
 
 @contextmanager
-def limited(module: Any, name: str, value: int) -> Iterator[None]:
+def limited(module: Any, name: str, value: Any) -> Iterator[None]:
     """A limit of the code under test made small for a while."""
     before = getattr(module, name)
     setattr(module, name, value)
