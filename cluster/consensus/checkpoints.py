@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 MAX_CHECKPOINTS = 16
 # Of one slice. Pieces may be small, and dear to make.
-SLICE_BYTES = 4 * 1024 * 1024
+SLICE_BYTES = 2 * 1024 * 1024
 SLICE_PIECES = 16
 UNTRIMMED = 1  # the base of a log that has dropped nothing: the state there is the empty one
 

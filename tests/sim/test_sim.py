@@ -91,6 +91,7 @@ CAUGHT_BY = {
     "ages-in-31-bits": "years_pass_with_a_wrong_clock_here_and_there",
     "age-by-the-newest-record": "years_pass_with_a_wrong_clock_here_and_there",
     "names-kept": "years_pass_with_a_wrong_clock_here_and_there",
+    "upgrade-skipped-by-old-release": "an_older_release_does_not_go_on_beyond_an_upgrade",
     "gate-not-asked": "nothing_new_is_written_before_the_upgrade",
     "no-fencing": "the_same_sequence_in_two_epochs_in_flight",
 }
