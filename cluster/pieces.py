@@ -1,6 +1,6 @@
 """A state as bytes, piece by piece: what makes one can do other work in between.
 
-LastSeen, OffsetsTable, Tables .. --pieces()--> Checkpoints, a few at a time
+PartitionMachine, MetadataMachine --pieces()--> Checkpoints, a few at a time
 
 A piece takes no longer than a millisecond or two to make, however large the state is. So it
 has about PIECE_BYTES where bytes are only copied, and fewer where they are made.
