@@ -48,7 +48,7 @@ class ReadAhead:
             read = partial(_read, self._journal, index, last, min(max_bytes, READ_BYTES))
             done = partial(self._done, index)
             self._reads.ask(self._group, read, done, lambda: not self._is_closed)
-        return None
+        return self._found.get(index)  # there, if reads end at once
 
     def step_ends(self) -> None:
         """What was offered in it and not taken is dropped."""
