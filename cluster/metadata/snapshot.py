@@ -34,7 +34,9 @@ def packed_tables(tables: Tables) -> Iterator[bytes]:
     if not tables.coordinator.is_new:
         yield from _nested(pb.MetadataSnapshot.COORDINATOR_FIELD_NUMBER, tables.coordinator)
     last = pb.MetadataSnapshot(
-        rules=map(write_rule, tables.rules), quotas=map(write_quota, tables.quotas)
+        rules=map(write_rule, tables.rules),
+        rules_version=tables.rules_version,
+        quotas=map(write_quota, tables.quotas),
     )
     if tables.own.replicas:
         last.own.CopyFrom(_partition_record(tables.own))
@@ -102,6 +104,7 @@ def load_tables(data: bytes) -> Tables:
         finalized=Finalized(snapshot.cluster_version or 1, frozenset(snapshot.features)),
         settings={setting.name: setting.value for setting in snapshot.settings},
         rules=read_rules(snapshot.rules),
+        rules_version=snapshot.rules_version,
         quotas=read_quotas(snapshot.quotas),
         peers={node.node_id: node.peer_address for node in snapshot.nodes if node.peer_address},
         expected={node.node_id for node in snapshot.nodes if node.expected},
