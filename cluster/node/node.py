@@ -128,7 +128,8 @@ class Node:
         self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
-        self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
+        rounds = self._driver_loop
+        self._driver = Driver(engine, clock, self._peers.send, rounds.wake, replay, rounds.read)
         self._leaders = Leaders(self._driver.groups)
         self._leaderships = Leaderships(config.node_id, self._driver, self._leaders, self._clocks)
         self._replicas = Replicas(

@@ -5,7 +5,7 @@
                        +--abort, fence, expiry--> ABORTING --all--> ABORTED ---+
 
 Each method is one command of the metadata group's log and a function of it and the state
-before it: equal logs give equal states and equal `dump` bytes. A command that raises
+before it: equal logs give equal states and equal `pieces`. A command that raises
 `Refused` changed nothing. There is no time in here: when an open transaction has been idle
 for too long is measured by who leads (`cluster.transactions.timers`), and `abort` says so.
 
@@ -470,13 +470,13 @@ class Coordinator:
 
     # -- saved states -------------------------------------------------------------------
 
-    def dump(self) -> bytes:
+    def pieces(self) -> Iterator[bytes]:
         """A CoordinatorSnapshot; equal states give equal bytes."""
         rows = (self._rows[transaction_id] for transaction_id in sorted(self._rows))
-        return records.pack(self._next, rows, self._owners, self.sinks)
+        return records.packed(self._next, rows, self._owners, self.sinks)
 
     def load(self, data: bytes) -> None:
-        """Replaces the state by what `dump` wrote. Raises ValueError and changes nothing."""
+        """Replaces the state by what `pieces` gave. Raises ValueError and changes nothing."""
         saved = records.unpack(data)
         self._next, self._owners, self.sinks = saved.next_id, saved.owners, saved.sinks
         self._rows = saved.rows

@@ -163,6 +163,8 @@ def test_a_snapshot_has_the_transactions(node: Node) -> None:
     other = MetadataState()
     other.load(node.metadata.dump(), node.metadata.applied_index)
     assert other.dump() == node.metadata.dump()
+    whole = pb.MetadataSnapshot.FromString(other.dump())
+    assert whole.SerializeToString(deterministic=True) == other.dump(), "its pieces are one message"
     row = other.coordinator.get(1)
     assert row is not None and list(row.parts) == [16, 17]
 

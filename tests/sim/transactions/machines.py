@@ -130,7 +130,7 @@ class MetadataMachine:
     def dump(self) -> bytes:
         numbers = [self.clock_ms, self.next_producer_id]
         head = json.dumps([sorted(self.names.items()), sorted(self.groups), numbers])
-        return head.encode() + b"\n" + self.coordinator.dump()
+        return head.encode() + b"\n" + b"".join(self.coordinator.pieces())
 
     def load(self, data: bytes) -> None:
         head, rest = data.split(b"\n", 1)
