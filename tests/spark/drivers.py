@@ -59,7 +59,12 @@ class Driver:
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         eventually(lambda: condition() or self._process.poll() is not None, what, TIMEOUT_S)
-        assert condition(), self._errors.read_text()[-5000:]
+        assert condition(), self._said()[-5000:]
+
+    def _said(self) -> str:
+        """Without the JVM's stacks."""
+        lines = self._errors.read_text().splitlines()
+        return "\n".join(line for line in lines if not line.lstrip().startswith(("at ", "...")))
 
     def kill(self) -> None:
         """SIGKILL to the program, its JVMs and their Python workers, stopped ones too."""
