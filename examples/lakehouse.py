@@ -140,13 +140,13 @@ def to_log(
 
     `before` is called with each of them. Raises LakehouseError where rows were changed or deleted.
     """
-    newest = DeltaTable(path)
+    operations = {one["version"]: one["operation"] for one in DeltaTable(path).history()}
     written = _written(bootstrap, sink)
     done = []
-    for version in range(newest.version() + 1):
+    for version, operation in sorted(operations.items()):
         if any(first <= version <= last for first, last in written):
             continue
-        if added := _added(path, version):
+        if added := _added(path, version, operation):
             before(version)
             (
                 spark.read.parquet(*added)
@@ -169,14 +169,12 @@ def _written(bootstrap: str, sink: str) -> tuple[tuple[int, int], ...]:
     return known[0].committed if known else ()
 
 
-def _added(path: str, version: int) -> list[str]:
+def _added(path: str, version: int, operation: str) -> list[str]:
     """The files with the rows that a version has added."""
-    table = DeltaTable(path, version=version)
-    operation = table.history(1)[0]["operation"]
     if operation in REWRITTEN:
         return []  # the same rows in other files
     before = set(DeltaTable(path, version=version - 1).file_uris()) if version else set()
-    now = set(table.file_uris())
+    now = set(DeltaTable(path, version=version).file_uris())
     if operation not in KEPT or before - now:
         raise LakehouseError(
             f"version {version} of {path}: {operation} changed rows, not only added"

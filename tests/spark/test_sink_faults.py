@@ -110,6 +110,8 @@ SPECULATION = (
     # A loser's process is left alone, as that of an executor which was cut off.
     "spark.python.task.killTimeout=600s",
     "spark.executor.memory=1g",
+    # A stopped query first aborts its batch, in a process of its own.
+    "spark.sql.streaming.stopTimeout=0",
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 )
 
