@@ -137,8 +137,8 @@ def _is_of(batch: Any, partition: int | None) -> bool:
     if isinstance(batch, StoredBatch):
         return batch.partition == partition
     if partition is None:
-        return batch.num_rows > 1
-    return bool(batch.num_rows) and batch.column("partition")[0].as_py() == partition
+        return bool(batch.num_rows > 1)
+    return bool(batch.num_rows and batch.column("partition")[0].as_py() == partition)
 
 
 def _halves(batch: Any) -> tuple[Any, Any]:
