@@ -41,6 +41,7 @@ class Kills(run.Faults):
         self._due = [records * moment // (kills + 1) for moment in moments]
         self._kinds = [kinds[number % len(kinds)] for number in range(kills)]
         self._nodes = 0
+        self._job: driver.Job | None = None
         self._thread: threading.Thread | None = None
 
     def begin(self, job: driver.Job) -> None:
@@ -61,6 +62,7 @@ class Kills(run.Faults):
         self._thread.start()
 
     def _kill(self, kind: str) -> None:
+        assert self._job is not None, "it begins before anything is sent"
         if self._naive:
             wait_written(self._cluster.bootstrap)
         if kind == "driver":

@@ -39,18 +39,23 @@ class Job:
         self._words = words
         self.triggers: list[dict[str, Any]] = []
         self._changed = threading.Condition()
-        self.start()
+        self._process, self._reader = self._started()
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
+        """Again, after it was killed."""
+        self._process, self._reader = self._started()
+
+    def _started(self) -> tuple[subprocess.Popen[str], threading.Thread]:
+        process = subprocess.Popen(
             [sys.executable, "-m", "examples.flights.driver", *self._words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,  # so that `processes` finds all that it starts
         )
-        self._reader = threading.Thread(target=self._read, args=(self._process,))
-        self._reader.start()
+        reader = threading.Thread(target=self._read, args=(process,))
+        reader.start()
+        return process, reader
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
