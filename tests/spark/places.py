@@ -66,7 +66,8 @@ def _rows(place: str, traps: Traps, iterator: Iterator[Any]) -> Iterator[Any]:
     assert context is not None
     attempt = context.attemptNumber()
     if place == "some" and attempt < len(traps):
-        return traps[attempt].rows(iterator)
+        trap: Trap = traps[attempt]
+        return trap.rows(iterator)
     return iterator
 
 

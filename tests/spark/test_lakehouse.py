@@ -15,6 +15,7 @@ from tests.spark.copies import TIMEOUT_S, contents
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake")
 
 from examples import lakehouse  # noqa: E402
@@ -53,7 +54,7 @@ class Plain:
         self.path = path
 
     def append(self, path: str, topic: str, partitions: int, rows: Any) -> int:
-        lakehouse.write_deltalake(str(self.path), rows, mode="append")
+        deltalake.write_deltalake(str(self.path), rows, mode="append")
         return int(rows.num_rows)
 
 
@@ -93,7 +94,6 @@ def test_what_is_in_the_log_is_in_the_table_once(
 
 
 def rows_of(partition: int, offsets: range) -> Any:
-    pa = lakehouse.pa
     columns = {
         "key": [b"k"] * len(offsets),
         "value": [b"%d" % n for n in offsets],
