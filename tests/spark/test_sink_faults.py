@@ -135,9 +135,10 @@ def test_attempts_that_lost_sleep_or_lose_their_executor(queries: Queries, tmp_p
         Standalone(tmp_path / "spark", hosts=2, cores=40) as spark,
         queries.driver(spark.master, *SPECULATION) as driver,
     ):
-        stopped = {one: queries.caught(driver, one) for one in sleepers}
-        for each in stopped.values():
-            for caught in each:
+        stopped = {}
+        for one in sleepers:
+            stopped[one] = queries.caught(driver, one)
+            for caught in stopped[one]:
                 os.kill(caught.worker, signal.SIGSTOP)
         for one in undecided:
             queries.touch(one, "stop")
