@@ -11,7 +11,7 @@ import pytest
 
 from cluster.metadata import upgrade
 from cluster.metadata.replicas import change, reported, wished
-from cluster.metadata.snapshot import dump_tables, load_tables
+from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
 from cluster.node.balancing import Balancing
@@ -61,7 +61,7 @@ def test_what_held_a_partition_is_known_until_the_move_is_done() -> None:
 
 def test_both_survive_a_snapshot() -> None:
     before = tables(PartitionState(GROUP, (1, 2), target=(1, 4), before_balance=(1, 2)))
-    after = load_tables(dump_tables(before))
+    after = load_tables(b"".join(packed_tables(before)))
     assert after.balancing and after.topics == before.topics
 
 
