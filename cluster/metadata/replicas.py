@@ -18,6 +18,11 @@ from cluster.metadata.tables import METADATA_GROUP, Tables
 from cluster.metadata.topics import PartitionState, Rejected, invalid
 from cluster.v1 import metadata_pb2 as pb
 
+# What changes who holds what, and which nodes there are.
+COMMANDS = frozenset(
+    {"set_replicas", "report_replicas", "change_node", "join_node", "change_balance"}
+)
+
 
 def change(tables: Tables, command: pb.MetadataCommand) -> bool:
     """A wish, a report, or whether there is a balance. Returns whether it changed something.
