@@ -279,7 +279,7 @@ class Node:
             self, self._group_members, self._clocks.now_ms()
         )
         self.metrics.transactions = lambda: transactions(
-            self.metadata.coordinator, int(time.time() * 1000)
+            self.metadata.coordinator, int(time.time() * 1000), self._transactions.orphaned
         )
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades

@@ -57,6 +57,7 @@ def _owner_record(name: str, owner: Owner) -> pb.TransactionOwnerRecord:
         epoch=owner.holder.epoch,
         nonce=owner.nonce,
         last_transaction_id=owner.last_id,
+        before_transaction_id=owner.before_id,
     )
 
 
@@ -77,12 +78,18 @@ def unpack(data: bytes) -> Saved:
         last = row.transaction_id
         rows[last] = row
     owners = {
-        o.name: Owner(Holder(o.producer_id, o.epoch), o.nonce, o.last_transaction_id)
+        o.name: Owner(
+            Holder(o.producer_id, o.epoch),
+            o.nonce,
+            o.last_transaction_id,
+            o.before_transaction_id,
+        )
         for o in snapshot.owners
     }
     for name, owner in owners.items():
-        if owner.last_id not in rows or rows[owner.last_id].owner != name:
-            raise ValueError(f"transactions: the last one of {name!r} is missing")
+        for kept in (owner.last_id, owner.before_id or owner.last_id):
+            if kept not in rows or rows[kept].owner != name:
+                raise ValueError(f"transactions: the last one of {name!r} is missing")
     if snapshot.next_transaction_id < 1 or len(owners) != len(snapshot.owners):
         raise ValueError("transactions: the next id is missing, or an owner stands twice")
     sinks = Sinks()

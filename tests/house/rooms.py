@@ -29,8 +29,16 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.settings": frozenset(),
     "cluster.exposure": frozenset({"cluster.addresses", "cluster.errors"}),
     "cluster.metrics": frozenset(
-        {"cluster.addresses", "cluster.errors", "cluster.security", "oncelog.v1", "storage"}
+        {
+            "cluster.addresses",
+            "cluster.errors",
+            "cluster.security",
+            "cluster.transaction_metrics",
+            "oncelog.v1",
+            "storage",
+        }
     ),
+    "cluster.transaction_metrics": frozenset(),
     "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
     "cluster.transactions": frozenset(
