@@ -97,6 +97,8 @@ SETTINGS: tuple[Setting, ...] = (
          "log entries of a partition between two snapshots of its state"),
     _int("checkpoint_node_bytes", 64 * KIB, 1024 * 1024 * MIB,
          "log bytes of all partitions since their snapshots, each entry with 16 KiB more"),
+    _int("repair_after_ms", 0, DAY_MS,
+         "how long a damaged replica is left before it is made anew from its leader; 0: for ever"),
     _int("retention_check_ms", 100, DAY_MS, "how often old records are dropped"),
     _int("upgrade_auto_finalize_ms", 0, 30 * DAY_MS,
          "how long all nodes run a newer release before it is finalized by itself; 0: never"),

@@ -14,17 +14,19 @@ from dataclasses import replace
 
 from cluster.metadata import topics as rules
 from cluster.metadata.nodes import holders, own_reported
+from cluster.metadata.repairs import repaired
 from cluster.metadata.tables import METADATA_GROUP, Tables
 from cluster.metadata.topics import PartitionState, Rejected, invalid
 from cluster.v1 import metadata_pb2 as pb
 
 
-def change(tables: Tables, command: pb.MetadataCommand) -> bool:
-    """A wish or a report. Returns whether it changed something. Raises Rejected."""
-    wish, report = command.set_replicas, command.report_replicas
-    is_wish = command.HasField("set_replicas")
-    group_id = wish.group_id if is_wish else report.group_id
-    if group_id == METADATA_GROUP and not is_wish:
+def change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
+    """A wish, a report or a repair. Returns whether it changed something. Raises Rejected."""
+    wish, report, repair = command.set_replicas, command.report_replicas, command.repair_replica
+    which = command.WhichOneof("command")
+    groups = {"set_replicas": wish.group_id, "repair_replica": repair.group_id}
+    group_id = groups.get(which or "", report.group_id)
+    if group_id == METADATA_GROUP and which == "report_replicas":
         own = reported(tables.own, report)
         if own is not tables.own:  # it has a target as long as a replica of it is filled
             own = replace(own, target=own.replicas if report.learners else ())
@@ -35,7 +37,12 @@ def change(tables: Tables, command: pb.MetadataCommand) -> bool:
     topic = tables.topics[name]
     before = topic.partitions[number]
     allowed = {*holders(tables), *before.replicas}
-    record = wished(before, wish, allowed) if is_wish else reported(before, report)
+    if which == "set_replicas":
+        record = wished(before, wish, allowed)
+    elif which == "repair_replica":
+        record = repaired(before, repair, now_ms)
+    else:
+        record = reported(before, report)
     partitions = (*topic.partitions[:number], record, *topic.partitions[number + 1 :])
     tables.put_topic(replace(topic, partitions=partitions))
     return record != before
@@ -50,7 +57,7 @@ def wished(
         raise invalid("expected_version", text)
     target = tuple(command.replicas)
     rules.check_replicas(target, nodes)
-    if not record.target and not record.lost and set(target) == set(record.replicas):
+    if not record.target and not record.to_remove and set(target) == set(record.replicas):
         return _in_order(record, target)
     return replace(record, target=target)
 
@@ -62,6 +69,7 @@ def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionSta
         raise invalid("instances", "not each replica has one, or there is no voter")
     if command.version < record.version:
         return record
+    held = [*zip(members, command.instances, strict=True)]
     now = replace(
         record,
         replicas=members,
@@ -70,11 +78,10 @@ def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionSta
         version=command.version,
         index=command.index,
         index_term=command.index_term,
-        lost=tuple(
-            one for one in record.lost if one in zip(members, command.instances, strict=True)
-        ),
+        lost=tuple(one for one in record.lost if one in held),
+        damaged=tuple(one for one in record.damaged if (one.node, one.instance) in held),
     )
-    if not now.lost and not command.learners and set(record.target) == set(command.voters):
+    if not now.to_remove and not command.learners and set(record.target) == set(command.voters):
         return _in_order(replace(now, target=()), record.target)
     preferred = [node for node in record.target or record.replicas if node in members]
     return _in_order(now, [*preferred, *(node for node in members if node not in preferred)])

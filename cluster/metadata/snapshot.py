@@ -16,7 +16,7 @@ from cluster.metadata.producer_names import NameState
 from cluster.metadata.quotas import read_quotas, write_quota
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.tables import Tables
-from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
+from cluster.metadata.topics import DamagedReplica, PartitionState, TopicSettings, TopicState
 from cluster.v1 import metadata_pb2 as pb
 
 
@@ -121,6 +121,11 @@ def _partition_record(partition: PartitionState) -> pb.PartitionRecord:
         target=partition.target,
         lost_nodes=[node for node, _ in partition.lost],
         lost_instances=[instance for _, instance in partition.lost],
+        damaged_nodes=[one.node for one in partition.damaged],
+        damaged_instances=[one.instance for one in partition.damaged],
+        damaged_rebuild=[one.rebuild for one in partition.damaged],
+        repaired_nodes=[node for node, _ in partition.repairs],
+        repaired_ms=[began_ms for _, began_ms in partition.repairs],
     )
 
 
@@ -161,6 +166,13 @@ def _partition_of(record: pb.PartitionRecord) -> PartitionState:
         record.index_term,
         tuple(record.target),
         tuple(zip(record.lost_nodes, record.lost_instances, strict=True)),
+        tuple(
+            DamagedReplica(*one)
+            for one in zip(
+                record.damaged_nodes, record.damaged_instances, record.damaged_rebuild, strict=True
+            )
+        ),
+        tuple(zip(record.repaired_nodes, record.repaired_ms, strict=True)),
     )
 
 

@@ -291,8 +291,10 @@ class MetadataState:
                 return self._create_lease_secret(command.create_lease_secret)
             case "finalize_upgrade":
                 return self._finalize_upgrade(command.finalize_upgrade)
-            case "set_replicas" | "report_replicas" | "change_node" | "join_node":
-                return self._change_replicas(command)
+            case (
+                "set_replicas" | "report_replicas" | "repair_replica" | "change_node" | "join_node"
+            ):
+                return self._change_replicas(command, now_ms)
             case "found_cluster_settings":
                 return self._found_settings(command.found_cluster_settings)
             case "set_cluster_setting":
@@ -376,13 +378,13 @@ class MetadataState:
         self._tables.lease_secret = self._tables.lease_secret or command.secret
         return pb.MetadataResult()
 
-    def _change_replicas(self, command: pb.MetadataCommand) -> pb.MetadataResult:
+    def _change_replicas(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
         if command.HasField("change_node"):
             changed = node_rules.change(self._tables, command.change_node)
         elif command.HasField("join_node"):
             changed = node_rules.join(self._tables, command.join_node)
         else:
-            changed = replicas.change(self._tables, command)
+            changed = replicas.change(self._tables, command, now_ms)
         if changed:
             self._events.append(LayoutChanged())
         return pb.MetadataResult()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.v1.cluster_pb2 import ExpectedOffsets, TopicConfig
 
@@ -103,6 +104,14 @@ class TopicSettings:
             raise invalid("expected_offsets", text)
 
 
+class DamagedReplica(NamedTuple):
+    """It has stopped. rebuild: it is removed, and made anew."""
+
+    node: int
+    instance: int
+    rebuild: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """A partition's Raft group and the nodes that hold it; the first is preferred as leader.
@@ -113,6 +122,7 @@ class PartitionState:
     its entry; 0: it has none but the first.
     target: the nodes that shall hold it; empty: those that do.
     lost: (node, instance) of replicas whose data directory is lost; they are to be removed.
+    damaged, repairs: see repairs.py.
     """
 
     group_id: int
@@ -124,6 +134,13 @@ class PartitionState:
     index_term: int = 0
     target: tuple[int, ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
+    damaged: tuple[DamagedReplica, ...] = ()
+    repairs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def to_remove(self) -> tuple[tuple[int, int], ...]:
+        """(node, instance) of replicas that go before anything else is done."""
+        return self.lost + tuple((one.node, one.instance) for one in self.damaged if one.rebuild)
 
     def instance_of(self, node: int) -> int:
         """Of the replica that `node` shall hold."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
 from cluster.metrics import PartitionSample, TransactionSample
+from cluster.node.repairs import Repairs
 from cluster.partition.replica import Partition
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import State
@@ -55,4 +58,13 @@ def transactions(coordinator: Coordinator, now_ms: int) -> TransactionSample:
     oldest_ms = max(0, now_ms - min(opened, default=now_ms))
     return TransactionSample(
         len(opened), len(rows) - len(opened), oldest_ms / 1000, coordinator.remembered
+    )
+
+
+def repair_families(repairs: Repairs) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "oncelog_replicas_damaged", "Replicas here that stopped for damage", len(repairs.stopped())
+    )
+    yield CounterMetricFamily(
+        "oncelog_replica_repairs", "Damaged replicas that are made anew", repairs.asked
     )

@@ -57,7 +57,7 @@ from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenan
 from cluster.node.memory_watch import memory_budget, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
-from cluster.node.metrics_sample import sample, transactions
+from cluster.node.metrics_sample import repair_families, sample, transactions
 from cluster.node.offered import add_services, guards
 from cluster.node.other_nodes import OtherNodes, Places
 from cluster.node.peer_requests import PeerRequests
@@ -163,7 +163,8 @@ class Node:
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
-        self._duties = ReplicaDuties(self._driver, self.metadata, self._proposer)
+        parts = (self._driver, self._replicas, self.metadata, self._proposer)
+        self._duties = ReplicaDuties(config, *parts)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
@@ -282,6 +283,7 @@ class Node:
         )
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
+        self.metrics.repairs = partial(repair_families, self._duties.repairs)
         stack.push_async_callback(self._peers.close)
         self._peers.open(identity, security.peers)
         self.others.follow()

@@ -30,7 +30,7 @@ NODE_ACTION_UNDRAIN: NodeAction
 NODE_ACTION_FORGET: NodeAction
 
 class MetadataCommand(_message.Message):
-    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "lease_lifetime_ms", "producer_name_expiry_ms")
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "repair_replica", "lease_lifetime_ms", "producer_name_expiry_ms")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class MetadataCommand(_message.Message):
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     ALTER_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     ALTER_QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    REPAIR_REPLICA_FIELD_NUMBER: _ClassVar[int]
     LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     stamp_ms: int
@@ -69,9 +70,10 @@ class MetadataCommand(_message.Message):
     transaction: _transactions_pb2.TransactionCommand
     alter_permissions: AlterPermissions
     alter_quotas: AlterQuotas
+    repair_replica: RepairReplica
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
-    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., repair_replica: _Optional[_Union[RepairReplica, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "address", "directory_id")
@@ -164,6 +166,18 @@ class ReportReplicas(_message.Message):
     learners: _containers.RepeatedScalarFieldContainer[int]
     instances: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, group_id: _Optional[int] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., learners: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RepairReplica(_message.Message):
+    __slots__ = ("group_id", "node_id", "instance", "sound")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    SOUND_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    node_id: int
+    instance: int
+    sound: bool
+    def __init__(self, group_id: _Optional[int] = ..., node_id: _Optional[int] = ..., instance: _Optional[int] = ..., sound: _Optional[bool] = ...) -> None: ...
 
 class ChangeNode(_message.Message):
     __slots__ = ("node_id", "action", "directory_id")
@@ -352,7 +366,7 @@ class TopicRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionRecord, _Mapping]]] = ..., config: _Optional[_Union[_cluster_pb2.TopicConfig, _Mapping]] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRecord(_message.Message):
-    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target", "lost_nodes", "lost_instances")
+    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target", "lost_nodes", "lost_instances", "damaged_nodes", "damaged_instances", "damaged_rebuild", "repaired_nodes", "repaired_ms")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     FOUNDING_FIELD_NUMBER: _ClassVar[int]
@@ -363,6 +377,11 @@ class PartitionRecord(_message.Message):
     TARGET_FIELD_NUMBER: _ClassVar[int]
     LOST_NODES_FIELD_NUMBER: _ClassVar[int]
     LOST_INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_NODES_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_REBUILD_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_NODES_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_MS_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     founding: _containers.RepeatedScalarFieldContainer[int]
@@ -373,7 +392,12 @@ class PartitionRecord(_message.Message):
     target: _containers.RepeatedScalarFieldContainer[int]
     lost_nodes: _containers.RepeatedScalarFieldContainer[int]
     lost_instances: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ...) -> None: ...
+    damaged_nodes: _containers.RepeatedScalarFieldContainer[int]
+    damaged_instances: _containers.RepeatedScalarFieldContainer[int]
+    damaged_rebuild: _containers.RepeatedScalarFieldContainer[bool]
+    repaired_nodes: _containers.RepeatedScalarFieldContainer[int]
+    repaired_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ..., damaged_nodes: _Optional[_Iterable[int]] = ..., damaged_instances: _Optional[_Iterable[int]] = ..., damaged_rebuild: _Optional[_Iterable[bool]] = ..., repaired_nodes: _Optional[_Iterable[int]] = ..., repaired_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class NameRecord(_message.Message):
     __slots__ = ("name", "producer_id", "epoch", "last_lease_ms", "tombstone", "last_nonce", "fence_epoch")

@@ -26,8 +26,15 @@ from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.node_changes import NodeChanges
+from cluster.node.repairs import Repairs
 from cluster.node.replica_changes import ReplicaChanges
-from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
+from cluster.node.replicas import (
+    METADATA_GROUP,
+    Metadata,
+    ReplicaContext,
+    Replicas,
+    ReplicaSettings,
+)
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
@@ -81,6 +88,7 @@ class Settings:
     name_expiry_ms: int = 0  # 0: as the lease
     varied: bool = False  # whether each node has settings of its own
     round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
+    repair_after: float = 0.0  # that a damaged replica is left; 0: for ever
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
 
 
@@ -161,8 +169,13 @@ class Process:
         directory_of = self.state.directory_of if settings.founding else int
         self.changes = ReplicaChanges(self.driver, facts, directory_of, node.propose_metadata)
         self.node_changes = NodeChanges(self.driver, facts, node.propose_metadata)
+        self.repairs = self._repairs(node, facts)
         self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
         self._open_metadata(node)
+
+    def _repairs(self, node: Node, facts: Metadata) -> Repairs:
+        delay, propose = node.settings.repair_after, node.propose_metadata
+        return Repairs(node.id, delay, self.replicas, facts, self.clock, propose)
 
     def _open_metadata(self, node: Node) -> None:
         cluster, instance = node.cluster, node.joining.instance
@@ -192,7 +205,7 @@ class Process:
         """Opens and closes replicas. No disk is damaged here, so all of them must open."""
         self.follower.follow()
         for gid, error in self.replicas.broken.items():
-            raise Violation(f"group {gid} does not open") from error
+            raise Violation(f"group {gid} does not open") from error.error
 
     @property
     def partitions(self) -> dict[int, Partition]:
@@ -558,6 +571,7 @@ class Node:
             self.running.maintenance.look()
             self.running.changes.look()
             self.running.node_changes.look()
+            self.running.repairs.look()
             self._plan_look()
 
     def propose_metadata(self, command: Any, done: Callable[[], None]) -> None:

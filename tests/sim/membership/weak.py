@@ -32,8 +32,10 @@ from cluster.consensus.raft import Raft
 from cluster.consensus.snapshots import check_snapshot
 from cluster.consensus.tombstone import Tombstone
 from cluster.metadata import nodes as node_rules
+from cluster.metadata import repairs
 from cluster.metadata import replicas as replica_rules
 from cluster.node import node_changes
+from cluster.node.repairs import Repairs
 from cluster.node.replicas import Replicas
 from tests.sim.mutations import mutation
 
@@ -61,6 +63,8 @@ CAUGHT_BY = {
     "joins-at-once": "a_new_directory_waits_until_the_old_replica_is_removed",
     "forgotten-at-once": "a_node_that_left_is_forgotten_when_all_know",
     "removal-taken-back": "a_removal_is_taken_back_too_late",
+    "emptied-in-place": "a_damaged_replica_is_never_the_voter_that_it_was",
+    "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
 
 
@@ -254,3 +258,27 @@ def removal_taken_back() -> Any:
         return bool(changed)
 
     return [(replica_rules, "own_reported", reported)]
+
+
+# -- damage -------------------------------------------------------------------------------------
+
+
+@mutation("a damaged replica is emptied in place, and votes and acknowledges on")
+def emptied_in_place() -> Any:
+    def stopped(self: Repairs, gid: int, instance: int) -> None:
+        if gid in self._replicas.by_group:
+            self._replicas.delete(gid)
+        self._replicas._context.driver.touch(gid)
+
+    look = Repairs.look
+
+    def look_again(self: Repairs) -> None:
+        look(self)
+        self._replicas.reconcile()
+
+    return [(Repairs, "_stopped", stopped), (Repairs, "look", look_again)]
+
+
+@mutation("a replica that is damaged again and again is made anew without a limit")
+def made_anew_for_ever() -> Any:
+    return [(repairs, "MAX_REPAIRS", 100)]
