@@ -269,7 +269,7 @@ class Group:
 
     def receive(self, sender: int, message: GroupMessage) -> None:
         """Takes one message; `advance` must follow."""
-        if self.failed is not None:
+        if self.failed is not None or not self._env.takes_part():
             return
         try:
             self._receive(sender, message)
@@ -320,8 +320,8 @@ class Group:
         self._outbox.send(self._raft, messages)
 
     def _may_lead(self) -> bool:
-        raft = self._raft
-        return raft.members.is_voter and raft.is_configured and self._env.may_lead()
+        may_lead = self._env.may_lead() and self._env.takes_part()
+        return self.members.is_voter and self._raft.is_configured and may_lead
 
     def _note_role(self) -> None:
         """Collects what the core sent and notices that it began or ceased to lead."""

@@ -11,6 +11,7 @@ from itertools import pairwise
 from cluster.entries import has_unknown_fields
 from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
+from cluster.metadata.lives import Life
 from cluster.metadata.permissions import read_rules, write_rule
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.quotas import read_quotas, write_quota
@@ -83,6 +84,11 @@ def load_tables(data: bytes) -> Tables:
         leaving={node.node_id for node in snapshot.nodes if node.leaving},
         drained={node.node_id for node in snapshot.nodes if node.drained},
         joining={node.node_id for node in snapshot.nodes if node.joining},
+        lives={
+            node.node_id: Life(node.life, node.life_number, node.incarnation)
+            for node in snapshot.nodes
+            if node.life
+        },
     )
     if snapshot.HasField("own"):
         tables.own = _partition_of(snapshot.own)
@@ -97,6 +103,7 @@ def load_tables(data: bytes) -> Tables:
 
 
 def _node_record(tables: Tables, node: int) -> pb.NodeRecord:
+    life = tables.lives.get(node, Life(0, 0, 0))
     return pb.NodeRecord(
         node_id=node,
         address=tables.nodes.get(node, ""),
@@ -106,6 +113,9 @@ def _node_record(tables: Tables, node: int) -> pb.NodeRecord:
         leaving=node in tables.leaving,
         drained=node in tables.drained,
         joining=node in tables.joining,
+        life=life.life,
+        life_number=life.number,
+        incarnation=life.incarnation,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cluster.features import Finalized
+from cluster.metadata.lives import Life
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.topics import PartitionState, TopicState
@@ -32,6 +33,7 @@ class Tables:
     rules, quotas: who may do what, and how much; rising, another tuple after each change.
     peers: node id -> where the node takes its peers' streams, of those that said it.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
+    lives: the starts of nodes that were registered last, see lives.py.
     own: the metadata group's replicas, as reported; none before its first change. It has a
         target as long as one of them is a learner.
     """
@@ -58,6 +60,7 @@ class Tables:
     leaving: set[int] = field(default_factory=set)
     drained: set[int] = field(default_factory=set)
     joining: set[int] = field(default_factory=set)
+    lives: dict[int, Life] = field(default_factory=dict)
     own: PartitionState = field(default_factory=lambda: PartitionState(METADATA_GROUP, ()))
 
     def topics_by_name(self) -> list[TopicState]:

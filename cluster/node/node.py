@@ -64,6 +64,7 @@ from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.places import named
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
+from cluster.node.registration import Registration
 from cluster.node.replica_reports import ReplicaDuties
 from cluster.node.replicas import (
     METADATA_GROUP,
@@ -89,6 +90,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from storage.engine import Engine
 from storage.identity import DirectoryLock, claim
+from storage.lives import Lives
 from storage.options import EngineOptions
 
 log = logging.getLogger(__name__)
@@ -122,9 +124,9 @@ class Node:
         self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._peers = Peers(config, clock, self._on_link, self._fail)
-        hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
-        watch = metrics.sync_watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
-        self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
+        timeout, heartbeat = config.election_timeout_ms / 1000, config.heartbeat_ms / 1000
+        watch = metrics.sync_watch = SyncWatch(clock, heartbeat, HANG_TIMEOUTS * timeout)
+        self._health = NodeHealth(clock, timeout, watch)
         self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
@@ -143,6 +145,7 @@ class Node:
                 linked=self._peers.linked_since,
                 on_role=self._on_role,
                 leader_changed=self._leaders.notify,
+                takes_part=lambda: self.registration.takes_part,
             ),
         )
         auto_finalize = config.upgrade_auto_finalize_ms / 1000
@@ -150,12 +153,11 @@ class Node:
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         self._proposer = self._open_metadata(machine, lock)
-        self.others = OtherNodes(
-            config, places, self._peers, self.metadata, self._proposer, self._fail
-        )
-        transactions = self._transactions = Transactions(
-            config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
-        )
+        known = (self.metadata, self._proposer, self._fail)
+        self.others = OtherNodes(config, places, self._peers, *known)
+        self.registration = Registration(config, places.identity, places.lives, *known)
+        parts = (self._proposer, self._replicas, self._peers, self._leaders)
+        transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
         self._requests = PeerRequests(clock, memory, self._install, self._proposer, transactions)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         max_age = max_block_age_s(config.lease_lifetime_ms)
@@ -163,8 +165,8 @@ class Node:
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
-        parts = (self._driver, self._replicas, self.metadata, self._proposer)
-        self._duties = ReplicaDuties(config, *parts)
+        own = (self._driver, self._replicas, self.metadata, self._proposer)
+        self._duties = ReplicaDuties(config, *own)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
@@ -229,6 +231,7 @@ class Node:
             membership=Membership(lock.members, lock.founding, lock.note_founding),
             insecure=config.insecure,
             versions=PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
+            write_life=lambda hello: node.registration.write(hello),  # noqa: PLW0108
         )
         # The ports come before anything in the data directory is touched.
         listener = PeerListener(
@@ -240,6 +243,7 @@ class Node:
             LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
             security.peers,
             lambda join: node.others.welcome(join),  # noqa: PLW0108
+            lambda hello: node.registration.refusal(hello),  # noqa: PLW0108
         )
         stack.callback(listener.stop)
         if config.peer_listen:
@@ -257,8 +261,10 @@ class Node:
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
+        lives = Lives(config.data_dir / "db" / "lives")
+        stack.callback(lives.close)
         prepare_metadata(engine, lock.instance)
-        places = Places(identity, listener, addresses, said)
+        places = Places(identity, listener, addresses, said, lives)
         node = cls(config, engine, metrics, memory, stack, lock, places)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
@@ -328,13 +334,15 @@ class Node:
 
     async def _register(self, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""
-        await self.others.register(self.request_timeout)
+        if not await self.registration.register(self.request_timeout):
+            return
         try:
             self._founding.check_own()  # it may know the cluster's only now
         except ConfigError as error:
             self._fail(error)
         else:
             await server.serving()
+            await self.registration.keep(self.request_timeout)
 
     def _on_layout(self) -> None:
         self.others.follow()

@@ -114,6 +114,7 @@ class ReplicaContext:
     linked:         the peers whose link is up.
     on_role(gid):   a replica began or ceased to lead, or to be ready.
     leader_changed: a replica knows of another leader than before.
+    takes_part:     whether this start of the node is known to the cluster.
     """
 
     kv: KeyValue
@@ -125,6 +126,7 @@ class ReplicaContext:
     linked: Collection[int]
     on_role: Callable[[int], None]
     leader_changed: Callable[[], None]
+    takes_part: Callable[[], bool] = lambda: True
 
 
 class Broken(NamedTuple):
@@ -395,6 +397,8 @@ class Replicas:
                 stopped=context.driver.on_stopped,
                 may_lead=partial(getattr, context.clocks, "agreed"),
                 may_change=lambda: context.metadata.features.may_write(CONFIGURATION),
+                # The metadata group takes the starts: it cannot wait for its own.
+                takes_part=context.takes_part if gid != METADATA_GROUP else lambda: True,
             ),
         )
 

@@ -43,6 +43,7 @@ from tests.sim.checker import Violation
 from tests.sim.clock import NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.joining import Joining
+from tests.sim.lives import Lives
 from tests.sim.machines import Load, Volume, opens, varied
 from tests.sim.shadow import ShadowedDriver
 from tests.sim.watched import Call, Facts, Machine, Names, WatchedMetadata, WatchedPartition
@@ -89,6 +90,7 @@ class Settings:
     varied: bool = False  # whether each node has settings of its own
     round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
     repair_after: float = 0.0  # that a damaged replica is left; 0: for ever
+    lives: bool = False  # whether each start is registered
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
 
 
@@ -97,6 +99,11 @@ def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Dri
     if node.cluster.settings.smallest_majority:
         return Driver(node.disk, clock, node.send, node.wake, replay)
     return ShadowedDriver(node, clock, replay)
+
+
+def _clocks(node: Node) -> ClockAgreement:
+    peers, bound_ms = set(node.cluster.node_ids) - {node.id}, node.settings.clock_bound_ms
+    return ClockAgreement(peers, bound_ms, node.steady, node.wall_ms, node.send)
 
 
 class Process:
@@ -126,8 +133,7 @@ class Process:
             lease_lifetime_ms=lease_ms, name_expiry_ms=expiry_ms, release=node.release
         )
         facts = self.state if settings.leased else Facts(node, self.state)
-        peers, bound_ms = set(cluster.node_ids) - {node.id}, settings.clock_bound_ms
-        self.clocks = ClockAgreement(peers, bound_ms, node.steady, node.wall_ms, node.send)
+        self.clocks = _clocks(node)
         self.replicas = Replicas(
             ReplicaSettings(
                 node_id=node.id,
@@ -151,6 +157,7 @@ class Process:
                 linked=self.linked_since,
                 on_role=lambda gid: self._leader_changed(),
                 leader_changed=self._leader_changed,
+                takes_part=node.lives.says_so,
             ),
             lambda gid: self._watched(node, gid),
         )
@@ -238,6 +245,7 @@ class Node:
         self.release = releases.NEW
         self.cluster_version = 1  # as its directory says
         self.joining = Joining(self)
+        self.lives = Lives(self)
 
     # -- process ------------------------------------------------------------------------
 
@@ -287,6 +295,7 @@ class Node:
         self.incarnation += 1
         self.process = releases.opened(self, lambda: Process(self))
         self.process.follow()
+        self.lives.started()
         self.wake()
         self.cluster.network.node_up(self.id)
         self._plan_look()
@@ -507,7 +516,7 @@ class Node:
     # -- what comes in --------------------------------------------------------------------
 
     def receive(self, sender: int, messages: list[Any]) -> None:
-        if not self.alive:
+        if not self.alive or self.lives.refuses(sender):
             return
         clocks = [message for message in messages if message.__class__ in CLOCK_MESSAGES]
         if clocks:

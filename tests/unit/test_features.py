@@ -81,6 +81,7 @@ LATER_FIELDS: dict[str | int, str] = {
         MetadataCommand: change_node join_node set_replicas report_replicas repair_replica
         ChangeNode: action directory_id node_id
         JoinNode: address directory_id node_id peer_address
+        RegisterNode: incarnation known_life life
         RepairReplica: group_id instance node_id sound
         SetReplicas: group_id replicas expected_version
         ReportReplicas: group_id version index index_term voters learners instances

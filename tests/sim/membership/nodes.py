@@ -168,7 +168,12 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
     rng = random.Random(seed)
     result = Result(seed)
     settings = replace(
-        settings_of(rng), metadata=True, smallest_majority=2, founding=FOUNDING, repair_after=2.0
+        settings_of(rng),
+        metadata=True,
+        smallest_majority=2,
+        founding=FOUNDING,
+        repair_after=2.0,
+        lives=True,
     )
     cluster = Cluster(settings, seed, verbose=verbose)
     cluster.checker.majorities[METADATA_GROUP] = 2
@@ -207,7 +212,7 @@ def _is_done(cluster: Cluster, operator: Operator) -> bool:
     placement = cluster.placement()
     for gid, nodes in placement.items():
         groups = [_group(cluster.nodes[node], gid) for node in nodes]
-        marks = {None if one is None else (one.applied_index, one.journal.last_index,
+        marks = {None if one is None or one.failed else (one.applied_index, one.journal.last_index,
                  one.members.version) for one in groups}  # fmt: skip
         if None in marks or len(marks) != 1:
             return False
