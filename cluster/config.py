@@ -89,6 +89,7 @@ class NodeConfig:
     default_partitions: int = 6
     default_replicas: int = 3
     preferred_leader_delay_ms: int = 5000
+    handover_timeout_ms: int = 8000
     checkpoint_bytes: int = 64 * MIB
     checkpoint_entries: int = 100_000
     checkpoint_node_bytes: int = 256 * MIB

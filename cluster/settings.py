@@ -91,6 +91,8 @@ SETTINGS: tuple[Setting, ...] = (
     _int("default_replicas", 1, 9, "replicas of a topic that names no number"),
     _int("preferred_leader_delay_ms", 0, HOUR_MS,
          "how long a preferred leader must be back before it leads again; longer after each loss"),
+    _int("handover_timeout_ms", 0, HOUR_MS,
+         "how long a node that is stopped hands over what it leads, before it stops all the same"),
     _int("checkpoint_bytes", 64 * KIB, 16 * 1024 * MIB,
          "log bytes of a partition between two snapshots of its state"),
     _int("checkpoint_entries", 10, 100_000_000,

@@ -132,7 +132,8 @@ class Node:
         replay = ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
         self._leaders = Leaders(self._driver.groups)
-        self._leaderships = Leaderships(config.node_id, self._driver, self._leaders, self._clocks)
+        leading = (self._driver, self._leaders, self._clocks, self._health, self.metadata)
+        self._leaderships = Leaderships(config, *leading)
         self._replicas = Replicas(
             ReplicaSettings.of(config, lock.directory_id),
             ReplicaContext(
@@ -159,7 +160,6 @@ class Node:
         parts = (self._proposer, self._replicas, self._peers, self._leaders)
         transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
         self._requests = PeerRequests(clock, memory, self._install, self._proposer, transactions)
-        machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         max_age = max_block_age_s(config.lease_lifetime_ms)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
@@ -179,6 +179,7 @@ class Node:
 
     def _open_metadata(self, machine: MetadataMachine, lock: DirectoryLock) -> MetadataProposer:
         group = self._replicas.open_metadata(lock.members, machine, lock.instance)
+        machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._clocks.compare_with(group.members.voters)
         touch, features = partial(self._driver.touch, METADATA_GROUP), self.metadata.features
         return MetadataProposer(

@@ -44,7 +44,8 @@ class Operator:
             return
         state = leader.running.state
         if not state.features.is_on(REPLICA_CHANGES):
-            if len(state.nodes) == FOUNDING:
+            # The bootstrap registers nodes without a life; from then on that is refused.
+            if len(state.nodes) == FOUNDING and state.partition(GID) is not None:
                 self._wishes._finalize(leader, state)
             return
         if state.partition(GID) is None:
