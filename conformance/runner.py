@@ -105,7 +105,7 @@ class Play:
         elif step["verb"] in ("send", "send_batch") and "expect_error" in step:
             await self._refused(step)
         elif step["verb"] == "defaults":
-            await self._compare_defaults()
+            await self._compare_defaults(step.get("of", ["producer", "consumer"]))
         else:
             await self._verb(step)
 
@@ -303,12 +303,12 @@ class Play:
         if len(records) != step["count"]:
             raise Unmet(f"{_short(step)}: {len(records)} records instead of {step['count']}")
 
-    async def _compare_defaults(self) -> None:
+    async def _compare_defaults(self, kinds: Sequence[str]) -> None:
         answer = await self._ask("defaults", {})
         if "ok" not in answer:
             raise Unmet(f"defaults: {answer['error']}")
         wanted = json.loads(DEFAULTS.read_text(encoding="utf-8"))
-        for kind in ("producer", "consumer"):
+        for kind in kinds:
             fault = mismatch(wanted[kind], answer["ok"].get(kind))
             if fault:
                 raise Unmet(f"defaults of a {kind}: {fault}")

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +85,17 @@ def _numbers(tps: list[TopicPartition]) -> list[int]:
 
 
 class WorkerProcess:
-    """A worker as whoever started it sees it: what it told, and signals."""
+    """A worker as whoever started it sees it: what it told, and signals.
 
-    def __init__(self, log: Path, **settings: Any) -> None:
+    command: what is put before its own, such as one that runs it in a namespace.
+    """
+
+    def __init__(self, log: Path, *, command: Sequence[str] = (), **settings: Any) -> None:
         self.events: list[Event] = []
         self._changed = threading.Condition()
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.group_worker", json.dumps(settings)],
+                [*command, sys.executable, "-m", "harness.group_worker", json.dumps(settings)],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=ROOT,

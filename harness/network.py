@@ -9,8 +9,9 @@ packets leave and arrive nowhere, no error comes back, and the other direction i
 Nothing is filtered, so no packet filter is needed, and since the bridge has a namespace of
 its own, none of this machine's applies to it either.
 
-Addresses are .1, .2, ... for the nodes and .254 for us. A TCP proxy of ours between the nodes
-A and B uses an address for that pair alone, so that what goes through it is lost, too.
+Addresses are .1, .2, ... for the nodes, .100, ... for what joins them, .254 for us. A TCP proxy
+of ours between the nodes A and B uses an address for that pair alone, so that what goes through
+it is lost, too.
 Needs root, and the commands `ip` and `nsenter`. Methods raise HarnessError with what the
 command said that failed.
 """
@@ -106,6 +107,11 @@ class Network:
             namespace=self.namespace(node),
         )
 
+    def join(self, number: int) -> None:
+        """Connects one more namespace, for a program that is no node: `number` from 100 to 199."""
+        assert 100 <= number < 200
+        self._connect(number, f"{self.name}-switch")
+
     def close(self) -> None:
         """Removes all of this name, and ends what still runs in it."""
         ours = [name for name in _namespaces() if name.startswith(f"{self.name}-")]
@@ -127,8 +133,16 @@ class Network:
             namespace=self.namespace(sender),
         )  # fmt: skip
 
+    def unplug(self, number: int) -> None:
+        """From now on nothing reaches this namespace or comes from it, and no error says so."""
+        _ip(f"link set node{number} nomaster", namespace=f"{self.name}-switch")
+
+    def plug(self, number: int) -> None:
+        """Puts an unplugged one back."""
+        _ip(f"link set node{number} master bridge", namespace=f"{self.name}-switch")
+
     def heal(self) -> None:
-        """Everything arrives again."""
+        """Everything that nodes send to each other arrives again."""
         for node in self.nodes:
             _ip("neigh flush dev eth0 nud permanent", namespace=self.namespace(node))
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import os
 import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 PEER_OFFSET = 10_000  # of a node's port for its peers' streams: the nodes' default
 _LOWEST = 10_000
+_SLOTS = 16  # processes that choose ports at the same time, each from its own
 _next_start = 0
 
 
@@ -47,16 +52,36 @@ def above(address: str) -> str:
     return f"{host}:{int(port) + PEER_OFFSET}"
 
 
-def _candidates() -> list[int]:
+def _candidates() -> Iterator[int]:
+    """All ports, first those that no other process of ours looks at, and of these the longest
+    unused: one may be free now only because its node is down for a moment."""
     global _next_start
     # The ports for peers begin where these end.
     span = min(_ephemeral_start() - PEER_OFFSET, _LOWEST + PEER_OFFSET) - _LOWEST
     if span < 1000:
         raise OSError("the kernel's range for outgoing connections leaves no ports to nodes")
-    # Runs side by side begin at different places, and a run never looks twice at one.
-    start = (os.getpid() * 97 + _next_start) % span
-    _next_start += 50
-    return [_LOWEST + (start + step) % span for step in range(span)]
+    size = span // _SLOTS
+    first = _slot() * size
+    own = [first + (_next_start + step) % size for step in range(size)]
+    for port in [*own, *(set(range(span)) - set(own))]:
+        _next_start += 1
+        yield _LOWEST + port
+
+
+@functools.cache
+def _slot() -> int:
+    """A part of the ports that is this process's own as long as it lives."""
+    folder = Path(tempfile.gettempdir()) / f"oncelog-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    for slot in range(_SLOTS):
+        file = os.open(folder / str(slot), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+        else:
+            return slot
+    return os.getpid() % _SLOTS  # shared: so many processes are rare
 
 
 def _ephemeral_start() -> int:

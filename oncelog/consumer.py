@@ -115,8 +115,8 @@ class Consumer:
         if self._member is not None:
             await self._member.subscribe(names)
             return self._member
-        groups = self._fetcher.positions.groups
-        member = GroupMember(self.config, self._cluster, groups, self._buffer, names)
+        positions = self._fetcher.positions
+        member = GroupMember(self.config, self._cluster, positions, self._buffer, names)
         try:
             await member.joined(self._request_s)
         except BaseException:
@@ -290,7 +290,7 @@ class Consumer:
         self._check_open()
         try:
             chunk = self._buffer.peek(timeout)
-        except errors.UnknownTopicOrPartitionError as error:
+        except (errors.UnknownTopicOrPartitionError, errors.FencedMemberError) as error:
             if self._rebalance is None:
                 raise
             log.debug("the group will take it away: %s", error)

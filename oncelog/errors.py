@@ -250,7 +250,7 @@ class FencedMemberError(FatalError):
 
 
 class GroupHasMembersError(FatalError):
-    """A commit by hand, while the group's members share its partitions."""
+    """The group's members share its partitions: only they commit, or read on from its offsets."""
 
     reason = "GROUP_HAS_MEMBERS"
 

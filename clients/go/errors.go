@@ -68,6 +68,9 @@ var (
 	ErrNotAuthorized = kind("NOT_AUTHORIZED", ErrFatal)
 	// ErrNotSupported: the server, or this client, cannot do it.
 	ErrNotSupported = kind("NOT_SUPPORTED", ErrFatal)
+	// ErrGroupHasMembers: the group's members share its partitions; only they commit, or read
+	// on from its offsets.
+	ErrGroupHasMembers = kind("GROUP_HAS_MEMBERS", ErrFatal)
 	// ErrInternal: a bug or a broken invariant at the node; its log says more.
 	ErrInternal = kind("INTERNAL", ErrFatal)
 	// ErrOffsetOutOfRange: no record is there; Offset, LogStartOffset, HighWatermark.
@@ -123,7 +126,7 @@ var travelling = func() map[string]*Kind {
 		ErrBatchTooLarge, ErrTopicAlreadyExists, ErrProducerNameNotFound, ErrUnknownProducer,
 		ErrProducerExpired, ErrFenced, ErrOutOfOrder, ErrSequenceConflict, ErrOffsetMismatch,
 		ErrOffsetOutOfRange, ErrCorruptLog, ErrNotSupported, ErrInternal, ErrUnauthenticated,
-		ErrNotAuthorized,
+		ErrNotAuthorized, ErrGroupHasMembers,
 	} {
 		kinds[k.Reason] = k
 	}

@@ -147,12 +147,18 @@ class GroupOwnership:
         number:    of the commit, rising within a member's life, so that a late one is noticed.
                    One that repeats the newest may be stored again: it says the same.
         """
+        refused = self.check_owner(partition, member, ownership)
+        if refused or not member:
+            return refused
+        return OUT_OF_ORDER if number < self.owners[partition].last_commit else ""
+
+    def check_owner(self, partition: TopicPartition, member: str, ownership: int) -> str:
+        """Why this member ("": nobody who is one) has no say in the partition; "" if it has."""
         if not member:
             return GROUP_HAS_MEMBERS if self.has_members else ""
         owner = self.owners.get(partition)
-        if owner is None or (owner.member, owner.number) != (member, ownership):
-            return FENCED_MEMBER
-        return OUT_OF_ORDER if number < owner.last_commit else ""
+        known = owner is not None and (owner.member, owner.number) == (member, ownership)
+        return "" if known else FENCED_MEMBER
 
     def is_repeat(self, partition: TopicPartition, number: int) -> bool:
         """Whether the owner's newest commit has this number."""

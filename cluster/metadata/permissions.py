@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from cluster.metadata.quotas import altered_quotas
 from cluster.metadata.tables import Tables
-from cluster.metadata.topics import INVALID_REQUEST, Rejected, invalid
+from cluster.metadata.topics import INVALID_REQUEST, NOT_READY, Rejected, invalid
 from cluster.security.permissions import MAX_RULES, Rule, fault, tidy
 from cluster.v1 import metadata_pb2 as pb
 from oncelog.v1.security_pb2 import PermissionRule
@@ -20,8 +20,20 @@ def change(tables: Tables, command: pb.MetadataCommand) -> pb.MetadataResult:
     if command.HasField("alter_quotas"):
         tables.quotas = altered_quotas(tables.quotas, command.alter_quotas)
     else:
-        tables.rules = altered(tables.rules, command.alter_permissions)
+        after = altered(tables.rules, command.alter_permissions)
+        tables.rules_version += after is not tables.rules
+        tables.rules = after
     return pb.MetadataResult()
+
+
+def check_version(tables: Tables, command: pb.MetadataCommand) -> None:
+    """What was allowed by rules that have changed since is looked at again: raises Rejected.
+
+    Between a node's check and the entry others may take the right away, as in etcd's authStore
+    revision.
+    """
+    if command.rules_version and command.rules_version != tables.rules_version:
+        raise Rejected(NOT_READY, "permissions have changed meanwhile: it was not looked at")
 
 
 def altered(rules: tuple[Rule, ...], change: pb.AlterPermissions) -> tuple[Rule, ...]:

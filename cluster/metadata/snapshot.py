@@ -49,6 +49,7 @@ def dump_tables(tables: Tables) -> bytes:
             for name, value in sorted(tables.settings.items())
         ],
         rules=map(write_rule, tables.rules),
+        rules_version=tables.rules_version,
         quotas=map(write_quota, tables.quotas),
     )
     if not tables.coordinator.is_new:
@@ -78,6 +79,7 @@ def load_tables(data: bytes) -> Tables:
         finalized=Finalized(snapshot.cluster_version or 1, frozenset(snapshot.features)),
         settings={setting.name: setting.value for setting in snapshot.settings},
         rules=read_rules(snapshot.rules),
+        rules_version=snapshot.rules_version,
         quotas=read_quotas(snapshot.quotas),
         peers={node.node_id: node.peer_address for node in snapshot.nodes if node.peer_address},
         expected={node.node_id for node in snapshot.nodes if node.expected},

@@ -146,6 +146,11 @@ class MetadataState:
         return self._tables.rules
 
     @property
+    def rules_version(self) -> int:
+        """Rises with each change of the rules."""
+        return self._tables.rules_version
+
+    @property
     def quotas(self) -> tuple[Quota, ...]:
         """How much each may use at a node: another object after each change."""
         return self._tables.quotas
@@ -267,6 +272,7 @@ class MetadataState:
             raise Rejected(rules.NOT_SUPPORTED, "an empty command does nothing")
         if not self._tables.finalized.has(COMMANDS[which]):
             raise Rejected(rules.NOT_SUPPORTED, f"{which}: its upgrade is not finalized")
+        permissions.check_version(self._tables, command)
         return which
 
     def _dispatch(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:

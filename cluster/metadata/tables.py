@@ -31,6 +31,7 @@ class Tables:
     coordinator: all transactions.
     settings: the cluster's, see settings.py; none: not founded yet.
     rules, quotas: who may do what, and how much; rising, another tuple after each change.
+    rules_version: how often the rules were changed.
     peers: node id -> where the node takes its peers' streams, of those that said it.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
     lives: the starts of nodes that were registered last, see lives.py.
@@ -54,6 +55,7 @@ class Tables:
     coordinator: Coordinator = field(default_factory=Coordinator)
     settings: dict[str, int] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+    rules_version: int = 0
     quotas: tuple[Quota, ...] = ()
     peers: dict[int, str] = field(default_factory=dict)
     expected: set[int] = field(default_factory=set)

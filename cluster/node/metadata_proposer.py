@@ -20,6 +20,7 @@ from cluster.features import Features
 from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.founding import Founding
+from cluster.security.caller import RULES_VERSION
 from cluster.transport.calls import PeerCallError
 from cluster.transport.link import PeerLink
 from cluster.transport.versions import UPGRADES
@@ -37,6 +38,15 @@ REPEATABLE = (
     "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret",
     "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas",
     "report_replicas", "repair_replica", "transaction", None,
+)  # fmt: skip
+
+
+# Those that are made by the call itself that asks for them, and were let in with it.
+OF_CALLERS = frozenset(
+    {
+        "create_topic", "delete_topic", "alter_topic", "lease_name", "set_cluster_setting",
+        "set_replicas", "change_node", "alter_permissions", "alter_quotas",
+    }
 )  # fmt: skip
 
 
@@ -76,6 +86,8 @@ class MetadataProposer:
         which = command.WhichOneof("command")
         if which is not None:
             self._features.require_command(which)
+        if which in OF_CALLERS:
+            command.rules_version = RULES_VERSION.get()
         repeat = which in REPEATABLE
         reason = "the metadata group has no leader"
         try:

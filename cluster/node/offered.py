@@ -53,7 +53,13 @@ def guards(
         lambda number: metadata().coordinator.is_open(number),  # noqa: PLW0108 - made later
         superusers,
     )
-    return permissions, Guarding(security.identities, permissions, security.audit, quotas)
+    return permissions, Guarding(
+        security.identities,
+        permissions,
+        security.audit,
+        quotas,
+        rules_version=lambda: metadata().rules_version if permissions else 0,
+    )
 
 
 def add_services(

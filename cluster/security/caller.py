@@ -21,3 +21,5 @@ class Caller:
 
 
 PRINCIPAL: ContextVar[str] = ContextVar("principal", default=NOBODY)
+# Of the rules by which a call with one request was let in; 0: of no rules, or a stream.
+RULES_VERSION: ContextVar[int] = ContextVar("rules_version", default=0)

@@ -11,7 +11,7 @@ at one moment. A node counts what goes through it, and nothing of other nodes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -104,7 +104,7 @@ class Usage:
         self._streams = 0
         self._connections = Counter[str]()  # calls under way of each
         self._beginning = 0
-        self._transactions: dict[int, int] = {}  # number -> nonce of its begin
+        self._transactions: dict[int, Hashable] = {}  # number -> by what its begin is known
         self._staged: dict[int, int] = {}  # transaction -> bytes
         self._staged_bytes = 0  # of all of them
         self._staged_looked_at = float("-inf")
@@ -189,7 +189,7 @@ class Usage:
                 del self._connections[connection]
 
     @contextmanager
-    def begin(self, nonce: int) -> Iterator[Callable[[int], None]]:
+    def begin(self, nonce: Hashable) -> Iterator[Callable[[int], None]]:
         """One transaction that is begun; what it gives is told its number.
 
         One that is begun again, as its answer was lost, is not one more. Raises ExceededError.
@@ -225,7 +225,7 @@ class Usage:
             self._forget_ended(self._staged)
             self._staged_bytes = sum(self._staged.values())
 
-    def _forget_ended(self, of: dict[int, int]) -> None:
+    def _forget_ended(self, of: dict[int, Hashable] | dict[int, int]) -> None:
         for number in [one for one in of if not self._quotas.is_open(one)]:
             del of[number]
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from cluster.consensus.proposals import Outcome
 from cluster.dedup.verdict import MAX_INT32, MAX_INT64
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.features import GROUPS
+from cluster.groups.ownership import TopicPartition
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
     TOPIC_ALREADY_EXISTS,
@@ -146,7 +148,8 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             if request.ignore_transactions:
                 await confirm(replica)
             else:
-                await self._staging.end_staged(replica, request.group, wanted)
+                check = partial(self._check_reader, replica, request)
+                await self._staging.end_staged(replica, request.group, wanted, check)
         group = replica.group_offsets.group(request.group)
         stored: dict[Key, OffsetState | None] = {}
         if group is not None and wanted:
@@ -159,6 +162,23 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
                 for topic, number in wanted or stored
             ]
         )
+
+    def _check_reader(self, replica: Partition, request: pb.FetchOffsetsRequest) -> None:
+        """Raises FencedMemberError, GroupHasMembersError, InvalidRequestError."""
+        facts = replica.group_offsets.ownership(request.group)
+        if not request.member_id:
+            if facts.has_members:
+                text = f"group {request.group} has members: only they read on from its offsets"
+                raise errors.GroupHasMembersError(text)
+            return
+        if len(request.ownerships) != len(request.partitions) or not request.partitions:
+            raise invalid("ownerships", "must be one for each of the partitions, and one at least")
+        for wanted, number in zip(request.partitions, request.ownerships, strict=True):
+            topic = self.node.metadata.topic(wanted.topic)
+            part = TopicPartition(0 if topic is None else topic.topic_id, wanted.partition)
+            if facts.check_owner(part, request.member_id, number):
+                where = f"{wanted.topic}-{wanted.partition}"
+                raise errors.FencedMemberError(f"{where} is not, or no longer, of this member")
 
     @public_errors
     async def DescribeGroup(

@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from cluster.security.audit import Audit
-from cluster.security.caller import PRINCIPAL, Caller
+from cluster.security.caller import PRINCIPAL, RULES_VERSION, Caller
 from cluster.security.identities import Identities, UnknownCallerError
 from cluster.security.permissions import Need, Permissions
 from cluster.security.quotas import OUT_BYTES, USAGE, ExceededError, Quotas, Usage
@@ -53,10 +53,12 @@ class Guarding(grpc.aio.ServerInterceptor):
         audit: Audit | None,
         quotas: Quotas | None = None,
         wall_clock: Callable[[], float] = time.time,
+        rules_version: Callable[[], int] = lambda: 0,
     ) -> None:
         assert permissions is None or identities is not None, "nobody would be let in"
         self._identities, self._permissions = identities, permissions
         self._audit, self._quotas, self._wall_clock = audit, quotas, wall_clock
+        self._rules_version = rules_version
         self._guarded: dict[tuple[str, Handler], Handler] = {}
 
     async def intercept_service(
@@ -182,6 +184,7 @@ class Guarding(grpc.aio.ServerInterceptor):
             caller = await self.caller(method, context)
             needs = await self._let_in(method, caller, request, context)
             usage = _enter(caller, self._usage(caller))
+            RULES_VERSION.set(self._rules_version())
             try:
                 if usage is None:
                     answer = await call(request, context)

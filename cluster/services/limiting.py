@@ -11,7 +11,7 @@ again, which gRPC's flow control carries to the client.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from math import ceil
 from typing import Any
 
@@ -31,7 +31,11 @@ from oncelog.errors import ThrottledError
 
 MAX_DELAY = 1.0  # seconds that a unary call waits
 LOOK_AGAIN = 1.0  # seconds until a stream that waits looks whether its quota was changed
-_BEGIN = "/oncelog.v1.TransactionService/BeginTransaction"
+# By what one that begins again, as its answer was lost, is known. A sink has one at a time.
+_BEGINS: Mapping[str, Callable[[Any], Hashable]] = {
+    "/oncelog.v1.TransactionService/BeginTransaction": lambda request: request.nonce,
+    "/oncelog.v1.SinkService/BeginBatch": lambda request: request.sink,
+}
 # Who waited with these would lose what they keep alive; they count, and do not wait.
 _UNDELAYED = frozenset(
     {
@@ -56,15 +60,15 @@ class Limited:
 
     def __init__(self, method: str) -> None:
         self._rates = () if method in _UNDELAYED else _RATES.get(method, _OTHER)
-        self._begins = method == _BEGIN
+        self._begins = _BEGINS.get(method)
         self._leases = NEW_PRODUCERS in self._rates
 
     async def answer(self, usage: Usage, request: Any, call: Callable[[], Awaitable[Any]]) -> Any:
         """The answer to one request. Raises ExceededError."""
         if usage.limits():
             await self._admit(usage, request)
-        if self._begins and not isinstance(request, Undecodable):
-            with usage.begin(request.nonce) as begun:
+        if self._begins is not None and not isinstance(request, Undecodable):
+            with usage.begin(self._begins(request)) as begun:
                 answer = await call()
                 begun(answer.transaction_id)
         else:

@@ -11,7 +11,7 @@ the metadata's log, that or the commit, is the outcome.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from cluster.consensus.proposals import Outcome
 from cluster.dedup.verdict import MAX_INT64, Kind
@@ -98,16 +98,20 @@ class OffsetStaging:
             replica.registered(number)
         raise NotReadyError("another term has begun")
 
-    async def end_staged(self, replica: Partition, group: str, keys: Collection[Key]) -> None:
+    async def end_staged(
+        self, replica: Partition, group: str, keys: Collection[Key], check: Callable[[], None]
+    ) -> None:
         """Returns when no transaction has staged one of these offsets (none: of the group).
 
-        This node led after that. Raises ClusterError.
+        This node led after that. check: raises if whoever asks has no say in it; looked at
+        before each step, as that may change. Raises ClusterError.
         """
         while True:
             changed = asyncio.Event()
             replica.listeners.add(changed.set)
             try:
                 await confirm(replica)
+                check()
                 holders = replica.group_offsets.staged.holders(group)
                 wanted = holders.keys() & keys if keys else holders.keys()
                 if not wanted:

@@ -30,7 +30,7 @@ NODE_ACTION_UNDRAIN: NodeAction
 NODE_ACTION_FORGET: NodeAction
 
 class MetadataCommand(_message.Message):
-    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "repair_replica", "lease_lifetime_ms", "producer_name_expiry_ms")
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "repair_replica", "lease_lifetime_ms", "producer_name_expiry_ms", "rules_version")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class MetadataCommand(_message.Message):
     REPAIR_REPLICA_FIELD_NUMBER: _ClassVar[int]
     LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    RULES_VERSION_FIELD_NUMBER: _ClassVar[int]
     stamp_ms: int
     register_node: RegisterNode
     create_topic: CreateTopic
@@ -73,7 +74,8 @@ class MetadataCommand(_message.Message):
     repair_replica: RepairReplica
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
-    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., repair_replica: _Optional[_Union[RepairReplica, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ...) -> None: ...
+    rules_version: int
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., repair_replica: _Optional[_Union[RepairReplica, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., rules_version: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "address", "directory_id", "life", "known_life", "incarnation")
@@ -298,7 +300,7 @@ class MetadataResult(_message.Message):
     def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., transaction_id: _Optional[int] = ..., sink: _Optional[_Union[_transactions_pb2.SinkResult, _Mapping]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "own", "rules", "quotas")
+    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "own", "rules", "rules_version", "quotas")
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -316,6 +318,7 @@ class MetadataSnapshot(_message.Message):
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     OWN_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    RULES_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRecord]
     topics: _containers.RepeatedCompositeFieldContainer[TopicRecord]
@@ -334,8 +337,9 @@ class MetadataSnapshot(_message.Message):
     coordinator: _transactions_pb2.CoordinatorSnapshot
     own: PartitionRecord
     rules: _containers.RepeatedCompositeFieldContainer[_security_pb2.PermissionRule]
+    rules_version: int
     quotas: _containers.RepeatedCompositeFieldContainer[_security_pb2.Quota]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., own: _Optional[_Union[PartitionRecord, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ...) -> None: ...
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., own: _Optional[_Union[PartitionRecord, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., rules_version: _Optional[int] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ...) -> None: ...
 
 class NodeRecord(_message.Message):
     __slots__ = ("node_id", "address", "directory_id", "peer_address", "expected", "leaving", "drained", "joining", "life", "life_number", "incarnation")

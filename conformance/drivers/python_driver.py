@@ -67,11 +67,9 @@ MEMBERS = (
     "processing_timeout_ms",
     "enable_auto_commit",
     "auto_commit_interval_ms",
-    "on_assigned",
-    "on_revoked",
-    "on_lost",
 )
-NOT_SHARED_READING = ("isolation_level", "consumer_timeout_ms", *MEMBERS)
+CALLBACKS = ("on_assigned", "on_revoked", "on_lost")
+NOT_SHARED_READING = ("isolation_level", "consumer_timeout_ms", *MEMBERS, *CALLBACKS)
 
 Fields = Mapping[str, Any]
 Sent = Future[RecordMetadata] | Future[BatchMetadata] | Any  # Any: an Acknowledgement
@@ -162,10 +160,11 @@ class Driver:
 
     def _defaults(self, _: Fields) -> Fields:
         producer = ProducerConfig(bootstrap_servers=("127.0.0.1:1",))
-        consumer = ConsumerConfig(bootstrap_servers=("127.0.0.1:1",))
+        consumer = dataclasses.asdict(ConsumerConfig(bootstrap_servers=("127.0.0.1:1",)))
         return {
             "producer": _shared(dataclasses.asdict(producer)),
-            "consumer": _shared(dataclasses.asdict(consumer)),
+            "consumer": _shared(consumer),
+            "member": {name: consumer[name] for name in MEMBERS},
         }
 
     def _reset(self, _: Fields) -> Fields:

@@ -218,14 +218,18 @@ class StageOffsetsResponse(_message.Message):
     def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., duplicate: _Optional[bool] = ...) -> None: ...
 
 class FetchOffsetsRequest(_message.Message):
-    __slots__ = ("group", "partitions", "ignore_transactions")
+    __slots__ = ("group", "partitions", "ignore_transactions", "member_id", "ownerships")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     IGNORE_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    OWNERSHIPS_FIELD_NUMBER: _ClassVar[int]
     group: str
     partitions: _containers.RepeatedCompositeFieldContainer[_batch_pb2.TopicPartition]
     ignore_transactions: bool
-    def __init__(self, group: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[_batch_pb2.TopicPartition, _Mapping]]] = ..., ignore_transactions: _Optional[bool] = ...) -> None: ...
+    member_id: str
+    ownerships: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[_batch_pb2.TopicPartition, _Mapping]]] = ..., ignore_transactions: _Optional[bool] = ..., member_id: _Optional[str] = ..., ownerships: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommittedOffset(_message.Message):
     __slots__ = ("topic", "partition", "offset", "metadata", "producer_id", "epoch", "sequence", "commit_ms")

@@ -45,6 +45,8 @@ ERROR_CODES: dict[type[e.OncelogError], grpc.StatusCode] = {
     e.OutOfOrderError: grpc.StatusCode.FAILED_PRECONDITION,
     e.SequenceConflictError: grpc.StatusCode.FAILED_PRECONDITION,
     e.OffsetMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
+    e.FencedMemberError: grpc.StatusCode.FAILED_PRECONDITION,
+    e.GroupHasMembersError: grpc.StatusCode.FAILED_PRECONDITION,
     e.TransactionAbortedError: grpc.StatusCode.FAILED_PRECONDITION,
     e.TransactionCommittedError: grpc.StatusCode.FAILED_PRECONDITION,
     e.TransactionEndedError: grpc.StatusCode.FAILED_PRECONDITION,

@@ -2,9 +2,9 @@
 
     scripts/chaos groups --minutes 1 --seed 1
 
-A producer fills a topic that some processes share. Faults by a seed: members are killed, stopped
-for longer than their session, come and go, are cut off; the coordinator is killed or stopped.
-After each fault the group has to settle.
+A producer fills a topic that some processes share, each in a network namespace of its own. Faults
+by a seed: members are killed, stopped for longer than their session, come and go, are cut off one
+by one or all; the coordinator is killed or stopped. After each fault the group has to settle.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.chaos.group_checker import check
 
 TOPIC, GROUP, PARTITIONS = "work", "workers", 8
 MEMBERS = 4
+FIRST_PLACE = 100
 SESSION_S = 4.0
 SETTLE_LIMIT_S = 60.0
 
@@ -38,6 +39,7 @@ class Run:
         self.cluster, self._log, self._rng = cluster, log, random.Random(seed)
         self._admin = Admin(cluster.bootstrap, request_timeout_ms=30_000)
         self.workers: list[WorkerProcess] = []
+        self._places: dict[int, int] = {}  # process -> its namespace
         self.harmed: dict[int, list[tuple[float, float]]] = {}
         self.faults: dict[str, int] = {}
         self.wrong: list[str] = []
@@ -127,6 +129,21 @@ class Run:
         finally:
             self.cluster.resume(node)
 
+    def cut_member(self) -> None:
+        """Longer than its session: others get what it had, and by then it gives nothing out.
+
+        Unlike one that was stopped it is not harmed, as the checker takes it: its clock goes on.
+        """
+        network = self.cluster.network
+        assert network is not None
+        one = self._rng.choice(self._alive())
+        others = [other for other in self._alive() if other is not one]
+        network.unplug(self._places[one.pid])
+        try:
+            self._until(lambda: sum(len(o.owned) for o in others) == PARTITIONS, "others have all")
+        finally:
+            network.plug(self._places[one.pid])
+
     def cut_clients(self) -> None:
         """Nobody reaches the coordinator; who leads is not changed by that."""
         begun = time.monotonic()
@@ -142,14 +159,22 @@ class Run:
     # -- parts ----------------------------------------------------------------------------
 
     def _start(self) -> WorkerProcess:
+        network = self.cluster.network
+        assert network is not None
+        used = {self._places[one.pid] for one in self._alive()}
+        place = next(number for number in range(FIRST_PLACE, 200) if number not in used)
+        if place not in self._places.values():
+            network.join(place)
         one = WorkerProcess(
             self._log,
+            command=network.command(place),
             bootstrap=self.cluster.bootstrap,
             topic=TOPIC,
             group=GROUP,
             session_timeout_ms=round(SESSION_S * 1000),
             work_s=0.01,
         )
+        self._places[one.pid] = place
         self.workers.append(one)
         return one
 
@@ -229,13 +254,14 @@ FAULTS: dict[str, Callable[[Run], None]] = {
     "flap": Run.flap,
     "kill the coordinator": Run.kill_coordinator,
     "stop the coordinator": Run.stop_coordinator,
+    "cut off a member": Run.cut_member,
     "cut off the coordinator": Run.cut_clients,
 }
 
 
 def chaos(seconds: float, seed: int, root: Path) -> list[str]:
     """What is wrong after a run."""
-    with LocalCluster(root, proxied=True) as cluster:
+    with LocalCluster(root, proxied=True, namespaces=True) as cluster:
         run = Run(cluster, seed, root / "workers.log")
         try:
             run.go(seconds)

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from harness import network
 from tests.chaos.group_checker import Event, check
 from tests.chaos.groups import chaos
 
 OLD, NEW = 1, 2  # processes
 
 
+@pytest.mark.skipif(bool(network.missing()), reason=network.missing())
 def test_a_group_keeps_its_promises_whoever_is_harmed(tmp_path: Path) -> None:
     assert chaos(1.0, 3, tmp_path) == []
 

@@ -175,6 +175,53 @@ def test_a_body_that_fails_commits_nothing(shared: LocalCluster, topic: str) -> 
         assert not admin.describe_group(topic).offsets
 
 
+def test_range_gives_the_same_partitions_of_each_topic(
+    shared: LocalCluster, admin: Admin, topic: str
+) -> None:
+    """So that what was written by one key to two topics is read by one process."""
+    other = f"{topic}-other"
+    admin.create_topic(other, PARTITIONS, 3)
+    readers = [Reader(shared, topic, other, group=topic, assignor="range") for _ in range(2)]
+
+    def shares() -> list[list[tuple[str, int]]]:
+        return sorted(sorted(one.consumer.assignment()) for one in readers)
+
+    eventually(
+        lambda: shares() == [[(topic, a), (topic, b), (other, a), (other, b)]
+                             for a, b in ((0, 1), (2, 3))],
+        "each has the same of both",
+    )  # fmt: skip
+    assert admin.describe_group(topic).assignor == "range"
+    readers[0].close()
+    eventually(lambda: len(readers[1].consumer.assignment()) == 2 * PARTITIONS, "one has all")
+    readers[1].close()
+
+
+def test_who_comes_and_goes_moves_only_what_it_is_given(
+    shared: LocalCluster, admin: Admin, topic: str
+) -> None:
+    readers = [Reader(shared, topic, group=topic) for _ in range(2)]
+
+    def owners() -> dict[int, tuple[str, int]]:
+        members = admin.describe_group(topic).members
+        return {tp.partition: (one.member_id, n) for one in members for tp, n in one.owned.items()}
+
+    eventually(lambda: [len(one.parts) for one in readers] == [2, 2], "both have half")
+    before, given = owners(), set[int]()
+    for _ in range(10):
+        flapping = Reader(shared, topic, group=topic)
+        eventually(lambda: bool(flapping.parts), "it is given its share")  # noqa: B023
+        given |= flapping.parts
+        flapping.close()
+    eventually(lambda: [len(one.parts) for one in readers] == [2, 2], "both have half again")
+    after = owners()
+    untouched = before.keys() - given
+    assert untouched, "the fewest moves are of the same partitions"
+    assert {part: after[part] for part in untouched} == {p: before[p] for p in untouched}
+    for one in readers:
+        one.close()
+
+
 def test_a_pattern_takes_topics_that_come_later(cluster: LocalCluster, topic: str) -> None:
     one = Reader(cluster, f"^{topic}-[a-z]+", group=topic)
     with Admin(cluster.bootstrap) as admin:

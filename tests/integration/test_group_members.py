@@ -13,7 +13,10 @@ from harness.api import Api, as_call
 from harness.local_cluster import LocalCluster
 from oncelog.v1 import batch_pb2
 from oncelog.v1 import group_pb2 as pb
+from oncelog.v1.transaction_pb2 import StagedOffsets
+from oncelog.wire.status import from_rpc_error
 from tests.integration.conftest import MakeCluster
+from tests.integration.test_transactions import Sender
 from tests.integration.waiting import eventually
 
 TIMEOUT = 30.0
@@ -133,6 +136,11 @@ class Member:
         )
         return commit(self.cluster, request)
 
+    def fetch(self, partition: int, ownership: int | None = None) -> int | str:
+        """The offset that it goes on from, or why it does not."""
+        number = self.held.get(partition, 0) if ownership is None else ownership
+        return fetch(self.cluster, self.group, self.topic, partition, self.name, [number])
+
     def kill(self) -> None:
         """Without a word: the stream breaks."""
         self.stopped.set()
@@ -160,6 +168,25 @@ def commit(cluster: LocalCluster, request: pb.CommitOffsetsRequest) -> str:
     assert isinstance(answer, pb.CommitOffsetsResponse)
     (result,) = answer.results
     return result.error
+
+
+def fetch(
+    cluster: LocalCluster, group: str, topic: str, partition: int, member: str, numbers: list[int]
+) -> int | str:
+    request = pb.FetchOffsetsRequest(
+        group=group,
+        partitions=[batch_pb2.TopicPartition(topic=topic, partition=partition)],
+        member_id=member,
+        ownerships=numbers,
+    )
+    try:
+        answer = at_the_leader(
+            cluster, lambda api: api.groups.FetchOffsets(request, timeout=TIMEOUT)
+        )
+    except grpc.RpcError as error:
+        return from_rpc_error(error).reason
+    assert isinstance(answer, pb.FetchOffsetsResponse)
+    return answer.offsets[0].offset
 
 
 def describe(cluster: LocalCluster, group: str) -> pb.DescribeGroupResponse:
@@ -203,6 +230,46 @@ def test_two_members_share_the_partitions_and_one_takes_over(
     eventually(lambda: not describe(shared, topic).members, "who leaves is gone at once")
     assert commit(shared, request) == "", "a group without members takes commits by hand"
     two.kill()
+
+
+def test_who_has_no_say_in_a_partition_ends_no_transaction_there(
+    shared: LocalCluster, topic: str
+) -> None:
+    """A late look of the owner before would otherwise abort each transaction of the new one."""
+    one, two = (Member(shared, topic, topic, name) for name in "ab")
+    eventually(lambda: shares(one, two) == [2, 2], "both have half")
+    mine = min(one.partitions())
+    sender = Sender(shared, topic, topic, 1)
+    sender.begin()
+    assert sender.stage(0, 1) == "STAGED"
+    offset = pb.OffsetCommit(topic=topic, partition=mine, offset=7, ownership=one.held[mine])
+    stage = pb.StageOffsetsRequest(
+        transaction_id=sender.number,
+        producer_id=sender.lease.producer_id,
+        epoch=sender.lease.epoch,
+        group=topic,
+        offsets=[offset],
+        member_id="a",
+        number=1,
+    )
+    staged = at_the_leader(shared, lambda api: api.groups.StageOffsets(stage, timeout=TIMEOUT))
+    assert isinstance(staged, pb.StageOffsetsResponse) and not staged.error
+    assert two.fetch(mine, one.held[mine]) == "FENCED_MEMBER"
+    assert one.fetch(mine, one.held[mine] - 1) == "FENCED_MEMBER"
+    assert fetch(shared, topic, topic, mine, "", []) == "GROUP_HAS_MEMBERS"
+    assert fetch(shared, topic, topic, mine, "a", []) == "INVALID_REQUEST"
+    taken = StagedOffsets(group=topic, offset_count=1, last_number=1)
+    assert [run.record_count for run in sender.commit(offsets=[taken]).runs] == [1]
+    assert one.fetch(mine) == 7
+    sender.begin()
+    stage.transaction_id, stage.number = sender.number, 2
+    staged = at_the_leader(shared, lambda api: api.groups.StageOffsets(stage, timeout=TIMEOUT))
+    assert isinstance(staged, pb.StageOffsetsResponse) and not staged.error
+    assert one.fetch(mine) == 7
+    with pytest.raises(grpc.RpcError, match="aborted"):  # by who has a say
+        sender.commit(offsets=[StagedOffsets(group=topic, offset_count=1, last_number=2)])
+    for member in (one, two):
+        member.kill()
 
 
 def test_another_coordinator_moves_nothing(make_cluster: MakeCluster, topic: str) -> None:

@@ -14,8 +14,8 @@ from conformance.broker.cluster import Cluster
 from conformance.broker.journal import Journal
 from conformance.cases import FEATURES, VERBS, CaseError, load, names_of_lies
 from conformance.command import known_failing, page, verdicts
+from conformance.drivers.python_driver import CALLBACKS, MEMBERS, Driver
 from conformance.drivers.python_driver import FEATURES as OFFERED
-from conformance.drivers.python_driver import MEMBERS, Driver
 from conformance.judge import RULES, Evidence, Sent, Staging, judge
 from conformance.matching import mismatch
 from conformance.matrix import MATRIX, tree_clients
@@ -141,9 +141,10 @@ def test_client_defaults_are_those_of_the_python_client():
         *own, "acks", "retries", "partitioner", "initial", "compression_level"
     }  # fmt: skip
     assert set(consumer) - set(wanted["consumer"]) == {
-        *own, *MEMBERS, "isolation_level", "consumer_timeout_ms"
+        *own, *MEMBERS, *CALLBACKS, "isolation_level", "consumer_timeout_ms"
     }  # fmt: skip
-    for kind, real in (("producer", producer), ("consumer", consumer)):
+    assert set(wanted["member"]) == set(MEMBERS)
+    for kind, real in (("producer", producer), ("consumer", consumer), ("member", consumer)):
         assert {name: real[name] for name in wanted[kind]} == wanted[kind]
 
 

@@ -107,7 +107,7 @@ LATER_FIELDS: dict[str | int, str] = {
         TransactionCommand: begin_batch draw_ticket reset_sink
     """,
     PERMISSIONS: """
-        MetadataCommand: alter_permissions
+        MetadataCommand: alter_permissions rules_version
         AlterPermissions: add remove
         PermissionRule: principal kind name prefix operations deny
     """,

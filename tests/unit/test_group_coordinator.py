@@ -345,6 +345,9 @@ def test_commits_are_the_owners_and_go_forward() -> None:
     assert facts.check_commit(part, "b", 7, 1) == "FENCED_MEMBER"
     assert facts.check_commit(part, "a", 6, 1) == "FENCED_MEMBER"
     assert facts.check_commit(part, "a", 7, 6) == ""
+    assert facts.check_owner(part, "a", 7) == ""
+    assert facts.check_owner(part, "a", 6) == facts.check_owner(part, "b", 7) == "FENCED_MEMBER"
+    assert facts.check_owner(part, "", 0) == "GROUP_HAS_MEMBERS"
     facts.committed(part, 6)
     assert facts.check_commit(part, "a", 7, 5) == "OUT_OF_ORDER"
     assert facts.check_commit(part, "a", 7, 6) == ""

@@ -27,7 +27,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 import oncelog.v1
 from cluster.node.offered import add_services
 from cluster.security.audit import MAX_REFUSED, Audit
-from cluster.security.caller import Caller
+from cluster.security.caller import RULES_VERSION, Caller
 from cluster.security.identities import Identities
 from cluster.security.permissions import Need, Permissions, Rule, tidy
 from cluster.security.quotas import Quota, Quotas
@@ -127,8 +127,9 @@ class Guarded:
             lambda: self.limits, time.monotonic, self.open_transactions.__contains__, ["token:root"]
         )
         self.guarding = Guarding(
-            self.identities, self.permissions, self.audit, self.quotas, lambda: self.now
-        )
+            self.identities, self.permissions, self.audit, self.quotas, lambda: self.now,
+            lambda: len(self.rules),
+        )  # fmt: skip
         self.channel: Any = None
 
     def allow(self, who: str, operations: str, kind: str, name: str = "", **more: bool) -> None:
@@ -473,6 +474,25 @@ async def test_a_stream_ends_with_the_next_message_after_its_certificate_is_over
             asked = produce(log_rig.TOPIC) if "Produce" in method else None
             with pytest.raises(errors.UnauthenticatedError, match="is over"):
                 await node.call(f"/oncelog.v1.{method}", "alice", asked)
+
+
+async def test_a_command_is_proposed_with_the_version_of_the_rules_that_let_it_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with guard(tmp_path) as node:
+        versions: list[int] = []
+        propose = node.node.propose_metadata
+
+        async def note(*given: Any) -> Any:
+            versions.append(RULES_VERSION.get())
+            return await propose(*given)
+
+        monkeypatch.setattr(node.node, "propose_metadata", note)
+        for name in ("a", "b"):
+            node.allow("alice", "create", "topic", name)
+            request = cpb.CreateTopicRequest(name=name, partitions=1)
+            await node.call("/oncelog.v1.ClusterService/CreateTopic", "alice", request)
+    assert versions == [1, 2]
 
 
 async def test_leases_belong_to_who_took_them(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from cluster.features import Features
 from cluster.metadata.settings import SETTINGS
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.metadata_proposer import MetadataProposer
+from cluster.security.caller import RULES_VERSION
 from cluster.v1 import metadata_pb2 as mpb
 
 DAY_MS = 24 * 3600 * 1000
@@ -21,8 +22,11 @@ class Leader:
     def __init__(self) -> None:
         self.wall_ms = 1_000_000
         self.stamps: list[int] = []
+        self.versions: list[int] = []
         clocks = ClockAgreement((), 10_000, lambda: 0.0, lambda: self.wall_ms, lambda *sent: None)
-        group: Any = SimpleNamespace(is_ready=True, leader_id=1, propose=self._propose)
+        group: Any = SimpleNamespace(
+            is_ready=True, leader_id=1, propose=self._propose, applied_index=1
+        )
         founding: Any = SimpleNamespace(commands=list, settings=dict.fromkeys(SETTINGS, 1000))
         self.proposer = MetadataProposer(
             group,
@@ -34,8 +38,20 @@ class Leader:
         )
 
     def _propose(self, data: bytes, done: Any) -> None:
-        self.stamps.append(mpb.MetadataCommand.FromString(data[1:]).stamp_ms)
+        command = mpb.MetadataCommand.FromString(data[1:])
+        self.stamps.append(command.stamp_ms)
+        self.versions.append(command.rules_version)
         done(Applied(1, b""))
+
+
+async def test_a_callers_command_says_by_which_rules_it_was_let_in():
+    leader = Leader()
+    RULES_VERSION.set(7)
+    asked = mpb.MetadataCommand(create_topic=mpb.CreateTopic(name="t"))
+    of_the_node = mpb.MetadataCommand(register_node=mpb.RegisterNode(node_id=1))
+    for command in (asked, of_the_node):
+        assert not (await leader.proposer.propose(command, 1.0)).error
+    assert leader.versions == [7, 0], "what a node does by itself waits for nobody's rights"
 
 
 async def test_a_command_has_the_agreed_time_or_is_not_taken():

@@ -9,6 +9,7 @@
 | CVE-2026-33246 (NATS): an identity that is passed on | headers, commands | |
 | CVE-2026-44283 (etcd): parts of a transaction unchecked | its batches, offsets, runs | |
 | etcd's authStore: revoked after the check | a stream that is checked once | test_guarding.py |
+| the same, on the way to the log | a command let in by older rules | test_permissions.py |
 | CVE-2024-56128 (Kafka): replay | a token after its time | test_identities.py |
 | CVE-2025-27817 (Kafka): a URL from whoever calls | | test_jwks.py, test_identities.py |
 | CVE-2022-29217 (PyJWT): keys confused | the algorithm of the header | test_identities.py |

@@ -201,6 +201,34 @@ def test_rules_are_replicated_and_part_of_the_snapshot() -> None:
     assert [one.name for one in state.rules] == ["b", "t"]
 
 
+def test_what_was_allowed_by_rules_that_have_changed_since_is_rejected() -> None:
+    """Looked at by one node, and while its command was on the way another took the right away."""
+
+    def created(state: MetadataState, name: str, version: int) -> str:
+        topic = meta.CreateTopic(name=name, placements=[meta.Placement(replicas=[1])])
+        command = meta.MetadataCommand(create_topic=topic, rules_version=version)
+        raw = state.apply(state.applied_index + 1, command.SerializeToString())
+        return meta.MetadataResult.FromString(raw).error
+
+    state = upgraded()
+    node = meta.RegisterNode(node_id=1, address="a:1")
+    state.apply(2, meta.MetadataCommand(register_node=node).SerializeToString())
+    state.apply(3, alter(add=[rule(kind="topic", name="*", operations=["create"])]))
+    allowed = state.rules_version
+    assert allowed == 1 and not created(state, "early", allowed)
+    state.apply(state.applied_index + 1, alter(remove=[rule(name="nobody-has-it")]))
+    assert state.rules_version == allowed, "nothing was changed"
+    state.apply(
+        state.applied_index + 1,
+        alter(remove=[rule(kind="topic", name="*", operations=["create"])]),
+    )
+    assert created(state, "late", allowed) == "NOT_READY" and state.topic("late") is None
+    assert not created(state, "late", 0), "with the check off"
+    copy = MetadataState()
+    copy.load(state.dump(), state.applied_index)
+    assert copy.rules_version == state.rules_version == allowed + 1
+
+
 def test_a_bad_rule_changes_nothing() -> None:
     state = upgraded()
     raw = state.apply(2, alter(add=[rule(), rule(kind="x")]))

@@ -47,6 +47,7 @@ from oncelog._engine.net.backoff import Backoff
 from oncelog.v1 import group_pb2 as gpb
 from oncelog.v1 import log_pb2 as lpb
 from oncelog.v1 import security_pb2 as spb
+from oncelog.v1 import sink_pb2 as kpb
 from oncelog.wire.status import from_status, to_status
 from tests.unit import log_rig
 from tests.unit.test_guarding import Guarded, guard, header
@@ -180,6 +181,26 @@ def test_transactions_are_counted_until_they_end() -> None:
         begin(3, 30)
     rig.open.discard(10)
     begin(3, 30)
+
+
+async def test_batches_of_sinks_count_as_transactions() -> None:
+    rig = Rig(Quota("a", TRANSACTIONS, 1))
+    usage = rig.quotas.usage("a")
+    limited = limiting.Limited("/oncelog.v1.SinkService/BeginBatch")
+
+    async def begin(sink: str, number: int) -> None:
+        async def call() -> Any:
+            rig.open.add(number)
+            return kpb.BeginBatchResponse(transaction_id=number)
+
+        await limited.answer(usage, kpb.BeginBatchRequest(sink=sink), call)
+
+    await begin("one", 10)
+    await begin("one", 10)  # its answer was lost
+    with pytest.raises(ExceededError, match="open_transactions"):
+        await begin("two", 20)
+    rig.open.discard(10)
+    await begin("two", 20)
 
 
 def test_staged_bytes_count_until_their_transaction_ends() -> None:

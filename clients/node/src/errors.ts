@@ -30,6 +30,8 @@ const PARENTS = {
   PRODUCER_NAME_NOT_FOUND: "FATAL",
   /** The server, or this client, cannot do it. */
   NOT_SUPPORTED: "FATAL",
+  /** The group's members share its partitions; only they commit, or read on from its offsets. */
+  GROUP_HAS_MEMBERS: "FATAL",
   /** A bug or a broken invariant at the node; its log says more. */
   INTERNAL: "FATAL",
   /** No record is there. */

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import grpc.aio
@@ -26,14 +26,10 @@ log = logging.getLogger("oncelog.consumer")
 # A node that hangs must not hold up a question that another one answers.
 ATTEMPT_S = 2.0
 _LIST_PAGE = 1000
-# Of a commit, beside those that any call may have.
-_COMMIT_ERRORS: dict[str, type[errors.OncelogError]] = {
-    one.reason: one for one in (errors.FencedMemberError, errors.GroupHasMembersError)
-}
 
 
 class CommitTerms(NamedTuple):
-    """What a commit of a group's member says of it."""
+    """What a commit of a group's member, or its look for where to go on, says of it."""
 
     member_id: str
     number: int
@@ -116,12 +112,14 @@ class Groups:
     async def committed(
         self,
         group: str,
-        partitions: Iterable[TopicPartition] = (),
+        partitions: Sequence[TopicPartition] = (),
         *,
+        terms: CommitTerms | None = None,
         ignore_transactions: bool = False,
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """Return what these partitions' offsets are, None: nothing; or all of the group.
 
+        terms: of a member of the group; its `number` is not looked at.
         ignore_transactions: who only looks ends none that has staged offsets there.
         """
         request = group_pb2.FetchOffsetsRequest(
@@ -132,6 +130,9 @@ class Groups:
             ],
             ignore_transactions=ignore_transactions,
         )
+        if terms is not None:
+            request.member_id = terms.member_id
+            request.ownerships[:] = [terms.ownerships[tp] for tp in partitions]
         answer = await self._call(group, lambda stub: stub.FetchOffsets, request)
         return {
             TopicPartition(offset.topic, offset.partition): _committed(offset)
@@ -317,7 +318,7 @@ def _commits(
 def _refused(result: group_pb2.OffsetCommitResult) -> errors.OncelogError:
     where = f"{result.topic}-{result.partition}"
     text = f"{where}: offset not committed: {result.message or result.error}"
-    kind = _COMMIT_ERRORS.get(result.error) or BY_REASON.get(result.error, errors.InternalError)
+    kind = BY_REASON.get(result.error, errors.InternalError)
     if kind is errors.FencedError:
         return errors.FencedError(text, current_epoch=result.current_epoch)
     if kind is errors.OutOfOrderError:

@@ -15,7 +15,6 @@ import asyncio
 import logging
 import socket
 import time
-import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -24,8 +23,9 @@ import grpc.aio
 
 from oncelog import errors
 from oncelog._engine.consume.fetch_buffer import FetchBuffer
-from oncelog._engine.consume.groups import ATTEMPT_S, CommitTerms, Groups, group_stub
-from oncelog._engine.consume.membership import Membership, Step
+from oncelog._engine.consume.groups import ATTEMPT_S, CommitTerms, group_stub
+from oncelog._engine.consume.membership import Step
+from oncelog._engine.consume.positions import Positions
 from oncelog._engine.net.cluster import Cluster
 from oncelog.config import ConsumerConfig
 from oncelog.types import OffsetCommit, TopicPartition
@@ -59,16 +59,16 @@ class GroupMember:
         self,
         config: ConsumerConfig,
         cluster: Cluster,
-        groups: Groups,
+        positions: Positions,
         buffer: FetchBuffer,
         topics: Iterable[str],
     ) -> None:
         assert config.group_id is not None
-        self.group, self.member_id = config.group_id, str(uuid.uuid4())
+        self.group, self.member_id = config.group_id, positions.member_id
         self.error: errors.OncelogError | None = None  # for good
-        self._config, self._cluster, self._groups, self._buffer = config, cluster, groups, buffer
+        self._config, self._cluster, self._buffer = config, cluster, buffer
+        self._groups, self._machine = positions.groups, positions.membership
         self._topics = list(topics)
-        self._machine: Membership[TopicPartition] = Membership()
         self._claim, self._was_member = 0, False
         self._address = ""  # of the coordinator, while connected
         self._ping_s = self._session_s = config.session_timeout_ms / 1000

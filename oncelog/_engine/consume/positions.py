@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Sequence
 
 from oncelog import errors
-from oncelog._engine.consume.groups import Groups
+from oncelog._engine.consume.groups import CommitTerms, Groups
+from oncelog._engine.consume.membership import Membership
 from oncelog._engine.consume.routes import Routes
 from oncelog._engine.net.cluster import Cluster, check_answers, log_stub
 from oncelog.config import ConsumerConfig
@@ -29,12 +31,23 @@ class Positions:
         self._cluster = cluster
         self._routes = routes
         self.groups = Groups(cluster)
+        self.member_id = str(uuid.uuid4())
+        self.membership: Membership[TopicPartition] = Membership()  # what `member` goes by
 
     async def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the group stands, if there is one."""
+        """Where the group stands, if there is one.
+
+        Raises FencedMemberError for a member that has lost one of them.
+        """
         if self._config.group_id is None or not tps:
             return {}
-        found = await self.groups.committed(self._config.group_id, tps)
+        terms = None
+        if self.membership.connection:
+            owned = self.membership.owned
+            if not owned.keys() >= set(tps):
+                raise errors.FencedMemberError("the group has taken a partition back")
+            terms = CommitTerms(self.member_id, 0, owned)
+        found = await self.groups.committed(self._config.group_id, tps, terms=terms)
         return {tp: known.offset for tp, known in found.items() if known is not None}
 
     async def list_offsets(

@@ -188,7 +188,7 @@ class Member:
         self.alive, self.stopped_until, self.stuck = True, 0.0, False
         self.fenced: list[str] = []
         self.rejected = ""  # for good
-        self._inbox: list[tuple[float, int, Any]] = []
+        self._pushed: dict[int, Any] = {}  # connection -> what its stream will take next
         # Committed when it began, committed since, read.
         self.positions: dict[TopicPartition, tuple[int, int, int]] = {}
         self.moves = 0
@@ -231,7 +231,15 @@ class Member:
             world.scheduler.at(self._sent_at, self.node.receive, method, *args)
 
     def in_stream(self, node: Node, connection: int, message: Any) -> None:
-        world = self.world
+        """What the coordinator pushes. While its stream takes nothing, only the newest counts."""
+        waits = connection in self._pushed
+        self._pushed[connection] = message
+        if not waits:
+            slow = 2.0 if self.world.rng.random() < self.world.late else 0.0
+            self.world.scheduler.after(slow, self._write, node, connection)
+
+    def _write(self, node: Node, connection: int) -> None:
+        world, message = self.world, self._pushed.pop(connection)
         self._arrives_at = max(self._arrives_at, world.scheduler.now + world._latency())
         if world.rng.random() >= world.drop:
             world.scheduler.at(self._arrives_at, self._receive, node, connection, message)

@@ -1350,8 +1350,13 @@ type FetchOffsetsRequest struct {
 	// Of who looks, and does not read on from there: what is committed now. Transactions
 	// go on.
 	IgnoreTransactions bool `protobuf:"varint,3,opt,name=ignore_transactions,json=ignoreTransactions,proto3" json:"ignore_transactions,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Of a group with members, unless ignore_transactions is set: who asks, and the number
+	// of its ownership of each of the partitions, in their order. Checked as a commit is:
+	// who has lost a partition ends nobody's transaction.
+	MemberId      string  `protobuf:"bytes,4,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	Ownerships    []int64 `protobuf:"varint,5,rep,packed,name=ownerships,proto3" json:"ownerships,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FetchOffsetsRequest) Reset() {
@@ -1403,6 +1408,20 @@ func (x *FetchOffsetsRequest) GetIgnoreTransactions() bool {
 		return x.IgnoreTransactions
 	}
 	return false
+}
+
+func (x *FetchOffsetsRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *FetchOffsetsRequest) GetOwnerships() []int64 {
+	if x != nil {
+		return x.Ownerships
+	}
+	return nil
 }
 
 type CommittedOffset struct {
@@ -2171,13 +2190,17 @@ const file_oncelog_v1_group_proto_rawDesc = "" +
 	"\x14StageOffsetsResponse\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
-	"\tduplicate\x18\x03 \x01(\bR\tduplicate\"\x98\x01\n" +
+	"\tduplicate\x18\x03 \x01(\bR\tduplicate\"\xd5\x01\n" +
 	"\x13FetchOffsetsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12:\n" +
 	"\n" +
 	"partitions\x18\x02 \x03(\v2\x1a.oncelog.v1.TopicPartitionR\n" +
 	"partitions\x12/\n" +
-	"\x13ignore_transactions\x18\x03 \x01(\bR\x12ignoreTransactions\"\xe9\x01\n" +
+	"\x13ignore_transactions\x18\x03 \x01(\bR\x12ignoreTransactions\x12\x1b\n" +
+	"\tmember_id\x18\x04 \x01(\tR\bmemberId\x12\x1e\n" +
+	"\n" +
+	"ownerships\x18\x05 \x03(\x03R\n" +
+	"ownerships\"\xe9\x01\n" +
 	"\x0fCommittedOffset\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +

@@ -17,6 +17,8 @@ public  final class FetchOffsetsRequest extends
   private FetchOffsetsRequest() {
     group_ = "";
     partitions_ = emptyProtobufList();
+    memberId_ = "";
+    ownerships_ = emptyLongList();
   }
   public static final int GROUP_FIELD_NUMBER = 1;
   private java.lang.String group_;
@@ -242,6 +244,154 @@ public  final class FetchOffsetsRequest extends
   private void clearIgnoreTransactions() {
 
     ignoreTransactions_ = false;
+  }
+
+  public static final int MEMBER_ID_FIELD_NUMBER = 4;
+  private java.lang.String memberId_;
+  /**
+   * <pre>
+   * Of a group with members, unless ignore_transactions is set: who asks, and the number
+   * of its ownership of each of the partitions, in their order. Checked as a commit is:
+   * who has lost a partition ends nobody's transaction.
+   * </pre>
+   *
+   * <code>string member_id = 4;</code>
+   * @return The memberId.
+   */
+  @java.lang.Override
+  public java.lang.String getMemberId() {
+    return memberId_;
+  }
+  /**
+   * <pre>
+   * Of a group with members, unless ignore_transactions is set: who asks, and the number
+   * of its ownership of each of the partitions, in their order. Checked as a commit is:
+   * who has lost a partition ends nobody's transaction.
+   * </pre>
+   *
+   * <code>string member_id = 4;</code>
+   * @return The bytes for memberId.
+   */
+  @java.lang.Override
+  public com.google.protobuf.ByteString
+      getMemberIdBytes() {
+    return com.google.protobuf.ByteString.copyFromUtf8(memberId_);
+  }
+  /**
+   * <pre>
+   * Of a group with members, unless ignore_transactions is set: who asks, and the number
+   * of its ownership of each of the partitions, in their order. Checked as a commit is:
+   * who has lost a partition ends nobody's transaction.
+   * </pre>
+   *
+   * <code>string member_id = 4;</code>
+   * @param value The memberId to set.
+   */
+  private void setMemberId(
+      java.lang.String value) {
+    java.util.Objects.requireNonNull(value);
+
+    memberId_ = value;
+  }
+  /**
+   * <pre>
+   * Of a group with members, unless ignore_transactions is set: who asks, and the number
+   * of its ownership of each of the partitions, in their order. Checked as a commit is:
+   * who has lost a partition ends nobody's transaction.
+   * </pre>
+   *
+   * <code>string member_id = 4;</code>
+   */
+  private void clearMemberId() {
+
+    memberId_ = getDefaultInstance().getMemberId();
+  }
+  /**
+   * <pre>
+   * Of a group with members, unless ignore_transactions is set: who asks, and the number
+   * of its ownership of each of the partitions, in their order. Checked as a commit is:
+   * who has lost a partition ends nobody's transaction.
+   * </pre>
+   *
+   * <code>string member_id = 4;</code>
+   * @param value The bytes for memberId to set.
+   */
+  private void setMemberIdBytes(
+      com.google.protobuf.ByteString value) {
+    checkByteStringIsUtf8(value);
+    memberId_ = value.toStringUtf8();
+
+  }
+
+  public static final int OWNERSHIPS_FIELD_NUMBER = 5;
+  private com.google.protobuf.Internal.LongList ownerships_;
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   * @return A list containing the ownerships.
+   */
+  @java.lang.Override
+  public java.util.List<java.lang.Long>
+      getOwnershipsList() {
+    return ownerships_;
+  }
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   * @return The count of ownerships.
+   */
+  @java.lang.Override
+  public int getOwnershipsCount() {
+    return ownerships_.size();
+  }
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   * @param index The index of the element to return.
+   * @return The ownerships at the given index.
+   */
+  @java.lang.Override
+  public long getOwnerships(int index) {
+    return ownerships_.getLong(index);
+  }
+  private int ownershipsMemoizedSerializedSize = -1;
+  private void ensureOwnershipsIsMutable() {
+    com.google.protobuf.Internal.LongList tmp = ownerships_;
+    if (!tmp.isModifiable()) {
+      ownerships_ =
+          com.google.protobuf.GeneratedMessageLite.mutableCopy(tmp);
+     }
+  }
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   * @param index The index to set the value at.
+   * @param value The ownerships to set.
+   */
+  private void setOwnerships(
+      int index, long value) {
+    ensureOwnershipsIsMutable();
+    ownerships_.setLong(index, value);
+  }
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   * @param value The ownerships to add.
+   */
+  private void addOwnerships(long value) {
+    ensureOwnershipsIsMutable();
+    ownerships_.addLong(value);
+  }
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   * @param values The ownerships to add.
+   */
+  private void addAllOwnerships(
+      java.lang.Iterable<? extends java.lang.Long> values) {
+    ensureOwnershipsIsMutable();
+    com.google.protobuf.AbstractMessageLite.addAll(
+        values, ownerships_);
+  }
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   */
+  private void clearOwnerships() {
+    ownerships_ = emptyLongList();
   }
 
   public static io.github.oncelog.client.proto.FetchOffsetsRequest parseFrom(
@@ -583,6 +733,154 @@ public  final class FetchOffsetsRequest extends
       return this;
     }
 
+    /**
+     * <pre>
+     * Of a group with members, unless ignore_transactions is set: who asks, and the number
+     * of its ownership of each of the partitions, in their order. Checked as a commit is:
+     * who has lost a partition ends nobody's transaction.
+     * </pre>
+     *
+     * <code>string member_id = 4;</code>
+     * @return The memberId.
+     */
+    @java.lang.Override
+    public java.lang.String getMemberId() {
+      return instance.getMemberId();
+    }
+    /**
+     * <pre>
+     * Of a group with members, unless ignore_transactions is set: who asks, and the number
+     * of its ownership of each of the partitions, in their order. Checked as a commit is:
+     * who has lost a partition ends nobody's transaction.
+     * </pre>
+     *
+     * <code>string member_id = 4;</code>
+     * @return The bytes for memberId.
+     */
+    @java.lang.Override
+    public com.google.protobuf.ByteString
+        getMemberIdBytes() {
+      return instance.getMemberIdBytes();
+    }
+    /**
+     * <pre>
+     * Of a group with members, unless ignore_transactions is set: who asks, and the number
+     * of its ownership of each of the partitions, in their order. Checked as a commit is:
+     * who has lost a partition ends nobody's transaction.
+     * </pre>
+     *
+     * <code>string member_id = 4;</code>
+     * @param value The memberId to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMemberId(
+        java.lang.String value) {
+      copyOnWrite();
+      instance.setMemberId(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Of a group with members, unless ignore_transactions is set: who asks, and the number
+     * of its ownership of each of the partitions, in their order. Checked as a commit is:
+     * who has lost a partition ends nobody's transaction.
+     * </pre>
+     *
+     * <code>string member_id = 4;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMemberId() {
+      copyOnWrite();
+      instance.clearMemberId();
+      return this;
+    }
+    /**
+     * <pre>
+     * Of a group with members, unless ignore_transactions is set: who asks, and the number
+     * of its ownership of each of the partitions, in their order. Checked as a commit is:
+     * who has lost a partition ends nobody's transaction.
+     * </pre>
+     *
+     * <code>string member_id = 4;</code>
+     * @param value The bytes for memberId to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMemberIdBytes(
+        com.google.protobuf.ByteString value) {
+      copyOnWrite();
+      instance.setMemberIdBytes(value);
+      return this;
+    }
+
+    /**
+     * <code>repeated int64 ownerships = 5;</code>
+     * @return A list containing the ownerships.
+     */
+    @java.lang.Override
+    public java.util.List<java.lang.Long>
+        getOwnershipsList() {
+      return java.util.Collections.unmodifiableList(
+          instance.getOwnershipsList());
+    }
+    /**
+     * <code>repeated int64 ownerships = 5;</code>
+     * @return The count of ownerships.
+     */
+    @java.lang.Override
+    public int getOwnershipsCount() {
+      return instance.getOwnershipsCount();
+    }
+    /**
+     * <code>repeated int64 ownerships = 5;</code>
+     * @param index The index of the element to return.
+     * @return The ownerships at the given index.
+     */
+    @java.lang.Override
+    public long getOwnerships(int index) {
+      return instance.getOwnerships(index);
+    }
+    /**
+     * <code>repeated int64 ownerships = 5;</code>
+     * @param value The ownerships to set.
+     * @return This builder for chaining.
+     */
+    public Builder setOwnerships(
+        int index, long value) {
+      copyOnWrite();
+      instance.setOwnerships(index, value);
+      return this;
+    }
+    /**
+     * <code>repeated int64 ownerships = 5;</code>
+     * @param value The ownerships to add.
+     * @return This builder for chaining.
+     */
+    public Builder addOwnerships(long value) {
+      copyOnWrite();
+      instance.addOwnerships(value);
+      return this;
+    }
+    /**
+     * <code>repeated int64 ownerships = 5;</code>
+     * @param values The ownerships to add.
+     * @return This builder for chaining.
+     */
+    public Builder addAllOwnerships(
+        java.lang.Iterable<? extends java.lang.Long> values) {
+      copyOnWrite();
+      instance.addAllOwnerships(values);
+      return this;
+    }
+    /**
+     * <code>repeated int64 ownerships = 5;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearOwnerships() {
+      copyOnWrite();
+      instance.clearOwnerships();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.FetchOffsetsRequest)
   }
   @java.lang.Override
@@ -603,10 +901,12 @@ public  final class FetchOffsetsRequest extends
             "partitions_",
             io.github.oncelog.client.proto.TopicPartition.class,
             "ignoreTransactions_",
+            "memberId_",
+            "ownerships_",
           };
           java.lang.String info =
-              "\u0000\u0003\u0000\u0000\u0001\u0003\u0003\u0000\u0001\u0000\u0001\u0208\u0002\u001b" +
-              "\u0003\u0007";
+              "\u0000\u0005\u0000\u0000\u0001\u0005\u0005\u0000\u0002\u0000\u0001\u0208\u0002\u001b" +
+              "\u0003\u0007\u0004\u0208\u0005%";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

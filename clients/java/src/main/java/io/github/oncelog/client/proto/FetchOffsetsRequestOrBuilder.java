@@ -58,4 +58,45 @@ public interface FetchOffsetsRequestOrBuilder extends
    * @return The ignoreTransactions.
    */
   boolean getIgnoreTransactions();
+
+  /**
+   * <pre>
+   * Of a group with members, unless ignore_transactions is set: who asks, and the number
+   * of its ownership of each of the partitions, in their order. Checked as a commit is:
+   * who has lost a partition ends nobody's transaction.
+   * </pre>
+   *
+   * <code>string member_id = 4;</code>
+   * @return The memberId.
+   */
+  java.lang.String getMemberId();
+  /**
+   * <pre>
+   * Of a group with members, unless ignore_transactions is set: who asks, and the number
+   * of its ownership of each of the partitions, in their order. Checked as a commit is:
+   * who has lost a partition ends nobody's transaction.
+   * </pre>
+   *
+   * <code>string member_id = 4;</code>
+   * @return The bytes for memberId.
+   */
+  com.google.protobuf.ByteString
+      getMemberIdBytes();
+
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   * @return A list containing the ownerships.
+   */
+  java.util.List<java.lang.Long> getOwnershipsList();
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   * @return The count of ownerships.
+   */
+  int getOwnershipsCount();
+  /**
+   * <code>repeated int64 ownerships = 5;</code>
+   * @param index The index of the element to return.
+   * @return The ownerships at the given index.
+   */
+  long getOwnerships(int index);
 }
