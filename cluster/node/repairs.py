@@ -76,10 +76,12 @@ class Repairs:
         """The groups whose replica here has stopped for damage, with its instance."""
         found = {
             gid: partition.group.config.instance
-            for gid, partition in self._replicas.by_group.items()
+            for gid, partition in [
+                *self._replicas.by_group.items()
+            ]  # the metrics' thread asks, too
             if isinstance(partition.group.failed, CorruptionError | StateDivergedError)
         }
-        for gid, broken in self._replicas.broken.items():
+        for gid, broken in [*self._replicas.broken.items()]:
             if isinstance(broken.error, CorruptionError) and broken.instance is not None:
                 found[gid] = broken.instance
         return found
