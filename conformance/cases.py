@@ -38,6 +38,7 @@ FEATURES = (
     "admin",
     "transactions",
     "members",
+    "sinks",
     "tls",
     "tokens",
 )
@@ -69,6 +70,10 @@ VERBS = (
     "describe_topic",
     "describe_cluster",
     "fence_producer",
+    "open_sink",
+    "stage_batch",
+    "end_batch",
+    "abort_batch",
     "close",
 )
 KINDS = ("verb", "cluster", "until", "seen", "vector", "pause_ms")

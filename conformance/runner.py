@@ -31,8 +31,10 @@ DEFAULTS = ROOT / "docs" / "client-defaults.json"
 
 # Short times, so that waiting for a retry does not take the kit's time.
 COMMON = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 100}
+TOKEN = "<token>"  # of a sink's newest refusal
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "open_producer": {**COMMON, "linger_ms": 0, "delivery_timeout_ms": 12_000},
+    "open_sink": {"delivery_timeout_ms": 12_000},
     "open_consumer": {**COMMON, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 200},
     # A connection that is not there at once is an attempt whose outcome nobody knows, and then
     # "exists" may be the caller's own doing: some clients give a connection as long as a pause.
@@ -72,6 +74,7 @@ class Play:
         self._staging: dict[str, Staging] = {}
         self._max_in_flight = 0
         self._leases: dict[str, dict[str, Any]] = {}
+        self._token = ""  # of the newest refusal of a sink
 
     async def run(self) -> list[str]:
         """The faults found. Raises Unmet, NotOffered, DriverError."""
@@ -142,6 +145,11 @@ class Play:
             fields["config"] = self._config(verb, step.get("config", {}))
         if verb in ("send", "send_batch"):
             fields = self._sending(verb, fields)
+        if verb == "stage_batch":
+            values = [text.encode().hex() for text in step["values"]]
+            fields = {"topic": "t", "partition": 0, **fields, "values": values}
+        if fields.get("reset") == TOKEN:
+            fields["reset"] = self._token
         if verb in ("await", "poll"):
             fields.setdefault("timeout_ms", self._longest_ms)
         answer = await self._ask(verb, fields)
@@ -155,6 +163,8 @@ class Play:
     async def _ask(self, verb: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         answer = await self._driver.command(verb, **fields)
         error = answer.get("error")
+        if error is not None and "sinkReset=" in error.get("message", ""):
+            self._token = error["message"].split("sinkReset=")[1].split()[0]
         if error is not None and error.get("reason") == "NOT_OFFERED":
             raise NotOffered(f"{verb}: {error.get('message', '')}")
         return answer

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from cluster.metadata import nodes
 from cluster.metadata import topics as rules
 from cluster.metadata.nodes import holders, own_reported
 from cluster.metadata.repairs import repaired
@@ -21,7 +22,11 @@ from cluster.v1 import metadata_pb2 as pb
 
 
 def change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
-    """A wish, a report or a repair. Returns whether it changed something. Raises Rejected."""
+    """What becomes of nodes and replicas. Whether it changed something. Raises Rejected."""
+    if command.HasField("change_node"):
+        return nodes.change(tables, command.change_node)
+    if command.HasField("join_node"):
+        return nodes.join(tables, command.join_node)
     wish, report, repair = command.set_replicas, command.report_replicas, command.repair_replica
     which = command.WhichOneof("command")
     groups = {"set_replicas": wish.group_id, "repair_replica": repair.group_id}

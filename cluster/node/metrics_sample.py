@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from cluster.metrics import PartitionSample, TransactionSample
+from cluster.metrics import PartitionSample
 from cluster.node.repairs import Repairs
 from cluster.partition.replica import Partition
+from cluster.transaction_metrics import TransactionSample
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import State
 
@@ -51,13 +52,21 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
         )
 
 
-def transactions(coordinator: Coordinator, now_ms: int) -> TransactionSample:
-    """now_ms: the wall clock's; a transaction's age is only for people."""
+def transactions(coordinator: Coordinator, now_ms: int, orphaned: int = 0) -> TransactionSample:
+    """now_ms: the wall clock's; a transaction's age is only for people.
+
+    orphaned: see `orphaned_runs`.
+    """
     rows = list(coordinator.unfinished())
     opened = [row.begun_ms for row in rows if row.state is State.OPEN]
     oldest_ms = max(0, now_ms - min(opened, default=now_ms))
     return TransactionSample(
-        len(opened), len(rows) - len(opened), oldest_ms / 1000, coordinator.remembered
+        len(opened),
+        len(rows) - len(opened),
+        oldest_ms / 1000,
+        coordinator.remembered,
+        dict(coordinator.aborts),
+        orphaned,
     )
 
 

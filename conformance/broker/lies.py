@@ -33,6 +33,10 @@ CALLS = (
     "keep_alive",
     "commit_transaction",
     "abort_transaction",
+    "draw_ticket",
+    "begin_batch",
+    "end_batch",
+    "abort_batch",
 )
 
 

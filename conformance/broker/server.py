@@ -17,6 +17,7 @@ from conformance.broker.lies import Lie, Script
 from conformance.broker.producing import Batches, Held
 from conformance.broker.secured import Secured
 from conformance.broker.services import ClusterService, LogService, ProducerService
+from conformance.broker.sinks import SinkService
 from conformance.broker.stage import Stage
 from conformance.broker.transactions import TransactionService
 from oncelog.v1 import (
@@ -25,6 +26,7 @@ from oncelog.v1 import (
     group_pb2_grpc,
     log_pb2_grpc,
     producer_pb2_grpc,
+    sink_pb2_grpc,
     transaction_pb2_grpc,
 )
 
@@ -102,6 +104,7 @@ class Broker:
         group_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage), server)
         transactions = TransactionService(stage)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(transactions, server)
+        sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(stage), server)
         gate = self._gates[node_id] = Gate(self.secured.port(server, self._host))
         await server.start()
         self._servers.append(server)

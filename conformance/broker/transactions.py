@@ -99,7 +99,7 @@ class Transactions:
         row = coordinator.get(request.transaction_id)
         expected = asked
         if row is not None and row.state is State.OPEN:
-            expected = self._confirmed(row, asked)
+            expected = self.confirmed(row, asked)
         commit = tpb.CommitTransaction(
             transaction_id=request.transaction_id,
             producer_id=request.producer_id,
@@ -123,12 +123,15 @@ class Transactions:
             raise errors.InvalidRequestError(text, field="runs")
         return Expected(group, request.producer_id, run.record_count, run.last_sequence)
 
-    def _confirmed(self, row: Transaction, asked: list[Expected]) -> list[Expected]:
+    def confirmed(
+        self, row: Transaction, asked: list[Expected], *, only_winners: bool = False
+    ) -> list[Expected]:
+        """What the partitions have of these. Raises CommitIncompleteError."""
         found: dict[tuple[int, int], Expected] = {}
         for group in row.parts:
             here = {one.producer_id: (one.records, one.last) for one in asked if one.group == group}
             confirmed = self._partition(group).runs.confirm(
-                row.transaction_id, here, only_winners=False
+                row.transaction_id, here, only_winners=only_winners
             )
             if isinstance(confirmed, str):
                 raise errors.CommitIncompleteError(confirmed)
@@ -187,8 +190,11 @@ class Transactions:
         )
         self.ended[marker.transaction_id] = marker.committed
         staged = partition.staged.pop(marker.transaction_id, [])
-        for batch, found in staged if marked.published else ():
-            partition.put(batch, found, self._cluster.now_ms)
+        # A sink's batch lies in the order of its winners, and has no others.
+        for run in marked.ended.runs if marked.published else ():
+            for batch, found in staged:
+                if found.producer_id == run.producer_id:
+                    partition.put(batch, found, self._cluster.now_ms)
         self._cluster.notify()
         return tpb.PartRecord(group_id=group, runs=map(published_record, marked.ended.runs))
 

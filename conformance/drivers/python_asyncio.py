@@ -10,7 +10,7 @@ import inspect
 import threading
 from typing import Any
 
-from conformance.drivers.python_driver import Driver, answer_lines
+from conformance.drivers.python_driver import FEATURES, Driver, answer_lines
 from oncelog import aio
 
 
@@ -49,6 +49,8 @@ class AsyncioDriver(Driver):
     """The same verbs, carried out by the other clients."""
 
     client = "oncelog-python-asyncio"
+    # The sink is what Spark calls, and Spark calls no coroutine.
+    features = tuple(name for name in FEATURES if name != "sinks")
 
     def __init__(self) -> None:
         super().__init__()

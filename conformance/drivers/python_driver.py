@@ -15,6 +15,7 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 import oncelog
+from conformance.drivers.sinks import SinkVerbs
 from oncelog import (
     Admin,
     BatchMetadata,
@@ -31,7 +32,7 @@ from oncelog import (
 )
 from oncelog.config import ConsumerConfig, ProducerConfig
 
-FEATURES = [
+FEATURES = (
     "no_idempotence",
     "send_batch",
     "names",
@@ -45,9 +46,10 @@ FEATURES = [
     "admin",
     "transactions",
     "members",
+    "sinks",
     "tls",
     "tokens",
-]
+)
 NOT_SHARED = (
     "bootstrap_servers",
     "client_id",
@@ -83,12 +85,14 @@ class Driver:
     """Carries out one command at a time."""
 
     client = "oncelog-python"
+    features: tuple[str, ...] = FEATURES
 
     def __init__(self) -> None:
         # Any: the asyncio twins of these classes are awaited behind the same names.
         self._clients: dict[str, Any] = {}
         self._sent: dict[str, dict[str, Sent]] = {}
         self._transactions: dict[str, Any] = {}
+        self._sinks = SinkVerbs()
         self._verbs: dict[str, Callable[[Fields], Fields]] = {
             "hello": self._hello,
             "defaults": self._defaults,
@@ -120,6 +124,7 @@ class Driver:
             "describe_topic": self._describe_topic,
             "describe_cluster": self._describe_cluster,
             "fence_producer": self._fence_producer,
+            **self._sinks.verbs,
         }
 
     def make_producer(self, servers: list[str], settings: dict[str, Any]) -> Any:
@@ -155,7 +160,7 @@ class Driver:
             "client": self.client,
             "version": oncelog.__version__,
             "protocol": 1,
-            "features": FEATURES + there,
+            "features": [*self.features, *there],
         }
 
     def _defaults(self, _: Fields) -> Fields:
@@ -172,6 +177,7 @@ class Driver:
             self._end(handle, timeout_s=0)
         self._clients.clear()
         self._sent.clear()
+        self._sinks.reset()
         return {}
 
     # --- producers -------------------------------------------------------------------

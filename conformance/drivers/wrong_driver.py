@@ -37,6 +37,15 @@ def _another_name(fields: Fields) -> None:
         fields["config"]["producer_name"] += f"-{fields['handle']}"
 
 
+def _another_query(fields: Fields) -> None:
+    if "query" in fields:
+        fields["query"] += fields["handle"]
+
+
+def _always(**given: Any) -> Callable[[Fields], None]:
+    return lambda fields: fields.update(given)
+
+
 def _one_further(fields: Fields) -> None:
     for offset in fields.get("offsets", ()):
         offset["offset"] += 1
@@ -109,6 +118,12 @@ COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     "begins-nothing": {"begin": _as("hello")},
     "speaks-in-the-clear": {"open_producer": _in_the_clear, "open_admin": _in_the_clear},
     "reads-a-token-once": {"open_producer": _token_once, "open_admin": _token_once},
+    "another-query-each-time": {"open_sink": _another_query},
+    "loses-the-token": {"open_sink": _without("reset")},
+    "takes-no-notice-of-gaps": {"stage_batch": _always(batch=0)},
+    "tasks-in-any-order": {"stage_batch": _always(task=0)},
+    "ends-nothing": {"end_batch": _as("hello")},
+    "aborts-no-batch": {"abort_batch": _as("hello")},
     "one-partition-topics": {"create_topic": _without("partitions")},
 }
 # Fault -> verb -> what is done to its answer.

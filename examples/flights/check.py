@@ -87,4 +87,13 @@ def differences(found: Any, wanted: Any) -> list[str]:
     return wrong
 
 
-__all__ = ["differences", "expected"]
+def last_of_each(found: Any) -> tuple[Any, int]:
+    """Of rows as update mode writes them: the last of each hour, and how many came again.
+
+    Each row of an hour counts more flights than the one before it, or it is there twice.
+    """
+    again = found.groupby(KEY)["flights"].diff() <= 0
+    return found.drop_duplicates(KEY, keep="last"), int(again.sum())
+
+
+__all__ = ["differences", "expected", "last_of_each"]

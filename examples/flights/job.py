@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 FLIGHT = "carrier string, flight int, origin string, dest string, dep_delay int"
 
 
-def session() -> SparkSession:
+def session(master: str = "local[*]") -> SparkSession:
     """Spark in this process, with as many tasks at a time as there are cores."""
     ensure_java()
     # The workers' Python is that of this program: it is where oncelog is installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
-        SparkSession.builder.master("local[*]")
+        SparkSession.builder.master(master)
         .appName("flights")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
@@ -158,24 +158,33 @@ def delays(flights: DataFrame) -> DataFrame:
 _WORST = ("delay", "flight", "airline", "destination")
 
 
-def start(rows: DataFrame, directory: Path, bootstrap: str, topic: str) -> StreamingQuery:
-    """Write each row into a topic, when the watermark has passed its hour."""
-    records = rows.select(
+def start(
+    rows: DataFrame,
+    directory: Path,
+    bootstrap: str,
+    topic: str,
+    mode: str = "append",
+    sink: str = "oncelog",
+) -> StreamingQuery:
+    """Write each row into a topic: when the watermark has passed its hour, or at each change."""
+    # Of one airport all rows are in one partition, so those of an hour stay in their order.
+    records = rows.where("origin IS NOT NULL").select(
         F.col("origin").alias("key"),
         F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
     )
-    return (
-        records.writeStream.format("oncelog")
-        .outputMode("append")
+    writer = (
+        records.writeStream.format(sink)
+        .outputMode(mode)
         .option("bootstrap.servers", bootstrap)
         .option("topic", topic)
-        # By this name the cluster knows which micro-batches are written.
-        .option("sinkId", topic)
         # A query that is started again here goes on where it stopped.
-        .option("checkpointLocation", str(directory / "checkpoint"))
+        .option("checkpointLocation", str(directory / f"checkpoint-{topic}"))
         .trigger(processingTime="2 seconds")
-        .start()
     )
+    if sink == "oncelog":
+        # By this name the cluster knows which micro-batches are written.
+        writer = writer.option("sinkId", topic)
+    return writer.start()
 
 
 def results(bootstrap: str, topic: str) -> Any:

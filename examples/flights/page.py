@@ -181,14 +181,14 @@ def _run(outcome: Outcome) -> Any:
     progress.set_xlabel("seconds since the clock was started")
     for axes in (rate, progress):
         for number, (when, _) in enumerate(outcome.kills):
-            label = "a leader is killed" if axes is rate and number == 0 else None
+            label = "something is killed" if axes is rate and number == 0 else None
             axes.axvline(when - start, color=RED, lw=1.2, label=label)
         axes.grid(axis="y", color="#e4e7eb")
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1.06), frameon=False, ncols=3)
         _plain(axes)
-    for when, node in outcome.kills:
+    for when, what in outcome.kills:
         rate.annotate(
-            f"node {node}", (when - start, 1), (0, 3), xycoords=("data", "axes fraction"),
+            what, (when - start, 1), (0, 3), xycoords=("data", "axes fraction"),
             textcoords="offset points", color=RED, ha="center", fontsize=9,
         )  # fmt: skip
     return figure
@@ -222,7 +222,7 @@ def _page(rows: Any, outcome: Outcome) -> str:
         ("airport-hours in the table", f"{outcome.rows:,}", None),
         ("differences from pandas", f"{len(outcome.differences):,}", not outcome.differences),
         ("dropped as late by Spark", f"{outcome.dropped:,}", not outcome.dropped),
-        ("leaders killed", f"{len(outcome.kills):,}", None),
+        ("killed", f"{len(outcome.kills):,}", None),
         ("batches sent again", f"{outcome.figures['batches_retried']:,}", None),
         ("of them stored already", f"{outcome.figures['duplicates']:,}", None),
         ("seconds for the replay", f"{seconds:,.0f}", None),
@@ -238,9 +238,9 @@ def _page(rows: Any, outcome: Outcome) -> str:
 <style>{_STYLE}</style>
 <h1>A year of departures through Oncelog and Spark</h1>
 <p class="sub">The flights that left New York's airports in 2013, streamed in the order in which
-they were due{", while leaders are killed" if outcome.kills else ""}. Spark reads the topic at the
-same time, and writes one row for each airport and hour. Then pandas makes the same table of the
-files.</p>
+they were due{", while nodes and Spark's processes are killed" if outcome.kills else ""}.
+Spark reads the topic at the same time, and writes one row for each airport and hour. Then
+pandas makes the same table of the files.</p>
 <div class="cards">{boxes}</div>
 {f"<h2>Differences</h2><ul>{wrong}</ul>" if wrong else ""}
 <img src="delays.png" alt="Heat maps of the mean delay, one for each airport">

@@ -12,15 +12,15 @@ import argparse
 import json
 import shutil
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from examples.flights import check, data, job, page, send
+from examples.flights import check, data, driver, job, page, send
 from oncelog import Admin, OncelogError, Producer
 
-TOPIC, RESULTS = "departures", "delays"
+TOPIC, RESULTS, NAIVE = "departures", "delays", "delays-naive"
 PARTITIONS = 3
 SECONDS = 120.0
 FIRST = 500  # flights that are sent before the clock starts
@@ -30,10 +30,13 @@ SHOWN = 10  # differences
 class Faults:
     """What happens to the cluster during the replay. Here: nothing."""
 
-    kills: list[tuple[float, int]]  # (seconds since 1970, node)
+    kills: list[tuple[float, str]]  # (seconds since 1970, what)
 
     def __init__(self) -> None:
         self.kills = []
+
+    def begin(self, job: driver.Job) -> None:
+        """The job computes; no flight after the first is sent."""
 
     def at(self, sent: int) -> None:
         """So many flights are sent."""
@@ -52,12 +55,16 @@ class Outcome:
     figures: dict[str, int | float]  # the producer's
     dropped: int  # records that Spark took for late
     moments: list[send.Moment]
-    triggers: list[dict[str, Any]]  # at, rows, watermark
-    kills: list[tuple[float, int]] = field(default_factory=list)
+    triggers: list[dict[str, Any]]  # at, batch, rows, watermark, dropped
+    kills: list[tuple[float, str]] = field(default_factory=list)
+    mode: str = driver.MODES[0]
+    written: int = 0  # records in the topic of results
+    again: int = 0  # of them there before
+    naive: dict[str, int] | None = None  # written, again, differences
 
     @property
     def good(self) -> bool:
-        return not self.differences and self.rows > 0
+        return not self.differences and not self.again and self.rows > 0
 
 
 def run(
@@ -67,52 +74,82 @@ def run(
     seconds: float = SECONDS,
     faults: Faults | None = None,
     idempotent: bool = True,
+    mode: str = driver.MODES[0],
+    master: str = "local[*]",
+    naive: bool = False,
 ) -> Outcome:
     """Do all of it; outcome.json and index.html are in `directory` afterwards."""
     faults = faults or Faults()
     flights = data.departures(records)
-    shutil.rmtree(directory / "checkpoint", ignore_errors=True)
-    # Before anything of gRPC: PySpark forks to start its JVM, and a process that has gRPC's
-    # threads may not come out of a fork whole.
-    spark = job.session()
+    for notes in directory.glob("checkpoint*"):
+        shutil.rmtree(notes)
+    with Admin(bootstrap) as admin:
+        for topic in (TOPIC, RESULTS, *([NAIVE] if naive else [])):
+            admin.create_topic(topic, PARTITIONS)
+    work = driver.Job(
+        *("--bootstrap", bootstrap, "--dir", str(directory), "--mode", mode, "--master", master),
+        *("--topic", TOPIC, "--partitions", str(PARTITIONS), "--results", RESULTS),
+        *(("--naive", NAIVE) if naive else ()),
+    )
     try:
-        with Admin(bootstrap) as admin:
-            for topic in (TOPIC, RESULTS):
-                admin.create_topic(topic, PARTITIONS)
-        stream = job.departures(spark, bootstrap, TOPIC, PARTITIONS)
-        rows = job.delays(job.with_tables(spark, stream))
-        query = job.start(rows, directory, bootstrap, RESULTS)
         with Producer(bootstrap, enable_idempotence=idempotent, linger_ms=20) as producer:
-            moments = _send(producer, flights, seconds, query, faults)
+            moments = _send(producer, flights, seconds, work, faults)
             figures = dict(producer.metrics())
         # Until all of the topic is read, and what became complete by that is written.
-        query.processAllAvailable()
-        query.stop()
-        progress = query.recentProgress
-        found = job.results(bootstrap, RESULTS)
+        work.finish()
     finally:
-        spark.stop()
+        work.close()
+    wanted = check.expected(flights)
+    found = _found(bootstrap, RESULTS, mode, wanted)
+    beside = _found(bootstrap, NAIVE, mode, wanted) if naive else None
     outcome = Outcome(
         records=len(flights),
-        rows=len(found),
-        differences=check.differences(found, check.expected(flights)),
+        rows=len(found.rows),
+        differences=found.differences,
         figures=figures,
-        dropped=sum(op.numRowsDroppedByWatermark for p in progress for op in p.stateOperators),
+        dropped=sum(one["dropped"] for one in work.triggers),
         moments=moments,
-        triggers=[_trigger(one) for one in progress],
+        triggers=work.triggers,
         kills=faults.kills,
+        mode=mode,
+        written=found.written,
+        again=found.again,
+        naive=None if beside is None else beside.counts(),
     )
-    page.write(found, outcome, directory)
+    page.write(found.rows, outcome, directory)
     (directory / "outcome.json").write_text(json.dumps(asdict(outcome)))
     return outcome
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is in a topic of results: the table that it comes to, and what is wrong with it."""
+
+    rows: Any
+    written: int
+    again: int
+    differences: list[str]
+
+    def counts(self) -> dict[str, int]:
+        counted = {"written": self.written, "again": self.again}
+        return {**counted, "differences": len(self.differences)}
+
+
+def _found(bootstrap: str, topic: str, mode: str, wanted: Any) -> _Found:
+    written = job.results(bootstrap, topic)
+    last, again = check.last_of_each(written)
+    # In append mode there is no second row of an hour, so that one too many is a difference.
+    rows = last if mode == "update" else written
+    return _Found(rows, len(written), again, check.differences(rows, wanted))
+
+
 def _send(
-    producer: Producer, flights: Any, seconds: float, query: Any, faults: Faults
+    producer: Producer, flights: Any, seconds: float, work: driver.Job, faults: Faults
 ) -> list[send.Moment]:
     # Spark's first micro-batch takes seconds, which are weeks here: the clock waits for it.
     send.all_at_once(producer, TOPIC, flights[:FIRST])
-    query.processAllAvailable()
+    work.wait_computed()
+    faults.begin(work)
     moments = []
     for moment in send.replay(producer, TOPIC, flights[FIRST:], seconds):
         moments.append(moment)
@@ -123,21 +160,16 @@ def _send(
     return moments
 
 
-def _trigger(progress: Any) -> dict[str, Any]:
-    """When one of Spark's micro-batches was done, how much it read, where time stood."""
-    began = datetime.fromisoformat(progress.timestamp).timestamp()
-    return {
-        "at": began + progress.batchDuration / 1000,
-        "rows": progress.numInputRows,
-        "watermark": progress.eventTime.get("watermark", ""),
-    }
+def _killed(kills: list[tuple[float, str]]) -> str:
+    counts = Counter("leader" if what.startswith("node") else what for _, what in kills)
+    return ", ".join(f"{count} x {what}" for what, count in counts.items()) or "nothing"
 
 
 def report(outcome: Outcome, directory: Path) -> None:
     """Print what was found."""
     figures = outcome.figures
     print(
-        f"{outcome.records:,} flights, {len(outcome.kills)} leaders killed; "
+        f"{outcome.records:,} flights; killed: {_killed(outcome.kills)}; "
         f"{figures['batches_retried']:,} batches sent again, "
         f"{figures['duplicates']:,} of them were stored already"
     )
@@ -145,6 +177,12 @@ def report(outcome: Outcome, directory: Path) -> None:
         f"{outcome.rows:,} airport-hours, {len(outcome.differences):,} differences from pandas; "
         f"Spark dropped {outcome.dropped:,} records as late"
     )
+    print(f"{outcome.mode} mode: {outcome.written:,} rows written, {outcome.again:,} of them again")
+    if outcome.naive is not None:
+        print(
+            "the naive sink beside it: {written:,} rows written, {again:,} of them again, "
+            "{differences:,} differences".format(**outcome.naive)
+        )
     for text in outcome.differences[:SHOWN]:
         print(f"  {text}")
     print(f"to look at: {directory / 'index.html'}")
@@ -168,6 +206,13 @@ def add_options(parser: argparse.ArgumentParser, directory: Path) -> None:
         help=f"how long sending them takes (default {SECONDS:.0f}; 0: as fast as it can)",
     )  # fmt: skip
     parser.add_argument(
+        "--mode", choices=driver.MODES, default=driver.MODES[0],
+        help="Spark's output mode: a row when its hour is over, or at each change of it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--naive", action="store_true", help="beside it the same with a plain producer in each task"
+    )
+    parser.add_argument(
         "--dir", type=Path, default=directory, help="where the results go (default %(default)s)"
     )
 
@@ -181,8 +226,11 @@ def main() -> int:
     add_options(parser, Path("flights"))
     options = parser.parse_args()
     try:
-        outcome = run(options.bootstrap, options.dir, options.records, options.seconds)
-    except (OncelogError, data.DataError) as error:
+        outcome = run(
+            options.bootstrap, options.dir, options.records, options.seconds,
+            mode=options.mode, naive=options.naive,
+        )  # fmt: skip
+    except (OncelogError, data.DataError, driver.JobError) as error:
         print(f"flights: {error}", file=sys.stderr)
         return 1
     report(outcome, options.dir)

@@ -41,6 +41,12 @@ SMALL_FAULTS = {
 }
 # The same of the driver that bends what the Python client is told, or says.
 WRONG_FAULTS = {
+    "another-query-each-time": ["a-batch-again"],
+    "loses-the-token": ["a-gap-and-its-token"],
+    "takes-no-notice-of-gaps": ["a-gap-and-its-token"],
+    "tasks-in-any-order": ["tasks-in-their-order"],
+    "ends-nothing": ["losers-are-dropped"],
+    "aborts-no-batch": ["an-aborted-batch"],
     "window-of-ten": ["five-in-flight"],
     "no-idempotence": ["first-batch", "each-producer-has-an-id"],
     "another-name-each-time": ["epoch-rises", "last-sequence-of-the-predecessor"],

@@ -33,10 +33,14 @@ class Lines:
             self.count += self._rows
 
     def frame(self, spark: SparkSession, tasks: int = 2) -> DataFrame:
-        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(self._directory))
-        return lines.repartition(tasks).selectExpr(
-            "value", "CAST(CAST(value AS INT) % 2 AS INT) AS partition"
-        )
+        return lines_in(spark, self._directory, tasks)
+
+
+def lines_in(spark: SparkSession, directory: Path, tasks: int) -> DataFrame:
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(directory))
+    return lines.repartition(tasks).selectExpr(
+        "value", "CAST(CAST(value AS INT) % 2 AS INT) AS partition"
+    )
 
 
 class Output:

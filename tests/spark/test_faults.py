@@ -11,9 +11,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,13 +33,13 @@ from tests.spark.copies import (
     sent_on_unseen,
     wait_stored,
 )
-from tests.spark.traps import Caught, Trap
+from tests.spark.drivers import Driver
+from tests.spark.traps import Trap
 from tests.spark.ways import copy_naively, copy_with_mirror
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDS = 400  # in two partitions
 WAYS: dict[str, Callable[..., Any]] = {"naive": copy_naively, "mirror": copy_with_mirror}
 
@@ -157,67 +154,9 @@ def test_a_lost_checkpoint(
 # --- drivers -------------------------------------------------------------------------
 
 
-class Driver:
-    """A program that copies in both ways at once; its lines as they come."""
-
-    def __init__(self, directory: Path, cluster: LocalCluster, topic: str, *words: str) -> None:
-        directory.mkdir(exist_ok=True)
-        self._directory = directory
-        self._errors = directory / "stderr"
-        with self._errors.open("a") as errors:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "tests.spark.mirror_driver", str(directory)),
-                    *(cluster.bootstrap, topic, *words),
-                ],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                # What it starts is in its session, whatever process groups they make.
-                start_new_session=True,
-            )
-        self._lines: list[str] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.append(line.strip())
-
-    def __enter__(self) -> Driver:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def caught(self, trap: Trap) -> Caught:
-        """Waits until somebody is in the trap; fails if the program ends."""
-        self._until(trap.has_caught, "somebody is in the trap")
-        return trap.wait_caught()
-
-    def wait_done(self) -> None:
-        """Until both copies are."""
-        self._until(lambda: {"naive", "mirror"} <= set(self._lines), "both copies are made")
-
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
-        eventually(lambda: condition() or self._process.poll() is not None, what, TIMEOUT_S)
-        assert condition(), self._errors.read_text()[-5000:]
-
-    def kill(self) -> None:
-        """SIGKILL to the program, its JVMs and their Python workers, stopped ones too."""
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                session = int(path.read_text().rpartition(")")[2].split()[3])
-                if session == self._process.pid:
-                    os.kill(int(path.parent.name), signal.SIGKILL)
-            except (FileNotFoundError, ProcessLookupError):
-                pass  # it has just ended
-        self._process.wait()
-        self._reader.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+def driver(directory: Path, cluster: LocalCluster, topic: str, *words: str) -> Driver:
+    """A program that copies in both ways at once."""
+    return Driver(directory, "tests.spark.mirror_driver", cluster.bootstrap, topic, *words)
 
 
 def test_a_driver_that_is_killed_in_a_commit(
@@ -226,12 +165,12 @@ def test_a_driver_that_is_killed_in_a_commit(
     """All tasks have written, and Spark's notes do not say so: it does the batch again."""
     directory = tmp_path / "driver"
     traps = [Trap(directory / f"{way}-commit").set() for way in WAYS]
-    with Driver(directory, filled, topic, "local[2]") as first:
+    with driver(directory, filled, topic, "local[2]") as first:
         for trap in traps:
             first.caught(trap)
     with without_leader(filled, f"{topic}-mirror"):
-        with Driver(directory, filled, topic, "local[2]") as second:
-            second.wait_done()
+        with driver(directory, filled, topic, "local[2]") as second:
+            second.wait_lines(*WAYS)
     assert_bites(filled, topic)
     assert_identical(filled, topic)
 
@@ -249,14 +188,14 @@ def test_an_attempt_that_sleeps_until_its_successor_is_done(
         "spark.network.timeout=15s",
         "spark.network.timeoutInterval=1s",
     )
-    with Driver(directory, filled, topic, "local-cluster[3,1,1024]", *settings) as driver:
-        sleepers = {way: driver.caught(trap) for way, trap in traps.items()}
+    with driver(directory, filled, topic, "local-cluster[3,1,1024]", *settings) as copies:
+        sleepers = {way: copies.caught(trap) for way, trap in traps.items()}
         for way, one in sleepers.items():
             wait_stored(filled.bootstrap, f"{topic}-{way}", 0, 1)
             for pid in (one.java, one.daemon, one.worker):
                 os.kill(pid, signal.SIGSTOP)
         with without_leader(filled, f"{topic}-mirror"):
-            driver.wait_done()
+            copies.wait_lines(*WAYS)
             for way, one in sleepers.items():
                 traps[way].release(finish=False)
                 os.kill(one.worker, signal.SIGCONT)  # if Spark has not killed its JVM yet

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -22,26 +22,44 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT = 280
 
 
-def test_the_whole_job_while_a_leader_is_killed(tmp_path: Path) -> None:
-    records = 20_000
-    command = [
-        *(sys.executable, "-m", "harness.flights", "--dir", str(tmp_path)),
-        *("--records", str(records), "--seconds", "10", "--kills", "1"),
-    ]
+def flights(directory: Path, records: int, *words: str, timeout: int = TIMEOUT) -> Any:
+    """What `scripts/flights` finds; its table is that of pandas, each row there once."""
+    command = [*(sys.executable, "-m", "harness.flights", "--dir", str(directory)), *words]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        [*command, "--records", str(records)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    outcome = json.loads((tmp_path / "outcome.json").read_text())
-    assert outcome["differences"] == []
+    outcome = json.loads((directory / "outcome.json").read_text())
+    assert (outcome["differences"], outcome["again"], outcome["dropped"]) == ([], 0, 0)
     assert outcome["records"] == records
-    assert len(outcome["kills"]) == 1
-    assert outcome["dropped"] == 0
+    return outcome
+
+
+def test_the_whole_job_while_a_leader_and_the_driver_are_killed(tmp_path: Path) -> None:
+    outcome = flights(
+        tmp_path, 20_000, "--seconds", "10", "--kills", "2", "--kinds", "leader,driver"
+    )
+    assert len(outcome["kills"]) == 2
     # Hours were written while the stream went on, not only at its end.
     assert sum(one["rows"] > 0 for one in outcome["triggers"]) > 2
     for picture in ("delays.png", "causes.png", "run.png"):
         assert picture in (tmp_path / "index.html").read_text()
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["append", "update"])
+def test_the_whole_job_while_everything_is_killed(mode: str, tmp_path: Path) -> None:
+    """In turn the leader, a task, an executor, the driver. The naive sink beside it is wrong."""
+    words = ("--seconds", "60", "--kills", "8", "--mode", mode, "--naive")
+    outcome = flights(tmp_path, 40_000, *words, timeout=900)
+    assert {"task", "executor", "driver"} <= {what for _, what in outcome["kills"]}
+    assert outcome["naive"]["again"] > 0
 
 
 @pytest.mark.parametrize("policy", ["min", "max"])
@@ -106,3 +124,13 @@ def test_the_comparison_finds_one_wrong_record_and_one_wrong_digit() -> None:
     assert check.differences(table.drop(index=5), table)[0].endswith("missing")
     assert check.differences(pd.concat([table, table[:1]]), table)[0].endswith("twice")
     assert check.differences(table.drop(columns="wind"), table) == ["column wind"]
+
+
+def test_rows_of_update_mode_that_come_again_are_found() -> None:
+    table = check.expected(data.departures(2000))
+    earlier = table.assign(flights=table["flights"] - 1)
+    last, again = check.last_of_each(pd.concat([earlier, table], ignore_index=True))
+    assert check.differences(last, table) == []
+    assert again == 0
+    twice = pd.concat([earlier, table, table[:3]], ignore_index=True)
+    assert check.last_of_each(twice)[1] == 3

@@ -173,3 +173,40 @@ def test_a_sink_is_of_one_query(spark: SparkSession, lines: Lines, output: Outpu
     lines.add()
     assert "writes into sink" in output.fails(lines.frame(spark))
     assert "sinkId must have" in output.fails(lines.frame(spark), sinkId="")
+
+
+def test_a_batch_without_rows_counts(
+    spark: SparkSession, lines: Lines, output: Output, admin: Admin
+) -> None:
+    """Its number is written down: else the next one would leave a gap."""
+    output.run(lines.frame(spark).where("value < 0"))
+    assert output.numbers() == []
+    info = admin.describe_sink(output.sink)
+    assert (info.committed_batch, info.record_count) == (1, 0)
+    output.forget_last_commit()
+    first = lines.count
+    lines.add()
+    output.run(lines.frame(spark).where(f"value >= {first}"))
+    assert output.numbers() == list(range(first, lines.count))
+    assert admin.describe_sink(output.sink).committed_batch == 2
+
+
+@pytest.mark.slow
+def test_two_hundred_tasks_and_64_partitions(
+    spark: SparkSession, cluster: LocalCluster, admin: Admin, topic: str, tmp_path: Path
+) -> None:
+    """Some 12,000 winners in one batch, which then comes again with another plan."""
+    admin.create_topic(topic, 64, 3)
+    output = Output(cluster.bootstrap, topic, tmp_path)
+    lines = Lines(tmp_path / "many", rows=40_000)
+    lines.add()
+
+    def frame(tasks: int) -> DataFrame:
+        everywhere = "CAST(CAST(value AS INT) % 64 AS INT) AS partition"
+        return lines.frame(spark, tasks).selectExpr("value", everywhere)
+
+    output.run(frame(200))
+    output.forget_last_commit()
+    lines.add()
+    output.run(frame(7))
+    assert output.numbers() == list(range(lines.count))

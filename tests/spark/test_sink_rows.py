@@ -10,7 +10,7 @@ import pytest
 from oncelog._engine.produce.partitioners import murmur2
 from oncelog.errors import ConfigError, InvalidRequestError
 from oncelog.spark.sink.options import SinkOptions
-from oncelog.spark.sink.rows import Rows, murmur2_of
+from oncelog.spark.sink.rows import Rows, _hashed, murmur2_of
 
 pa = pytest.importorskip("pyarrow")
 SERVERS = {"bootstrap.servers": "localhost:7001"}
@@ -40,6 +40,9 @@ def frame(count: int = 200, seed: int = 1) -> Any:
             ),
         }
     )
+
+
+GAMMA = 0x9E3779B97F4A7C15
 
 
 def digest(*batches: Any) -> int:
@@ -75,6 +78,42 @@ def test_null_and_empty_and_moved_bytes_are_other_rows() -> None:
 
     pairs = [(None, b""), (b"", None), (b"", b""), (b"a", b"bc"), (b"ab", b"c"), (b"bc", b"a")]
     assert len({one(*pair) for pair in pairs}) == len(pairs)
+
+
+def test_each_byte_of_a_text_counts_and_none_beside_it() -> None:
+    rng = random.Random(7)
+    for length in [*range(40), 255, 256, 257, 300]:
+        text = bytearray(rng.randbytes(length))
+        alone = pa.array([bytes(text)], pa.binary())
+        between = pa.array([b"before", bytes(text), b"behind"], pa.binary())[1:2]
+        assert hashed(alone) == hashed(between) == hashed(pa.array([bytes(text)] * 3))[:1]
+        found = {hashed(alone)[0]}
+        for place in range(length):
+            text[place] ^= 1 << rng.randrange(8)
+            found.add(hashed(pa.array([bytes(text)]))[0])
+        found |= {hashed(pa.array([bytes(text) + b"\0"]))[0]}
+        assert len(found) == length + 2
+
+
+def hashed(array: Any) -> list[int]:
+    return [int(number) for number in _hashed(array)]
+
+
+def test_a_text_is_hashed_as_one_by_one() -> None:
+    def mixed(number: int) -> int:
+        number = (number + GAMMA) % 2**64
+        number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        number = (number ^ number >> 27) * 0x94D049BB133111EB % 2**64
+        return number ^ number >> 31
+
+    rng = random.Random(8)
+    texts = [rng.randbytes(rng.randint(0, 60)) for _ in range(300)]
+    wanted = []
+    for text in texts:
+        words = [text[at : at + 8] for at in range(0, len(text), 8)]
+        numbers = (int.from_bytes(w, "little") + GAMMA * n for n, w in enumerate(words, 1))
+        wanted.append((len(text) + sum(map(mixed, numbers))) % 2**64)
+    assert hashed(pa.array([b"before", *texts], pa.binary())[1:]) == wanted
 
 
 def test_rows_go_where_they_belong_in_their_order() -> None:

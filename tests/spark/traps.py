@@ -48,7 +48,7 @@ class Caught:
 
 
 class Trap:
-    def __init__(self, directory: Path, partition: int = 0) -> None:
+    def __init__(self, directory: Path, partition: int | None = 0) -> None:
         self._directory = directory
         self._partition = partition
 
@@ -61,7 +61,7 @@ class Trap:
     def rows(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Hand on the batches of a task; of the partition's, wait in the middle of the first.
 
-        In a batch as it is stored there is no middle: then behind it.
+        `partition` None: of any. In a batch as it is stored there is no middle: then behind it.
         """
         for batch in batches:
             if not _is_of(batch, self._partition):
@@ -133,10 +133,12 @@ class Trap:
         return (self._directory / "refused").exists()
 
 
-def _is_of(batch: Any, partition: int) -> bool:
+def _is_of(batch: Any, partition: int | None) -> bool:
     if isinstance(batch, StoredBatch):
         return batch.partition == partition
-    return bool(batch.num_rows) and batch.column("partition")[0].as_py() == partition
+    if partition is None:
+        return bool(batch.num_rows > 1)
+    return bool(batch.num_rows and batch.column("partition")[0].as_py() == partition)
 
 
 def _halves(batch: Any) -> tuple[Any, Any]:

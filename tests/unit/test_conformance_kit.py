@@ -126,7 +126,10 @@ def test_the_python_client_fails_nothing(name: str):
     (python,) = (client for client in tree_clients() if client.name == name)
     assert python.known_failing is None
     results = json.loads(python.results.read_text(encoding="utf-8"))
-    assert set(results.values()) == {"passed"}
+    sinks = {case.name for case in load() if case.group == "sinks"}
+    # Spark calls no coroutine.
+    missing = sinks if name == "python_asyncio" else set()
+    assert {case for case, result in results.items() if result != "passed"} == missing
 
 
 def test_client_defaults_are_those_of_the_python_client():

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.metadata import nodes
 from cluster.metadata.lives import Claim, Life, is_put_back, registered
-from cluster.metadata.snapshot import dump_tables, load_tables
+from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected
 from cluster.v1 import metadata_pb2 as pb
@@ -69,7 +69,7 @@ def test_a_new_directory_has_lives_of_its_own() -> None:
     tables = Tables(own=PartitionState(0, (1, 2)), nodes={1: "h:1", 2: "h:2"})
     assert nodes.register(tables, start(70)) is False, "its address is known"
     assert tables.lives == {1: Life(70, 1, 1)}
-    loaded = load_tables(dump_tables(tables))
+    loaded = load_tables(b"".join(packed_tables(tables)))
     assert loaded.lives == tables.lives
     replace = pb.ChangeNode(node_id=1, action=pb.NODE_ACTION_REPLACE, directory_id=5)
     assert nodes.change(tables, replace) and not tables.lives

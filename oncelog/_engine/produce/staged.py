@@ -45,6 +45,7 @@ class _Chain:
         self.waiting: deque[batch_pb2.Batch] = deque()
         self.last = -1
         self.records = 0
+        self.attempts = 0  # of all batches: each has an id of its own
         self.task: asyncio.Task[None] | None = None
 
 
@@ -192,12 +193,13 @@ class Stager:
 
 def _request(chain: _Chain) -> log_pb2.ProduceRequest:
     request, size = log_pb2.ProduceRequest(timeout_ms=_ATTEMPT_MS), 0
-    for number, batch in enumerate(chain.waiting, 1):
+    for batch in chain.waiting:
         size += len(batch.payload)
-        if number > 1 and size > MAX_REQUEST_BYTES:
+        if request.batches and size > MAX_REQUEST_BYTES:
             break
+        chain.attempts += 1
         request.batches.append(batch)
-        request.batches[-1].id = number
+        request.batches[-1].id = chain.attempts
     return request
 
 

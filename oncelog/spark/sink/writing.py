@@ -186,8 +186,11 @@ def _cut(rows: Any) -> Iterator[Any]:
 # -- the driver ---------------------------------------------------------------------------
 
 
-def end_batch(options: SinkOptions, staged: Sequence[Staged]) -> None:
-    """Publishes what the tasks have staged, in their order; returns once it is readable."""
+def end_batch(options: SinkOptions, staged: Sequence[Staged]) -> bool:
+    """Publishes what the tasks have staged, in their order; returns once it is readable.
+
+    True: it was committed before.
+    """
     asked = staged[0].asked
     transactions = {one.transaction for one in staged} - {EMPTY}
     if len(transactions) > 1:
@@ -215,7 +218,7 @@ def end_batch(options: SinkOptions, staged: Sequence[Staged]) -> None:
             record_count=sum(one.records for one in staged),
             digest=sum(one.digest for one in staged) % 2**64,
         )
-        sink.end(request)
+        return sink.end(request)
 
 
 def abort_batch(options: SinkOptions, staged: Sequence[Staged]) -> None:

@@ -67,8 +67,24 @@ class Life:
         elif draw < 0.8 and self.has_begun():
             self.checkpoint = known.copy()
             self.checkpoint.key = self.rng.choice(KEYS)
+        elif draw < 0.9:
+            self.write_elsewhere()
         self.mended = False
         self.drivers.append(Driver(self.world, self.checkpoint))
+
+    def write_elsewhere(self) -> None:
+        """With this checkpoint a batch goes into something else: a file, to look at it."""
+        known, sink = self.checkpoint, self.world.coordinator.sinks.get(self.checkpoint.key)
+        last = max(known.commits, default=-1)
+        if sink is None or last < 0 or (sink.query, sink.committed_batch) != (known.query, last):
+            return  # nobody could know: the first batch of a sink may be any
+        end = known.ends[last] + 1
+        if end >= self.world.total:
+            return  # nor without a batch after it
+        for driver in self.drivers:
+            self.world.kill(driver.process)
+        known.ends[last + 1] = end
+        known.commits.add(last + 1)
 
     def has_begun(self) -> bool:
         """A query that never came through to its sink is not renamed: nobody could know."""

@@ -97,6 +97,17 @@ def any_sink_of_a_query() -> AbstractContextManager[None]:
     return _planted(Sinks, "refusal", takes)
 
 
+def missing_batches_are_taken() -> AbstractContextManager[None]:
+    """What lies between the last batch and this one was never written here."""
+    refusal = Sinks.refusal
+
+    def takes(self: Sinks, asked: Any, sink: Any) -> Any:
+        found = refusal(self, asked, sink)
+        return None if found is not None and found.reason == "BATCH_GAP" else found
+
+    return _planted(Sinks, "refusal", takes)
+
+
 def tokens_work_twice() -> AbstractContextManager[None]:
     """A token that stays in the options overrules what comes after it."""
 
@@ -167,6 +178,7 @@ WEAKNESSES: dict[str, Plant] = {
         already_before_it_is_readable,
         any_query_of_a_sink,
         any_sink_of_a_query,
+        missing_batches_are_taken,
         tokens_work_twice,
         old_runs_go_on,
         losers_are_published,

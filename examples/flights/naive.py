@@ -1,0 +1,42 @@
+"""What people write without a sink: each task sends its rows with a producer, and that is that.
+
+Not to copy. `scripts/flights` runs it beside the job: after a task, an executor or the driver was
+killed, Spark does a micro-batch again, and what it had sent before is there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+
+NAME = "naive"
+
+
+class NaiveSink(DataSource):
+    """`format("naive")`, with the options `bootstrap.servers` and `topic`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        return NaiveWriter(self.options["bootstrap.servers"], self.options["topic"])
+
+
+class NaiveWriter(DataSourceStreamArrowWriter):
+    def __init__(self, servers: str, topic: str) -> None:
+        self._servers, self._topic = servers, topic
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        from oncelog import Producer
+
+        with Producer(self._servers) as producer:
+            for batch in iterator:
+                for row in batch.to_pylist():
+                    producer.send(self._topic, row["value"].encode(), row["key"].encode())
+        return WriterCommitMessage()
+
+
+__all__ = ["NAME", "NaiveSink"]
