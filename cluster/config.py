@@ -90,9 +90,11 @@ class NodeConfig:
     default_partitions: int = 6
     default_replicas: int = 3
     preferred_leader_delay_ms: int = 5000
+    handover_timeout_ms: int = 8000
     checkpoint_bytes: int = 64 * MIB
     checkpoint_entries: int = 100_000
     checkpoint_node_bytes: int = 256 * MIB
+    repair_after_ms: int = 5000
     retention_check_ms: int = MINUTE_MS
     upgrade_auto_finalize_ms: int = DAY_MS
     log_level: str = "info"

@@ -114,6 +114,7 @@ COMMANDS: Mapping[str, Since] = {
     "change_node": REPLICA_CHANGES,
     "join_node": REPLICA_CHANGES,
     "change_balance": REPLICA_CHANGES,
+    "repair_replica": REPLICA_CHANGES,
     "alter_permissions": PERMISSIONS,
     "alter_quotas": QUOTAS,
 }

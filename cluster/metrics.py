@@ -193,6 +193,7 @@ class Metrics:
         self.storage: StorageSource = lambda: None
         self.clocks: Clocks | None = None
         self.upgrades: Upgrades | None = None
+        self.repairs: Callable[[], Iterable[Metric]] = tuple
         self.registry = CollectorRegistry()
         self.registry.register(_NodeCollector(self))
 
@@ -283,6 +284,7 @@ class _NodeCollector(Collector):
             yield from transaction_families(metrics.transactions())
         if metrics.upgrades is not None:
             yield from _upgrade_families(metrics.upgrades.plan())
+        yield from metrics.repairs()
         yield GaugeMetricFamily(
             "oncelog_resident_memory_bytes", "Resident memory of the node", resident_bytes()
         )

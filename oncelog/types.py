@@ -235,6 +235,7 @@ class ClusterInfo:
     max_message_bytes: int
     upgrade: UpgradeInfo = UpgradeInfo()
     settings: Mapping[str, int] = field(default_factory=dict)  # what all nodes go by
+    damaged_replicas: tuple[str, ...] = ()  # for people: which, and what is done about it
 
     @property
     def healthy(self) -> bool:
@@ -244,6 +245,7 @@ class ClusterInfo:
             and all(node.alive and not node.clock_disagrees for node in self.nodes)
             and not self.leaderless_partitions
             and not self.under_replicated_partitions
+            and not self.damaged_replicas
         )
 
 

@@ -65,6 +65,7 @@ class Environment:
     leader_changed: called when the group knows of another leader or term than before.
     stopped(group): called once if the replica fails.
     may_lead:       whether the node may stand for election; one with a wrong clock may not.
+    takes_part:     whether the replica may say anything: its node's start is known to the cluster.
     may_change:     whether all nodes know the entries by which members are changed.
     """
 
@@ -79,3 +80,4 @@ class Environment:
     stopped: Callable[[int], None]
     may_lead: Callable[[], bool]
     may_change: Callable[[], bool] = lambda: False
+    takes_part: Callable[[], bool] = lambda: True

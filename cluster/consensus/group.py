@@ -276,7 +276,7 @@ class Group:
 
     def receive(self, sender: int, message: GroupMessage) -> None:
         """Takes one message; `advance` must follow."""
-        if self.failed is not None:
+        if self.failed is not None or not self._env.takes_part():
             return
         try:
             self._receive(sender, message)
@@ -331,8 +331,8 @@ class Group:
         return Applying(self.config.group, self._raft, self.machine, self._env, configure)
 
     def _may_lead(self) -> bool:
-        raft = self._raft
-        return raft.members.is_voter and raft.is_configured and self._env.may_lead()
+        may_lead = self._env.may_lead() and self._env.takes_part()
+        return self.members.is_voter and self._raft.is_configured and may_lead
 
     def _note_role(self) -> None:
         """Collects what the core sent and notices that it began or ceased to lead."""

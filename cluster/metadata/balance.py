@@ -61,7 +61,7 @@ class _Balance:
         self._bytes: Counter[int] = Counter()
         # In order, so that equal states give equal plans.
         self._held: dict[int, dict[int, None]] = {node: {} for node in nodes}
-        busy = {one.group_id for one in records if one.target or one.lost}
+        busy = {one.group_id for one in records if one.target or one.lost or one.damaged}
         self._movable = [group for group in self._placed if group not in busy]
         for group, placed in self._placed.items():
             for node in placed:

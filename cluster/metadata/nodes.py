@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from cluster.metadata.lives import Claim, Life, is_put_back, put_back, registered
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, invalid
 from cluster.v1 import metadata_pb2 as pb
@@ -71,6 +72,7 @@ def join(tables: Tables, command: pb.JoinNode) -> bool:
             text = f"the metadata group has not removed the old replica of node {node} yet"
             raise Rejected(NOT_SUPPORTED, text)
         tables.joining.add(node)
+        tables.lives.pop(node, None)
     before = (tables.nodes.get(node), tables.peers.get(node), owners)
     tables.expected.discard(node)
     tables.directories[node] = directory
@@ -101,6 +103,9 @@ def register(tables: Tables, command: pb.RegisterNode) -> bool:
     known = directory_of(tables, node)
     if known and command.directory_id != known:
         raise invalid("directory_id", f"node {node} is registered with another data directory")
+    life = registered(node, tables.lives.get(node), command)
+    if life is not None:
+        tables.lives[node] = life
     if command.directory_id:
         tables.directories[node] = command.directory_id
     if tables.nodes.get(node) == command.address:
@@ -173,6 +178,7 @@ def _replace(tables: Tables, node: int, directory: int) -> bool:
         raise invalid("directory_id", f"{directory} is not that of node {node}, any more or at all")
     _check_others(tables, node)
     tables.directories.pop(node, None)
+    tables.lives.pop(node, None)
     tables.expected.add(node)
     for topic in list(tables.topics.values()):
         partitions = tuple(_without_directory(record, node) for record in topic.partitions)
@@ -221,7 +227,7 @@ def _forget(tables: Tables, node: int) -> bool:
         raise invalid("node_id", f"{node} was not removed")
     if node in tables.own.replicas or holds(tables, node):
         raise invalid("node_id", f"{node} holds replicas")
-    for table in (tables.nodes, tables.directories, tables.peers):
+    for table in (tables.nodes, tables.directories, tables.peers, tables.lives):
         table.pop(node, None)
     for nodes in (tables.leaving, tables.drained, tables.expected, tables.joining):
         nodes.discard(node)
@@ -256,6 +262,14 @@ class NodesView:
     def admits(self, node: int, directory: int) -> bool:
         """Whether this directory may hold the node's replicas."""
         return directory_of(self._tables, node) in (0, directory)
+
+    def life_of(self, node: int) -> Life | None:
+        """The start of the node that was registered last."""
+        return self._tables.lives.get(node)
+
+    def put_back(self, node: int, claim: Claim) -> str:
+        """Why a start of the node may not take part, as far as is known here, or nothing."""
+        return put_back(node) if is_put_back(self.life_of(node), claim) else ""
 
     def holders(self) -> Collection[int]:
         return holders(self._tables)

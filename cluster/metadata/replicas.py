@@ -12,34 +12,45 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from cluster.metadata import nodes
 from cluster.metadata import topics as rules
 from cluster.metadata.nodes import holders, own_reported
+from cluster.metadata.repairs import repaired
 from cluster.metadata.tables import METADATA_GROUP, Tables
 from cluster.metadata.topics import PartitionState, Rejected, invalid
 from cluster.v1 import metadata_pb2 as pb
 
 # What changes who holds what, and which nodes there are.
 COMMANDS = frozenset(
-    {"set_replicas", "report_replicas", "change_node", "join_node", "change_balance"}
+    {
+        "set_replicas",
+        "report_replicas",
+        "repair_replica",
+        "change_node",
+        "join_node",
+        "change_balance",
+    }
 )
 
 
-def change(tables: Tables, command: pb.MetadataCommand) -> bool:
-    """A wish, a report, or whether there is a balance. Returns whether it changed something.
-
-    Raises Rejected.
-    """
+def change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
+    """What becomes of nodes and replicas. Whether it changed something. Raises Rejected."""
+    if command.HasField("change_node"):
+        return nodes.change(tables, command.change_node)
+    if command.HasField("join_node"):
+        return nodes.join(tables, command.join_node)
     if command.HasField("change_balance"):
         before, tables.balancing = tables.balancing, command.change_balance.balancing
         return before != tables.balancing
-    return _change(tables, command)
+    return _change(tables, command, now_ms)
 
 
-def _change(tables: Tables, command: pb.MetadataCommand) -> bool:
-    wish, report = command.set_replicas, command.report_replicas
-    is_wish = command.HasField("set_replicas")
-    group_id = wish.group_id if is_wish else report.group_id
-    if group_id == METADATA_GROUP and not is_wish:
+def _change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
+    wish, report, repair = command.set_replicas, command.report_replicas, command.repair_replica
+    which = command.WhichOneof("command")
+    groups = {"set_replicas": wish.group_id, "repair_replica": repair.group_id}
+    group_id = groups.get(which or "", report.group_id)
+    if group_id == METADATA_GROUP and which == "report_replicas":
         own = reported(tables.own, report)
         if own is not tables.own:  # it has a target as long as a replica of it is filled
             own = replace(own, target=own.replicas if report.learners else ())
@@ -49,10 +60,15 @@ def _change(tables: Tables, command: pb.MetadataCommand) -> bool:
     name, number = tables.groups[group_id]
     topic = tables.topics[name]
     before = topic.partitions[number]
-    if is_wish and wish.for_balance and not tables.balancing:
+    if which == "set_replicas" and wish.for_balance and not tables.balancing:
         raise invalid("for_balance", "the cluster is not balanced any more")
     allowed = {*holders(tables), *before.replicas}
-    record = wished(before, wish, allowed) if is_wish else reported(before, report)
+    if which == "set_replicas":
+        record = wished(before, wish, allowed)
+    elif which == "repair_replica":
+        record = repaired(before, repair, now_ms)
+    else:
+        record = reported(before, report)
     partitions = (*topic.partitions[:number], record, *topic.partitions[number + 1 :])
     tables.put_topic(replace(topic, partitions=partitions))
     return record != before
@@ -67,7 +83,7 @@ def wished(
         raise invalid("expected_version", text)
     target = tuple(command.replicas)
     rules.check_replicas(target, nodes)
-    if not record.target and not record.lost and set(target) == set(record.replicas):
+    if not record.target and not record.to_remove and set(target) == set(record.replicas):
         return _in_order(record, target)
     kept = (record.before_balance or record.replicas) if command.for_balance else ()
     return replace(record, target=target, before_balance=kept)
@@ -80,6 +96,7 @@ def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionSta
         raise invalid("instances", "not each replica has one, or there is no voter")
     if command.version < record.version:
         return record
+    held = [*zip(members, command.instances, strict=True)]
     now = replace(
         record,
         replicas=members,
@@ -88,11 +105,10 @@ def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionSta
         version=command.version,
         index=command.index,
         index_term=command.index_term,
-        lost=tuple(
-            one for one in record.lost if one in zip(members, command.instances, strict=True)
-        ),
+        lost=tuple(one for one in record.lost if one in held),
+        damaged=tuple(one for one in record.damaged if (one.node, one.instance) in held),
     )
-    if not now.lost and not command.learners and set(record.target) == set(command.voters):
+    if not now.to_remove and not command.learners and set(record.target) == set(command.voters):
         return _in_order(replace(now, target=(), before_balance=()), record.target)
     preferred = [node for node in record.target or record.replicas if node in members]
     return _in_order(now, [*preferred, *(node for node in members if node not in preferred)])

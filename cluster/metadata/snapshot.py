@@ -11,12 +11,13 @@ from itertools import pairwise
 from cluster.entries import has_unknown_fields
 from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
+from cluster.metadata.lives import Life
 from cluster.metadata.permissions import read_rules, write_rule
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.quotas import read_quotas, write_quota
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.tables import Tables
-from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
+from cluster.metadata.topics import DamagedReplica, PartitionState, TopicSettings, TopicState
 from cluster.pieces import in_pieces, joined
 from cluster.transactions.coordinator import Coordinator
 from cluster.v1 import metadata_pb2 as pb
@@ -113,6 +114,11 @@ def load_tables(data: bytes) -> Tables:
         drained={node.node_id for node in snapshot.nodes if node.drained},
         joining={node.node_id for node in snapshot.nodes if node.joining},
         balancing=snapshot.balancing,
+        lives={
+            node.node_id: Life(node.life, node.life_number, node.incarnation)
+            for node in snapshot.nodes
+            if node.life
+        },
     )
     if snapshot.HasField("own"):
         tables.own = _partition_of(snapshot.own)
@@ -127,6 +133,7 @@ def load_tables(data: bytes) -> Tables:
 
 
 def _node_record(tables: Tables, node: int) -> pb.NodeRecord:
+    life = tables.lives.get(node, Life(0, 0, 0))
     return pb.NodeRecord(
         node_id=node,
         address=tables.nodes.get(node, ""),
@@ -136,6 +143,9 @@ def _node_record(tables: Tables, node: int) -> pb.NodeRecord:
         leaving=node in tables.leaving,
         drained=node in tables.drained,
         joining=node in tables.joining,
+        life=life.life,
+        life_number=life.number,
+        incarnation=life.incarnation,
     )
 
 
@@ -152,6 +162,11 @@ def _partition_record(partition: PartitionState) -> pb.PartitionRecord:
         lost_nodes=[node for node, _ in partition.lost],
         lost_instances=[instance for _, instance in partition.lost],
         before_balance=partition.before_balance,
+        damaged_nodes=[one.node for one in partition.damaged],
+        damaged_instances=[one.instance for one in partition.damaged],
+        damaged_rebuild=[one.rebuild for one in partition.damaged],
+        repaired_nodes=[node for node, _ in partition.repairs],
+        repaired_ms=[began_ms for _, began_ms in partition.repairs],
     )
 
 
@@ -193,6 +208,13 @@ def _partition_of(record: pb.PartitionRecord) -> PartitionState:
         tuple(record.target),
         tuple(zip(record.lost_nodes, record.lost_instances, strict=True)),
         tuple(record.before_balance),
+        tuple(
+            DamagedReplica(*one)
+            for one in zip(
+                record.damaged_nodes, record.damaged_instances, record.damaged_rebuild, strict=True
+            )
+        ),
+        tuple(zip(record.repaired_nodes, record.repaired_ms, strict=True)),
     )
 
 

@@ -298,7 +298,7 @@ class MetadataState:
             case "finalize_upgrade":
                 return self._finalize_upgrade(command.finalize_upgrade)
             case changed if changed in replicas.COMMANDS:
-                return self._change_replicas(command)
+                return self._change_replicas(command, now_ms)
             case "found_cluster_settings":
                 return self._found_settings(command.found_cluster_settings)
             case "set_cluster_setting":
@@ -382,14 +382,8 @@ class MetadataState:
         self._tables.lease_secret = self._tables.lease_secret or command.secret
         return pb.MetadataResult()
 
-    def _change_replicas(self, command: pb.MetadataCommand) -> pb.MetadataResult:
-        if command.HasField("change_node"):
-            changed = node_rules.change(self._tables, command.change_node)
-        elif command.HasField("join_node"):
-            changed = node_rules.join(self._tables, command.join_node)
-        else:
-            changed = replicas.change(self._tables, command)
-        if changed:
+    def _change_replicas(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
+        if replicas.change(self._tables, command, now_ms):
             self._events.append(LayoutChanged())
         return pb.MetadataResult()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cluster.features import Finalized
+from cluster.metadata.lives import Life
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.topics import PartitionState, TopicState
@@ -34,6 +35,7 @@ class Tables:
     peers: node id -> where the node takes its peers' streams, of those that said it.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
     balancing: whether partitions move until the nodes hold alike.
+    lives: the starts of nodes that were registered last, see lives.py.
     own: the metadata group's replicas, as reported; none before its first change. It has a
         target as long as one of them is a learner.
     """
@@ -62,6 +64,7 @@ class Tables:
     drained: set[int] = field(default_factory=set)
     joining: set[int] = field(default_factory=set)
     balancing: bool = False
+    lives: dict[int, Life] = field(default_factory=dict)
     own: PartitionState = field(default_factory=lambda: PartitionState(METADATA_GROUP, ()))
 
     def topics_by_name(self) -> list[TopicState]:

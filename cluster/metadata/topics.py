@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.v1.cluster_pb2 import ExpectedOffsets, TopicConfig
 
@@ -104,6 +105,14 @@ class TopicSettings:
             raise invalid("expected_offsets", text)
 
 
+class DamagedReplica(NamedTuple):
+    """It has stopped. rebuild: it is removed, and made anew."""
+
+    node: int
+    instance: int
+    rebuild: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """A partition's Raft group and the nodes that hold it; the first is preferred as leader.
@@ -115,6 +124,7 @@ class PartitionState:
     target: the nodes that shall hold it; empty: those that do.
     before_balance: while a move by the balance is under way: the nodes that held it before.
     lost: (node, instance) of replicas whose data directory is lost; they are to be removed.
+    damaged, repairs: see repairs.py.
     """
 
     group_id: int
@@ -127,6 +137,13 @@ class PartitionState:
     target: tuple[int, ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
     before_balance: tuple[int, ...] = ()
+    damaged: tuple[DamagedReplica, ...] = ()
+    repairs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def to_remove(self) -> tuple[tuple[int, int], ...]:
+        """(node, instance) of replicas that go before anything else is done."""
+        return self.lost + tuple((one.node, one.instance) for one in self.damaged if one.rebuild)
 
     def instance_of(self, node: int) -> int:
         """Of the replica that `node` shall hold."""

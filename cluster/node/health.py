@@ -34,6 +34,7 @@ class NodeHealth:
     def __init__(self, clock: Callable[[], float], limit: float, sync: Sync) -> None:
         self._clock, self._limit, self._sync = clock, limit, sync
         self._delayed_at = float("-inf")
+        self.is_leaving = False  # the node hands over what it leads, and stops
 
     def observe(self, seconds: float) -> None:
         """How long an fsync took, or how late the loop came to what was due."""
@@ -52,7 +53,7 @@ class NodeHealth:
     @property
     def sick(self) -> bool:
         recent = self._clock() - self._delayed_at < RECOVERED
-        return recent or self._sync.under_way > self._limit
+        return recent or self.is_leaving or self._sync.under_way > self._limit
 
 
 def successor(group: Led, wrong: Collection[int], sick: Collection[int]) -> int:

@@ -5,27 +5,42 @@ TransferLeadership, Node.stop --> Leaderships --transfer--> groups that this nod
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Iterator
+from functools import partial
 
+from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
+from cluster.consensus.group import Group
 from cluster.errors import NotLeaderError
+from cluster.metadata.state import MetadataState
 from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.health import successor
+from cluster.node.health import NodeHealth, successor
 from cluster.node.leaders import Leaders
 
 log = logging.getLogger(__name__)
 
-HANDOVER_TIMEOUT = 3.0  # seconds
+MAX_HANDOVERS = 25  # at a time: each costs its partition's writers an election
+LOOK_PERIOD = 0.25  # seconds; a hand-over that came to nothing is begun anew
 
 
 class Leaderships:
     """Of one node."""
 
     def __init__(
-        self, node_id: int, driver: Driver, leaders: Leaders, clocks: ClockAgreement
+        self,
+        config: NodeConfig,
+        driver: Driver,
+        leaders: Leaders,
+        clocks: ClockAgreement,
+        health: NodeHealth,
+        metadata: MetadataState,
     ) -> None:
-        self._node_id, self._driver = node_id, driver
+        self._node_id, self._driver = config.node_id, driver
+        self._timeout = config.handover_timeout_ms / 1000
         self._leaders, self._clocks = leaders, clocks
+        self._health, self._metadata = health, metadata
 
     async def transfer(self, group_id: int, target: int, timeout: float) -> int:
         """target: 0: the best. Returns the leader afterwards. Raises NotLeaderError."""
@@ -43,16 +58,42 @@ class Leaderships:
         return leader_of(group_id)[0]
 
     async def hand_over(self) -> None:
-        """All that this node leads, to whoever can take it, for HANDOVER_TIMEOUT at most."""
-        led = [group for group in self._driver.groups.values() if group.is_leader]
-        wrong = self._clocks.wrong
-        for group in led:
-            target = successor(group, wrong, self._clocks.sick)
-            if target:
+        """All that this node leads, to whoever can take it, for `handover_timeout_ms` at most."""
+        self._health.is_leaving = True  # nothing is handed back meanwhile
+        loop = asyncio.get_running_loop()
+        end, before = loop.time() + self._timeout, 0
+        while left := self._begin_handovers():
+            if before == 0:
+                log.info("hands over leaderships=%d", left)
+            before = left
+            wait = min(LOOK_PERIOD, end - loop.time())
+            if wait <= 0:
+                log.warning("leadership was not handed over in time: %d are left", left)
+                return
+            await self._leaders.wait_until(partial(self._is_below, before), wait)
+
+    def _begin_handovers(self) -> int:
+        """Keeps MAX_HANDOVERS under way; how many are left, of those that somebody can take."""
+        under_way = sum(group.is_transferring for group in self._driver.groups.values())
+        for group, target in self._to_hand_over():
+            if under_way >= MAX_HANDOVERS:
+                break
+            if not group.is_transferring:
                 group.transfer(target)
                 self._driver.touch(group.config.group)
-        if not await self._leaders.wait_until(
-            lambda: not any(group.is_leader and group.best_successor(wrong) for group in led),
-            HANDOVER_TIMEOUT,
-        ):
-            log.warning("leadership was not handed over in time")
+                under_way += 1
+        return self._left()
+
+    def _is_below(self, before: int) -> bool:
+        return self._left() < before
+
+    def _left(self) -> int:
+        return sum(1 for _ in self._to_hand_over())
+
+    def _to_hand_over(self) -> Iterator[tuple[Group, int]]:
+        away = {*self._clocks.wrong, *self._metadata.membership.drained}
+        for group in self._driver.groups.values():
+            if group.is_leader:
+                target = successor(group, away, self._clocks.sick)
+                if target:
+                    yield group, target

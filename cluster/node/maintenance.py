@@ -16,6 +16,7 @@ from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.health import successor
+from cluster.node.leaderships import MAX_HANDOVERS
 from cluster.node.preferred_leader import PreferredLeader
 from cluster.node.replicas import METADATA_GROUP, Metadata, Replicas
 from cluster.partition.replica import Partition
@@ -74,16 +75,20 @@ class Maintenance:
         self._compare_clocks()
         if self._replicas.incomplete:
             self._replicas.reconcile()
+        under_way = sum(group.is_transferring for group in self._driver.groups.values())
         drained = self._settings.node_id in self._metadata.membership.drained
         for gid, group in self._driver.groups.items():
             while group.snapshots_due:
                 peer = group.snapshots_due.pop()
                 if (gid, peer) not in self._sending:
                     self._send_snapshot(gid, peer, group)
-            if self._clocks.agreed and not drained:
-                self._restore_preferred_leader(gid, group)
-            else:
+            if not self._clocks.agreed:
                 self._hand_over(gid, group)
+            elif not drained:
+                self._restore_preferred_leader(gid, group)
+            elif group.is_leader and not group.is_transferring and under_way < MAX_HANDOVERS:
+                self._hand_over(gid, group)
+                under_way += group.is_transferring
         for gid in self._preferred.keys() - self._driver.groups.keys():
             del self._preferred[gid]
 

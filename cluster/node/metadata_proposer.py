@@ -37,7 +37,7 @@ RETRY_WAIT = 0.05  # seconds; a leader is being elected
 REPEATABLE = (
     "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret",
     "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas",
-    "report_replicas", "transaction", "change_balance", None,
+    "report_replicas", "repair_replica", "transaction", "change_balance", None,
 )  # fmt: skip
 
 

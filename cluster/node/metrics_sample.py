@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
 from cluster.metrics import PartitionSample
+from cluster.node.repairs import Repairs
 from cluster.partition.replica import Partition
 from cluster.transaction_metrics import TransactionSample
 from cluster.transactions.coordinator import Coordinator
@@ -64,4 +67,13 @@ def transactions(coordinator: Coordinator, now_ms: int, orphaned: int = 0) -> Tr
         coordinator.remembered,
         dict(coordinator.aborts),
         orphaned,
+    )
+
+
+def repair_families(repairs: Repairs) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "oncelog_replicas_damaged", "Replicas here that stopped for damage", len(repairs.stopped())
+    )
+    yield CounterMetricFamily(
+        "oncelog_replica_repairs", "Damaged replicas that are made anew", repairs.asked
     )

@@ -59,13 +59,14 @@ from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenan
 from cluster.node.memory_watch import memory_budget, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
-from cluster.node.metrics_sample import sample, transactions
+from cluster.node.metrics_sample import repair_families, sample, transactions
 from cluster.node.offered import add_services, guards
 from cluster.node.other_nodes import OtherNodes, Places
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.places import named
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
+from cluster.node.registration import Registration
 from cluster.node.replica_reports import ReplicaDuties
 from cluster.node.replicas import (
     METADATA_GROUP,
@@ -92,6 +93,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from storage.engine import Engine
 from storage.identity import DirectoryLock, claim
+from storage.lives import Lives
 from storage.options import EngineOptions
 
 log = logging.getLogger(__name__)
@@ -125,16 +127,17 @@ class Node:
         self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         peers = self._peers = Peers(config, clock, self._on_link, self._fail)
-        hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
-        watch = metrics.sync_watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
-        self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
+        timeout, heartbeat = config.election_timeout_ms / 1000, config.heartbeat_ms / 1000
+        watch = metrics.sync_watch = SyncWatch(clock, heartbeat, HANG_TIMEOUTS * timeout)
+        self._health = NodeHealth(clock, timeout, watch)
         self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
-        replay, rounds = ReplayBudget(config.checkpoint_node_bytes), self._driver_loop
+        rounds, replay = self._driver_loop, ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, peers.send, rounds.wake, replay, rounds.read, rate)
         self._leaders = Leaders(self._driver.groups)
-        self._leaderships = Leaderships(config.node_id, self._driver, self._leaders, self._clocks)
-        self._replicas = Replicas(
+        leading = (self._driver, self._leaders, self._clocks, self._health, self.metadata)
+        self._leaderships = Leaderships(config, *leading)
+        replicas = self._replicas = Replicas(
             ReplicaSettings.of(config, lock.directory_id),
             ReplicaContext(
                 kv=engine,
@@ -146,6 +149,7 @@ class Node:
                 linked=self._peers.linked_since,
                 on_role=self._on_role,
                 leader_changed=self._leaders.notify,
+                takes_part=lambda: self.registration.takes_part,
             ),
         )
         auto_finalize = config.upgrade_auto_finalize_ms / 1000
@@ -153,21 +157,20 @@ class Node:
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         proposer = self._proposer = self._open_metadata(machine, lock)
-        self.others = OtherNodes(config, places, peers, self.metadata, proposer, self._fail)
-        transactions = self._transactions = Transactions(
-            config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
-        )
-        sizes = self.sizes = ReplicaSizes(
-            config.node_id, self._replicas.by_group, peers, self._waits
-        )
+        known = (self.metadata, proposer, self._fail)
+        self.others = OtherNodes(config, places, peers, *known)
+        self.registration = Registration(config, places.identity, places.lives, *known)
+        parts = (proposer, replicas, peers, self._leaders)
+        transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
+        sizes = self.sizes = ReplicaSizes(config.node_id, replicas.by_group, peers, self._waits)
         self._requests = PeerRequests(clock, memory, self._install, proposer, transactions, sizes)
-        machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         max_age = max_block_age_s(config.lease_lifetime_ms)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
-        self._duties = ReplicaDuties(self._driver, self.metadata, self._proposer, sizes)
+        own = (self._driver, replicas, self.metadata, proposer, sizes)
+        self._duties = ReplicaDuties(config, *own)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
@@ -180,11 +183,11 @@ class Node:
 
     def _open_metadata(self, machine: MetadataMachine, lock: DirectoryLock) -> MetadataProposer:
         group = self._replicas.open_metadata(lock.members, machine, lock.instance)
+        machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._clocks.compare_with(group.members.voters)
-        touch, features = partial(self._driver.touch, METADATA_GROUP), self.metadata.features
-        return MetadataProposer(
-            group, self._peers.links, touch, self._clocks, self._founding, features
-        )
+        touch, links = partial(self._driver.touch, METADATA_GROUP), self._peers.links
+        known = (self._clocks, self._founding, self.metadata.features)
+        return MetadataProposer(group, links, touch, *known)
 
     # -- life ---------------------------------------------------------------------------
 
@@ -232,6 +235,7 @@ class Node:
             membership=Membership(lock.members, lock.founding, lock.note_founding),
             insecure=config.insecure,
             versions=PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
+            write_life=lambda hello: node.registration.write(hello),  # noqa: PLW0108
         )
         # The ports come before anything in the data directory is touched.
         listener = PeerListener(
@@ -243,6 +247,7 @@ class Node:
             LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
             security.peers,
             lambda join: node.others.welcome(join),  # noqa: PLW0108
+            lambda hello: node.registration.refusal(hello),  # noqa: PLW0108
         )
         stack.callback(listener.stop)
         if config.peer_listen:
@@ -260,8 +265,10 @@ class Node:
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
+        lives = Lives(config.data_dir / "db" / "lives")
+        stack.callback(lives.close)
         prepare_metadata(engine, lock.instance)
-        places = Places(identity, listener, addresses, said)
+        places = Places(identity, listener, addresses, said, lives)
         node = cls(config, engine, metrics, memory, stack, lock, places)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
@@ -286,6 +293,7 @@ class Node:
         )
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
+        self.metrics.repairs = partial(repair_families, self._duties.repairs)
         stack.push_async_callback(self._peers.close)
         self._peers.open(identity, security.peers)
         self.others.follow()
@@ -330,13 +338,15 @@ class Node:
 
     async def _register(self, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""
-        await self.others.register(self.request_timeout)
+        if not await self.registration.register(self.request_timeout):
+            return
         try:
             self._founding.check_own()  # it may know the cluster's only now
         except ConfigError as error:
             self._fail(error)
         else:
             await server.serving()
+            await self.registration.keep(self.request_timeout)
 
     def _waits(self) -> dict[int, str]:
         return self._duties.changes.waiting

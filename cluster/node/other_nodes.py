@@ -10,7 +10,6 @@ An address that the settings name counts before what a node says of itself.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from cluster.transport.link import Identity
 from cluster.transport.listener import PeerListener
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
+from storage.lives import Lives
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ COMMAND_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What a node has before it opens anything.
+    """What a node has before it opens its replicas.
 
     addresses: nodes that its listener lets in; changes in place.
     said: where peers are, as the node was told when it joined.
@@ -47,6 +47,7 @@ class Places:
     listener: PeerListener
     addresses: dict[int, str]
     said: Mapping[int, str]
+    lives: Lives
 
 
 class OtherNodes:
@@ -98,20 +99,6 @@ class OtherNodes:
             self._proposing.add(command.node_id)
             self._tasks.spawn(self._propose(command))
         return answer
-
-    async def register(self, timeout: float) -> None:
-        """Says to the cluster where clients reach this node, until that is taken."""
-        command = mpb.MetadataCommand(
-            register_node=mpb.RegisterNode(
-                node_id=self._config.node_id,
-                address=self._config.advertised,
-                directory_id=self._identity.directory_id,
-            )
-        )
-        while True:
-            with contextlib.suppress(ClusterError):
-                await self._proposer.propose(command, timeout)
-                break
 
     async def _propose(self, command: mpb.JoinNode) -> None:
         try:

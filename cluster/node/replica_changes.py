@@ -72,10 +72,10 @@ class ReplicaChanges:
 
     def _look(self, gid: int, group: Group, record: PartitionState) -> None:
         now = group.members.configuration
-        change = next_change(
-            now, record.target, group.config.node_id, group.is_responsive, record.lost
-        )
-        reached = gid != METADATA_GROUP and record.target and change is None
+        leader, is_responsive = group.config.node_id, group.is_responsive
+        damaged = [one[:2] for one in record.damaged if one.rebuild]
+        change = next_change(now, record.target, leader, is_responsive, record.lost, damaged)
+        reached = gid != METADATA_GROUP and record.target and change is None and not damaged
         if now.version > record.version or not record.replicas or reached:
             self._report(gid, group)
             return
@@ -124,20 +124,27 @@ def next_change(
     leader: int,
     is_responsive: Callable[[int], bool],
     lost: Collection[tuple[int, int]] = (),
+    damaged: Collection[tuple[int, int]] = (),
 ) -> tuple[Step, int] | None:
     """The step from `now` towards `target`; None: it is reached, or there is none.
 
     A replica more before one goes, so that no majority gets smaller. But a voter that does
     not answer goes as soon as there is a learner to take its place: three of four with one
     dead bear no further loss. What is lost (node, instance) on a node that shall have a replica
-    again goes first.
+    again goes first, then what is damaged: that may still have a word, after a restart, so it
+    goes when the others are a majority without it.
     """
     if not target:
         return None
+    voters = [one.node for one in now.voters]
     for one in now.learners + now.voters:
         if (one.node, one.instance) in lost and (one.node in target or one in now.learners):
             return Step.REMOVE, one.node
-    voters = [one.node for one in now.voters]
+    for one in now.learners + now.voters:
+        if (one.node, one.instance) in damaged:
+            left = [node for node in voters if node != one.node]
+            living = sum(node == leader or is_responsive(node) for node in left)
+            return (Step.REMOVE, one.node) if living > len(left) // 2 else None
     learners = [one.node for one in now.learners]
     for node in learners:
         if node not in target:

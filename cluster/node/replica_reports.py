@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
+from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.errors import ClusterError
 from cluster.metadata.state import MetadataState
@@ -13,7 +15,9 @@ from cluster.node.balancing import Balancing
 from cluster.node.maintenance_loop import LOOK_PERIOD, Tasks, every
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.node_changes import NodeChanges
+from cluster.node.repairs import Repairs
 from cluster.node.replica_changes import ReplicaChanges
+from cluster.node.replicas import Replicas
 from cluster.node.sizes import ReplicaSizes, largest
 from cluster.v1 import metadata_pb2 as mpb
 
@@ -24,16 +28,25 @@ REPORT_TIMEOUT = 5.0  # seconds; the next look sends it again
 
 
 class ReplicaDuties:
-    """Brings groups to where the metadata wishes them, as far as this node leads."""
+    """Brings groups to where the metadata wishes them, as far as this node leads.
+
+    It also says what of this node is damaged.
+    """
 
     def __init__(
         self,
+        config: NodeConfig,
         driver: Driver,
+        replicas: Replicas,
         metadata: MetadataState,
         proposer: MetadataProposer,
         sizes: ReplicaSizes,
     ) -> None:
         self._proposer, self._tasks = proposer, Tasks()
+        delay = config.repair_after_ms / 1000
+        self.repairs = Repairs(
+            config.node_id, delay, replicas, metadata, time.monotonic, self._propose
+        )
         self.changes = ReplicaChanges(driver, metadata, metadata.directory_of, self._propose)
         self._nodes = NodeChanges(driver, metadata, self._propose)
         self._sizes = sizes
@@ -43,6 +56,7 @@ class ReplicaDuties:
         self._tasks.spawn(every(LOOK_PERIOD, self.changes.look))
         self._tasks.spawn(every(LOOK_PERIOD, self._nodes.look))
         self._tasks.spawn(self._balance())
+        self._tasks.spawn(every(LOOK_PERIOD, self.repairs.look))
 
     async def stop(self) -> None:
         await self._tasks.stop()

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cluster.config import NodeConfig
 from cluster.consensus.commit_proof import take_proof
@@ -114,6 +114,7 @@ class ReplicaContext:
     linked:         the peers whose link is up.
     on_role(gid):   a replica began or ceased to lead, or to be ready.
     leader_changed: a replica knows of another leader than before.
+    takes_part:     whether this start of the node is known to the cluster.
     """
 
     kv: KeyValue
@@ -125,6 +126,18 @@ class ReplicaContext:
     linked: Collection[int]
     on_role: Callable[[int], None]
     leader_changed: Callable[[], None]
+    takes_part: Callable[[], bool] = lambda: True
+
+
+class Broken(NamedTuple):
+    """A replica that could not be opened: what is stored of it is damaged.
+
+    instance: of what is stored; None: that cannot be read either, and it is not made anew, for
+    it might be a newer one than this node's copy of the metadata knows.
+    """
+
+    error: StorageError
+    instance: int | None
 
 
 class Replicas:
@@ -144,7 +157,7 @@ class Replicas:
         self.by_group: dict[int, Partition] = {}
         self._tail_bytes = settings.tail_cache_bytes
         self.by_name: dict[tuple[str, int], Partition] = {}
-        self.broken: dict[int, Exception] = {}
+        self.broken: dict[int, Broken] = {}
         # What a replica left must be written away before the next is opened.
         self.incomplete = False
         self._destroyed_in: dict[int, WriteBatch] = {}
@@ -165,6 +178,7 @@ class Replicas:
                 if record.version:
                     changed[record.group_id] = record
         self._drop_tombstones()
+        self._drop_broken(changed)
         for gid in list(self.by_group):
             self._close_unless_wanted(gid, wanted.get(gid), changed.get(gid))
         for gid in changed.keys() - self._context.driver.tombstones.keys() - self.broken.keys():
@@ -172,15 +186,17 @@ class Replicas:
         for gid, (topic, index) in wanted.items():
             if gid in self.by_group or gid in self.broken:
                 continue
+            instance = None
             try:
                 if not self._may_open(topic.partitions[index]):
                     continue
+                instance = topic.partitions[index].instance_of(node)
                 group = self.open(topic, index)
             except StorageError as error:
                 # What is stored of it is damaged. The other replicas go on.
                 name = f"{topic.name}-{index}"
                 log.critical("replica not opened partition=%s group=%d: %s", name, gid, error)
-                self.broken[gid] = error
+                self.broken[gid] = Broken(error, instance)
                 continue
             is_new = group.term == 0
             if is_new and topic.partitions[index].replicas[0] == node:
@@ -208,7 +224,8 @@ class Replicas:
         if wanted is not None:
             topic, index = wanted
             if topic.partitions[index].instance_of(node) <= group.config.instance:
-                if record is not None and record.version > group.members.version:
+                newer = record is not None and record.version > group.members.version
+                if record is not None and newer and group.failed is None:
                     # Who told it first may be gone, with all that would prove it.
                     place = (record.index, record.index_term)
                     take_proof(group.core, group.journal, *place)
@@ -224,6 +241,20 @@ class Replicas:
         log.info("replica removed partition=%s-%d", held.topic, held.index)
         self.delete(gid, tombstone)
 
+    def _drop_broken(self, changed: Mapping[int, PartitionState]) -> None:
+        """Those that were removed from their group; they had no word in that."""
+        for gid, (_, instance) in [*self.broken.items()]:
+            record = changed.get(gid)
+            if record is None or instance is None:
+                continue
+            held = self._settings.node_id in record.replicas
+            if held and record.instance_of(self._settings.node_id) <= instance:
+                continue
+            log.info("damaged replica removed group=%d", gid)
+            del self.broken[gid]
+            place = (record.version, record.index, record.index_term)
+            self._destroy(gid, Tombstone(instance, *place, 0))
+
     def _drop_tombstones(self) -> None:
         """Those of topics that were deleted."""
         driver, metadata = self._context.driver, self._context.metadata
@@ -238,7 +269,7 @@ class Replicas:
                 self._context.driver.tombstones[gid] = unpack_tombstone(stored)
         except StorageError as error:
             log.critical("tombstone not read group=%d: %s", gid, error)
-            self.broken[gid] = error
+            self.broken[gid] = Broken(error, None)
 
     def _may_open(self, record: PartitionState) -> bool:
         """Not what was removed here, nor before what an older one left is gone."""
@@ -367,6 +398,8 @@ class Replicas:
                 stopped=context.driver.on_stopped,
                 may_lead=partial(getattr, context.clocks, "agreed"),
                 may_change=lambda: context.metadata.features.may_write(CONFIGURATION),
+                # The metadata group takes the starts: it cannot wait for its own.
+                takes_part=context.takes_part if gid != METADATA_GROUP else lambda: True,
             ),
         )
 

@@ -60,6 +60,7 @@ class ClusterService(rpc.ClusterServiceServicer):
             limits=request_limits(node.config),
             upgrade=self._upgrade_info(),
             settings=self._settings(),
+            damaged_replicas=node_changes.damaged(node),
         )
         alive = {info.node_id for info in response.nodes if info.alive}
         for topic in node.metadata.topics():

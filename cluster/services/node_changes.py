@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from cluster.errors import ClusterError
 from cluster.metadata import nodes as rules
+from cluster.metadata.repairs import outlook
 from cluster.metadata.snapshot import load_tables
 from cluster.metadata.topics import PartitionState, invalid
 from cluster.services.context import NodeContext
@@ -96,7 +97,7 @@ def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[p
         leaders[node.leader_of(record.group_id)[0]] += 1
         replicas.update(record.replicas)
         target = record.target or record.replicas
-        lost = {held for held, _ in record.lost}
+        lost = {held for held, _ in record.to_remove}
         coming.update(coming_of(record))
         going.update(({*record.replicas} - {*target}) | lost)
     coming.update(coming_of(view.own))
@@ -131,7 +132,7 @@ def coming_of(record: PartitionState) -> set[int]:
     """
     if not record.target:
         return set()
-    held = {*record.replicas} - {node for node, _ in record.lost}
+    held = {*record.replicas} - {node for node, _ in record.to_remove}
     return {node for node in record.target if node not in held or record.instance_of(node)}
 
 
@@ -147,7 +148,7 @@ def _waits(node: NodeContext, number: int) -> list[str]:
         found.append("it does not answer")
     for name, record in partitions(node):
         target = record.target or record.replicas
-        lost = any(held == number for held, _ in record.lost)
+        lost = any(held == number for held, _ in record.to_remove)
         if lost or (record.target and (number in record.replicas) != (number in target)):
             found.append(why(node, name, record, number))
         if len(found) > MAX_NAMED:
@@ -169,6 +170,16 @@ def why(node: NodeContext, name: str, record: PartitionState, number: int) -> st
     where = f"{name}: node {leader}, which leads it, is at it"
     absent = [one for one in record.target if not node.alive(one)]
     return f"{where}; nodes {absent} do not answer" if absent else where
+
+
+def damaged(node: NodeContext) -> list[str]:
+    """A line for each replica that has stopped for damage, at most MAX_NAMED."""
+    found = [
+        f"{name}: the replica on node {one.node} is damaged: {outlook(record, one)}"
+        for name, record in partitions(node)
+        for one in record.damaged
+    ]
+    return found if len(found) <= MAX_NAMED else [*found[:MAX_NAMED], "and more"]
 
 
 def partitions(node: NodeContext) -> Iterable[tuple[str, PartitionState]]:

@@ -55,7 +55,7 @@ ANSWER_PIECE = 64 * 1024  # bytes of answers that are taken at a time
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this process is, as its Hello says."""
+    """Who this process is, as its Hello says. write_life(hello): which start of its directory."""
 
     cluster_id: str
     node_id: int
@@ -64,6 +64,7 @@ class Identity:
     membership: Membership
     versions: PeerVersions
     insecure: bool = False
+    write_life: Callable[[pb.Hello], None] = lambda hello: None
 
     def hello(self, refused: str = "") -> pb.Hello:
         hello = pb.Hello(
@@ -77,6 +78,7 @@ class Identity:
             insecure=self.insecure,
         )
         self.versions.write(hello)
+        self.write_life(hello)
         return hello
 
 

@@ -47,6 +47,7 @@ class PeerListener:
     directory_of: the id of a node's data directory as the cluster knows it, or 0.
     max_frame:    bytes of the largest frame that a peer may send.
     tls:          None where nodes speak in the clear.
+    put_back:     why a peer's directory is an older copy, or nothing.
     welcome:      to a node with a new data directory; None: such are strangers.
     """
 
@@ -60,9 +61,10 @@ class PeerListener:
         max_frame: int,
         tls: PeerTls | None = None,
         welcome: Callable[[pb.Join], pb.Welcome] | None = None,
+        put_back: Callable[[pb.Hello], str] = lambda hello: "",
     ) -> None:
         self.identity, self._peers, self.tls = identity, peers, tls
-        self.welcome = welcome
+        self.welcome, self._put_back = welcome, put_back
         self.receive, self.answer = receive, answer
         self._directory_of, self.max_frame = directory_of, max_frame
         self._sockets: list[socket.socket] = []
@@ -168,7 +170,7 @@ class PeerListener:
     def _wrong_directory(self, hello: pb.Hello) -> str:
         directory = self._directory_of(hello.node_id)
         if not directory or hello.directory_id == directory:
-            return ""
+            return self._put_back(hello)
         return (
             f"node_id {hello.node_id} is registered with another data directory: one that was "
             "emptied or replaced has forgotten votes and acknowledgements"

@@ -30,7 +30,7 @@ NODE_ACTION_UNDRAIN: NodeAction
 NODE_ACTION_FORGET: NodeAction
 
 class MetadataCommand(_message.Message):
-    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "change_balance", "lease_lifetime_ms", "producer_name_expiry_ms", "rules_version")
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "change_balance", "repair_replica", "lease_lifetime_ms", "producer_name_expiry_ms", "rules_version")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class MetadataCommand(_message.Message):
     ALTER_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     ALTER_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     CHANGE_BALANCE_FIELD_NUMBER: _ClassVar[int]
+    REPAIR_REPLICA_FIELD_NUMBER: _ClassVar[int]
     LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     RULES_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -72,20 +73,27 @@ class MetadataCommand(_message.Message):
     alter_permissions: AlterPermissions
     alter_quotas: AlterQuotas
     change_balance: ChangeBalance
+    repair_replica: RepairReplica
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
     rules_version: int
-    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., change_balance: _Optional[_Union[ChangeBalance, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., rules_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., change_balance: _Optional[_Union[ChangeBalance, _Mapping]] = ..., repair_replica: _Optional[_Union[RepairReplica, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., rules_version: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
-    __slots__ = ("node_id", "address", "directory_id")
+    __slots__ = ("node_id", "address", "directory_id", "life", "known_life", "incarnation")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_LIFE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     directory_id: int
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ...) -> None: ...
+    life: int
+    known_life: int
+    incarnation: int
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ..., life: _Optional[int] = ..., known_life: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class CreateTopic(_message.Message):
     __slots__ = ("name", "placements", "config")
@@ -176,6 +184,18 @@ class ChangeBalance(_message.Message):
     BALANCING_FIELD_NUMBER: _ClassVar[int]
     balancing: bool
     def __init__(self, balancing: _Optional[bool] = ...) -> None: ...
+
+class RepairReplica(_message.Message):
+    __slots__ = ("group_id", "node_id", "instance", "sound")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    SOUND_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    node_id: int
+    instance: int
+    sound: bool
+    def __init__(self, group_id: _Optional[int] = ..., node_id: _Optional[int] = ..., instance: _Optional[int] = ..., sound: _Optional[bool] = ...) -> None: ...
 
 class ChangeNode(_message.Message):
     __slots__ = ("node_id", "action", "directory_id")
@@ -336,7 +356,7 @@ class MetadataSnapshot(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., own: _Optional[_Union[PartitionRecord, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., rules_version: _Optional[int] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ..., balancing: _Optional[bool] = ...) -> None: ...
 
 class NodeRecord(_message.Message):
-    __slots__ = ("node_id", "address", "directory_id", "peer_address", "expected", "leaving", "drained", "joining")
+    __slots__ = ("node_id", "address", "directory_id", "peer_address", "expected", "leaving", "drained", "joining", "life", "life_number", "incarnation")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -345,6 +365,9 @@ class NodeRecord(_message.Message):
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     DRAINED_FIELD_NUMBER: _ClassVar[int]
     JOINING_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    LIFE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     directory_id: int
@@ -353,7 +376,10 @@ class NodeRecord(_message.Message):
     leaving: bool
     drained: bool
     joining: bool
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ..., peer_address: _Optional[str] = ..., expected: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., joining: _Optional[bool] = ...) -> None: ...
+    life: int
+    life_number: int
+    incarnation: int
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ..., peer_address: _Optional[str] = ..., expected: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., joining: _Optional[bool] = ..., life: _Optional[int] = ..., life_number: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "config", "created_ms")
@@ -370,7 +396,7 @@ class TopicRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionRecord, _Mapping]]] = ..., config: _Optional[_Union[_cluster_pb2.TopicConfig, _Mapping]] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRecord(_message.Message):
-    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target", "lost_nodes", "lost_instances", "before_balance")
+    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target", "lost_nodes", "lost_instances", "before_balance", "damaged_nodes", "damaged_instances", "damaged_rebuild", "repaired_nodes", "repaired_ms")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     FOUNDING_FIELD_NUMBER: _ClassVar[int]
@@ -382,6 +408,11 @@ class PartitionRecord(_message.Message):
     LOST_NODES_FIELD_NUMBER: _ClassVar[int]
     LOST_INSTANCES_FIELD_NUMBER: _ClassVar[int]
     BEFORE_BALANCE_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_NODES_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_REBUILD_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_NODES_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_MS_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     founding: _containers.RepeatedScalarFieldContainer[int]
@@ -393,7 +424,12 @@ class PartitionRecord(_message.Message):
     lost_nodes: _containers.RepeatedScalarFieldContainer[int]
     lost_instances: _containers.RepeatedScalarFieldContainer[int]
     before_balance: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ..., before_balance: _Optional[_Iterable[int]] = ...) -> None: ...
+    damaged_nodes: _containers.RepeatedScalarFieldContainer[int]
+    damaged_instances: _containers.RepeatedScalarFieldContainer[int]
+    damaged_rebuild: _containers.RepeatedScalarFieldContainer[bool]
+    repaired_nodes: _containers.RepeatedScalarFieldContainer[int]
+    repaired_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ..., before_balance: _Optional[_Iterable[int]] = ..., damaged_nodes: _Optional[_Iterable[int]] = ..., damaged_instances: _Optional[_Iterable[int]] = ..., damaged_rebuild: _Optional[_Iterable[bool]] = ..., repaired_nodes: _Optional[_Iterable[int]] = ..., repaired_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class NameRecord(_message.Message):
     __slots__ = ("name", "producer_id", "epoch", "last_lease_ms", "tombstone", "last_nonce", "fence_epoch")

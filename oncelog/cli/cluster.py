@@ -173,4 +173,5 @@ def find_problems(facts: ClusterInfo) -> list[str]:
         problems.append(f"{facts.leaderless_partitions} partitions without a leader")
     if facts.under_replicated_partitions:
         problems.append(f"{facts.under_replicated_partitions} partitions under-replicated")
+    problems += facts.damaged_replicas
     return problems

@@ -106,6 +106,7 @@ def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:
         message.max_message_bytes,
         upgrade_info(message.upgrade),
         {setting.name: setting.value for setting in message.settings},
+        tuple(message.damaged_replicas),
     )
 
 

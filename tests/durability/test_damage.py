@@ -39,7 +39,12 @@ from tests.durability.workload import RECORDS, Workload, payload_of, problems, s
 TOPIC = "damaged"
 VICTIM = 3
 # Few snapshots: a restart replays what it reads from the log. Leaders stay where they are.
-SETTINGS = {**QUICK, "checkpoint_entries": 200, "preferred_leader_delay_ms": 3_600_000}
+SETTINGS = {
+    **QUICK,
+    "checkpoint_entries": 200,
+    "preferred_leader_delay_ms": 3_600_000,
+    "repair_after_ms": 0,
+}
 START_TIMEOUT = 20.0
 
 OUT_OF_RANGE = log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE

@@ -12,6 +12,7 @@ import pytest
 
 from harness.api import batch, verdict
 from harness.local_cluster import QUICK, LocalCluster
+from harness.replicas import compare
 from oncelog import Admin, Consumer, Producer, Resolution
 from oncelog.v1 import log_pb2
 from tests.durability.damage import Damage, cut_offset_index, entries_flip
@@ -20,7 +21,8 @@ from tests.integration.waiting import eventually
 
 TOPIC = "damaged"
 RECORDS = 40  # each a batch
-SETTINGS = {**QUICK, "preferred_leader_delay_ms": 3_600_000}
+# A damaged replica stays as it stopped, to be looked at.
+SETTINGS = {**QUICK, "preferred_leader_delay_ms": 3_600_000, "repair_after_ms": 0}
 TIMEOUT = 60.0
 
 
@@ -49,15 +51,15 @@ def has_stopped(cluster: LocalCluster, node: int) -> bool:
     return f"replica stopped partition={TOPIC}-0" in cluster.nodes[node].log_text()
 
 
-Damaged = Callable[[Damage], tuple[LocalCluster, int, int]]
+Damaged = Callable[..., tuple[LocalCluster, int, int]]
 
 
 @pytest.fixture
 def led_by_damage(make_cluster: MakeCluster) -> Damaged:
     """Makes a cluster whose leader of TOPIC-0 is damaged; (cluster, leader, producer id)."""
 
-    def make(damage: Damage) -> tuple[LocalCluster, int, int]:
-        cluster = make_cluster(settings=SETTINGS)
+    def make(damage: Damage, **settings: int) -> tuple[LocalCluster, int, int]:
+        cluster = make_cluster(settings={**SETTINGS, **settings})
         cluster.api(1).create_topic(TOPIC, 1, 3)
         producer_id = written(cluster)
         cluster.wait_level(TOPIC)
@@ -105,6 +107,29 @@ def test_what_a_damaged_leader_cannot_read_is_read_from_another(led_by_damage: D
     # The two others go on taking records.
     with Producer(cluster.bootstrap, linger_ms=0) as producer:
         assert producer.send(TOPIC, b"on", partition=0).result(TIMEOUT).offset == RECORDS
+
+
+def test_a_damaged_replica_is_made_anew_from_the_leader(led_by_damage: Damaged) -> None:
+    """By itself: it is removed, added as another instance, and then it has all again."""
+    cluster, victim, _ = led_by_damage(entries_flip, repair_after_ms=500)
+    with Admin(cluster.bootstrap) as admin:
+        admin.finalize_upgrade()
+        assert read_all(cluster) == [value(n) for n in range(RECORDS)]
+        assert has_stopped(cluster, victim)
+        with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            assert producer.send(TOPIC, b"on", partition=0).result(TIMEOUT).offset == RECORDS
+
+        def is_whole() -> bool:
+            answer = cluster.api(victim).fetch(TOPIC, 0, RECORDS, any_replica=True)
+            facts = admin.describe_cluster()
+            return not answer.error and b"on" in answer.batches[0].payload and facts.healthy
+
+        eventually(is_whole, "the replica is made anew")
+    assert "damaged replica: to be made anew" in cluster.nodes[victim].log_text()
+    api = cluster.api(victim)
+    stored = [one.payload for one in api.stored(TOPIC, 0)]
+    assert [value(n) in one for n, one in enumerate(stored[:RECORDS])] == [True] * RECORDS
+    assert compare({node: cluster.api(node) for node in cluster.nodes}, TOPIC, [0]) == []
 
 
 def test_a_search_for_a_record_goes_on_at_another(led_by_damage: Damaged) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 from harness.api import batch, verdict
+from oncelog import Admin
 from tests.integration.conftest import MakeCluster
+from tests.integration.waiting import eventually
 
 
 def test_an_emptied_directory_is_refused_and_the_cluster_goes_on(
@@ -25,3 +28,54 @@ def test_an_emptied_directory_is_refused_and_the_cluster_goes_on(
     assert f"node_id {lost} is registered with another data directory" in process.log_text()
     assert verdict(cluster.produce(batch("t", 0, pid, 1, b"after"))) == "APPENDED"
     assert verdict(cluster.produce(batch("t", 0, pid, 0, b"before"))) == "DUPLICATE"
+
+
+def test_an_older_copy_that_is_put_back_is_refused_and_named(make_cluster: MakeCluster) -> None:
+    """It has the right id, and has forgotten what was acknowledged since: replace is the remedy."""
+    cluster = make_cluster()
+    with Admin(cluster.bootstrap) as admin:
+        admin.finalize_upgrade()
+        cluster.api(1).create_topic("t", 1, 3)
+        pid = cluster.api(1).lease().producer_id
+        assert verdict(cluster.produce(batch("t", 0, pid, 0, b"before"))) == "APPENDED"
+        victim = next(node for node in cluster.nodes if node != cluster.leader("t", 0))
+        process = cluster.nodes[victim]
+        cluster.kill([victim])
+        cluster.start_nodes([victim])  # from the second start on it is registered for sure
+        cluster.wait_level("t")
+        cluster.kill([victim])
+        copy = process.spec.data_dir.with_name("copy")
+        shutil.copytree(process.spec.data_dir, copy)
+        cluster.start_nodes([victim])
+        assert verdict(cluster.produce(batch("t", 0, pid, 1, b"after"))) == "APPENDED"
+        cluster.wait_level("t")
+        cluster.kill([victim])
+        shutil.rmtree(process.spec.data_dir)
+        copy.rename(process.spec.data_dir)
+        process.start()
+        assert process.wait(60) == 1
+        assert f"the data directory of node {victim} is an older copy" in process.log_text()
+        assert verdict(cluster.produce(batch("t", 0, pid, 2, b"on"))) == "APPENDED"
+        # The remedy: it is given up, and an empty one takes its place.
+        admin.change_node(victim, "replace")
+        shutil.rmtree(process.spec.data_dir)
+        cluster.start_nodes([victim])
+        eventually(lambda: admin.describe_cluster().healthy, "the node is whole again")
+        cluster.wait_level("t")
+        assert verdict(cluster.produce(batch("t", 0, pid, 1, b"after"))) == "DUPLICATE"
+
+
+def test_a_node_that_is_killed_again_and_again_is_let_in(make_cluster: MakeCluster) -> None:
+    """Wherever it dies, it knows the start that was registered last, or has begun it."""
+    cluster = make_cluster()
+    with Admin(cluster.bootstrap) as admin:
+        admin.finalize_upgrade()
+        cluster.api(1).create_topic("t", 1, 3)
+        for wait in (0.0, 0.3, 0.6, 0.9):
+            cluster.kill([3])
+            cluster.nodes[3].start()
+            time.sleep(wait)  # it dies at some other point of its start
+        cluster.kill([3])
+        cluster.start_nodes([3])
+        cluster.wait_level("t")
+        eventually(lambda: admin.describe_cluster().healthy, "it takes part")

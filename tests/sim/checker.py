@@ -93,6 +93,16 @@ class Checker:
             self.promised.pop((node, gid), None)
         self.instances[node, gid] = instance
 
+    def disk_lost(self, node: int, disk: DurableDisk) -> None:
+        """Another disk is in its place, which has promised nothing."""
+        self.lost_disks.append(self.disks[node])
+        self.disks[node] = disk
+        for key in [key for key in self.promised if key[0] == node]:
+            del self.promised[key]
+        for gid, term, voter in [vote for vote in self.votes if vote[2] == node]:
+            # It may be on its way, and counts.
+            self.lost_votes.append((gid, term, self.votes.pop((gid, term, voter))))
+
     def _majority(self, gid: int) -> int:
         return self.majorities.get(gid, self.majority)
 

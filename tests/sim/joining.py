@@ -42,16 +42,10 @@ class Joining:
         node.volume = Volume(node.id)
         node.volume.disk = Disk()
         node.cluster_version = 1
+        node.lives.wipe()
         self.directory += NEXT_DIRECTORY
         self.instance, self.is_done = 0, False
-        checker = cluster.checker
-        checker.lost_disks.append(checker.disks[node.id])
-        checker.disks[node.id] = node.disk
-        for key in [key for key in checker.promised if key[0] == node.id]:
-            del checker.promised[key]
-        for gid, term, voter in [vote for vote in checker.votes if vote[2] == node.id]:
-            # It may be on its way, and counts.
-            checker.lost_votes.append((gid, term, checker.votes.pop((gid, term, voter))))
+        cluster.checker.disk_lost(node.id, node.disk)
         cluster.trace("node %d has an empty disk", node.id)
 
     def _ask(self) -> None:

@@ -27,8 +27,15 @@ from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.node_changes import NodeChanges
+from cluster.node.repairs import Repairs
 from cluster.node.replica_changes import ReplicaChanges
-from cluster.node.replicas import METADATA_GROUP, ReplicaContext, Replicas, ReplicaSettings
+from cluster.node.replicas import (
+    METADATA_GROUP,
+    Metadata,
+    ReplicaContext,
+    Replicas,
+    ReplicaSettings,
+)
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
@@ -37,6 +44,7 @@ from tests.sim.checker import Violation
 from tests.sim.clock import NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.joining import Joining
+from tests.sim.lives import Lives
 from tests.sim.machines import Load, Volume, opens, varied
 from tests.sim.shadow import ShadowedDriver
 from tests.sim.watched import Call, Facts, Machine, Names, WatchedMetadata, WatchedPartition
@@ -83,6 +91,8 @@ class Settings:
     name_expiry_ms: int = 0  # 0: as the lease
     varied: bool = False  # whether each node has settings of its own
     round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
+    repair_after: float = 0.0  # that a damaged replica is left; 0: for ever
+    lives: bool = False  # whether each start is registered
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
 
 
@@ -91,6 +101,11 @@ def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Dri
     if node.cluster.settings.smallest_majority:
         return Driver(node.disk, clock, node.send, node.wake, replay, node.read)
     return ShadowedDriver(node, clock, replay)
+
+
+def _clocks(node: Node) -> ClockAgreement:
+    peers, bound_ms = set(node.cluster.node_ids) - {node.id}, node.settings.clock_bound_ms
+    return ClockAgreement(peers, bound_ms, node.steady, node.wall_ms, node.send)
 
 
 class Process:
@@ -120,8 +135,7 @@ class Process:
             lease_lifetime_ms=lease_ms, name_expiry_ms=expiry_ms, release=node.release
         )
         facts = self.state if settings.leased else Facts(node, self.state)
-        peers, bound_ms = set(cluster.node_ids) - {node.id}, settings.clock_bound_ms
-        self.clocks = ClockAgreement(peers, bound_ms, node.steady, node.wall_ms, node.send)
+        self.clocks = _clocks(node)
         self.replicas = Replicas(
             ReplicaSettings(
                 node_id=node.id,
@@ -145,6 +159,7 @@ class Process:
                 linked=self.linked_since,
                 on_role=lambda gid: self._leader_changed(),
                 leader_changed=self._leader_changed,
+                takes_part=node.lives.says_so,
             ),
             lambda gid: self._watched(node, gid),
         )
@@ -163,8 +178,13 @@ class Process:
         directory_of = self.state.directory_of if settings.founding else int
         self.changes = ReplicaChanges(self.driver, facts, directory_of, node.propose_metadata)
         self.node_changes = NodeChanges(self.driver, facts, node.propose_metadata)
+        self.repairs = self._repairs(node, facts)
         self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
         self._open_metadata(node)
+
+    def _repairs(self, node: Node, facts: Metadata) -> Repairs:
+        delay, propose = node.settings.repair_after, node.propose_metadata
+        return Repairs(node.id, delay, self.replicas, facts, self.clock, propose)
 
     def _open_metadata(self, node: Node) -> None:
         cluster, instance = node.cluster, node.joining.instance
@@ -194,7 +214,7 @@ class Process:
         """Opens and closes replicas. No disk is damaged here, so all of them must open."""
         self.follower.follow()
         for gid, error in self.replicas.broken.items():
-            raise Violation(f"group {gid} does not open") from error
+            raise Violation(f"group {gid} does not open") from error.error
 
     @property
     def partitions(self) -> dict[int, Partition]:
@@ -227,6 +247,7 @@ class Node:
         self.release = releases.NEW
         self.cluster_version = 1  # as its directory says
         self.joining = Joining(self)
+        self.lives = Lives(self)
 
     # -- process ------------------------------------------------------------------------
 
@@ -276,6 +297,7 @@ class Node:
         self.incarnation += 1
         self.process = releases.opened(self, lambda: Process(self))
         self.process.follow()
+        self.lives.started()
         self.wake()
         self.cluster.network.node_up(self.id)
         self._plan_look()
@@ -513,7 +535,7 @@ class Node:
     # -- what comes in --------------------------------------------------------------------
 
     def receive(self, sender: int, messages: list[Any]) -> None:
-        if not self.alive:
+        if not self.alive or self.lives.refuses(sender):
             return
         clocks = [message for message in messages if message.__class__ in CLOCK_MESSAGES]
         if clocks:
@@ -577,6 +599,7 @@ class Node:
             self.running.maintenance.look()
             self.running.changes.look()
             self.running.node_changes.look()
+            self.running.repairs.look()
             self._plan_look()
 
     def propose_metadata(self, command: Any, done: Callable[[], None]) -> None:

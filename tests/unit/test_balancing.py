@@ -68,10 +68,10 @@ def test_both_survive_a_snapshot() -> None:
 def test_what_comes_after_the_end_is_refused() -> None:
     state = tables(PartitionState(GROUP, (1, 2)))
     off = pb.MetadataCommand(change_balance=pb.ChangeBalance(balancing=False))
-    assert change(state, off) and not change(state, off)
+    assert change(state, off, 0) and not change(state, off, 0)
     with pytest.raises(Rejected, match=r"^for_balance: "):
-        change(state, pb.MetadataCommand(set_replicas=wish(1, 4)))
-    assert change(state, pb.MetadataCommand(set_replicas=wish(1, 4, for_balance=False)))
+        change(state, pb.MetadataCommand(set_replicas=wish(1, 4)), 0)
+    assert change(state, pb.MetadataCommand(set_replicas=wish(1, 4, for_balance=False)), 0)
 
 
 # --- the metadata's leader ----------------------------------------------------------------

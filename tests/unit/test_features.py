@@ -79,9 +79,12 @@ LATER_FIELDS: dict[str | int, str] = {
     """,
     REPLICA_CHANGES: """
         MetadataCommand: change_balance change_node join_node set_replicas report_replicas
+            repair_replica
         ChangeBalance: balancing
         ChangeNode: action directory_id node_id
         JoinNode: address directory_id node_id peer_address
+        RegisterNode: incarnation known_life life
+        RepairReplica: group_id instance node_id sound
         SetReplicas: group_id replicas expected_version for_balance
         ReportReplicas: group_id version index index_term voters learners instances
     """,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.consensus.configuration import Change, Configuration, Member, Step, changed
+from cluster.metadata.repairs import REPAIR_PERIOD_MS, outlook, repaired
 from cluster.metadata.replicas import reported, wished
 from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
@@ -49,6 +52,32 @@ def test_next_step(
     step: tuple[Step, int] | None,
 ) -> None:
     assert next_change(now, target, 1, lambda node: node not in dead) == step
+
+
+@pytest.mark.parametrize(
+    ("voters", "learners", "dead", "step"),
+    [
+        ((1, 2, 3), (), (), (Step.REMOVE, 2)),
+        ((1, 2, 3), (), (3,), None),
+        ((1, 2), (), (), (Step.REMOVE, 2)),
+        ((1, 3), (2,), (), (Step.REMOVE, 2)),
+        ((2, 3, 4), (), (3,), None),
+    ],
+    ids=["goes first", "not while the others have no majority", "of two", "a learner", "nor then"],
+)
+def test_a_damaged_replica_goes(
+    voters: tuple[int, ...],
+    learners: tuple[int, ...],
+    dead: tuple[int, ...],
+    step: tuple[Step, int] | None,
+) -> None:
+    now = configuration(voters, *learners)
+    leader = 1 if 1 in voters else 4
+    found = next_change(now, (1, 2, 3), leader, lambda one: one not in dead, (), [(2, 0)])
+    assert found == step
+    lost = next_change(now, (1, 2, 3), leader, lambda one: one not in dead, [(3, 0)], [(2, 0)])
+    first = (Step.REMOVE, 3) if 3 in voters else step
+    assert lost == first, "what is lost has no word any more: it goes first"
 
 
 @pytest.mark.parametrize("target", [(4, 5, 1), (5,), (2, 3, 4, 5), (1, 2, 3)])
@@ -121,3 +150,43 @@ def test_a_record_survives_a_snapshot() -> None:
     tables = Tables(next_group_id=17, next_topic_id=2)
     tables.put_topic(TopicState("t", 1, (record,), TopicSettings(), 0))
     assert load_tables(b"".join(packed_tables(tables))).topics["t"].partitions == (record,)
+
+
+def repair(node: int, instance: int = 0, *, sound: bool = False) -> pb.RepairReplica:
+    return pb.RepairReplica(group_id=GROUP, node_id=node, instance=instance, sound=sound)
+
+
+def test_a_damaged_replica_from_mark_to_end() -> None:
+    record = repaired(BEFORE, repair(3), 1000)
+    assert record.damaged == ((3, 0, True),) and record.target == (1, 2, 3)
+    assert repaired(record, repair(3), 2000) is record, "said again"
+    assert repaired(record, repair(3, sound=True), 2000) is record, "it is decided"
+    record = reported(record, report(1, (1, 2)))
+    assert not record.damaged and record.target == (1, 2, 3)
+    command = report(3, (1, 2, 3))
+    command.instances[2] = 2
+    record = reported(record, command)
+    assert record.target == () and record.instance_of(3) == 2
+    assert record.repairs == ((3, 1000),)
+
+
+def test_the_limit_of_repairs() -> None:
+    record = replace(BEFORE, repairs=((3, 10), (3, 20), (2, 25), (3, 30)))
+    held = repaired(record, repair(3), 40)
+    assert held.damaged == ((3, 0, False),) and not held.target and not held.to_remove
+    assert repaired(held, repair(3, sound=True), 50) == record
+    assert repaired(record, repair(2), 40).damaged == ((2, 0, True),), "each has its own"
+    later = repaired(held, repair(3), 10 + REPAIR_PERIOD_MS)
+    assert later.damaged == ((3, 0, True),) and (3, 10) not in later.repairs
+
+
+def test_the_only_replica_is_not_made_anew() -> None:
+    record = repaired(PartitionState(GROUP, (1,)), repair(1), 1000)
+    assert record.damaged == ((1, 0, False),) and not record.target and not record.repairs
+    assert "only one" in outlook(record, record.damaged[0])
+
+
+@pytest.mark.parametrize("command", [repair(4), repair(3, 2)])
+def test_repairs_that_are_refused(command: pb.RepairReplica) -> None:
+    with pytest.raises(Rejected, match=r"^instance: "):
+        repaired(BEFORE, command, 1000)

@@ -9,6 +9,7 @@ import pytest
 
 from cluster.consensus.driver import Driver
 from cluster.consensus.replay_budget import ReplayBudget
+from cluster.features import REPLICA_CHANGES, Finalized
 from cluster.metadata.state import MetadataState
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.replicas import ReplicaContext, Replicas, ReplicaSettings
@@ -195,7 +196,8 @@ def test_a_damaged_replica_is_broken_and_the_others_go_on(node: Node) -> None:
     node.open()
     node.replicas.reconcile()
     assert set(node.replicas.broken) == {FIRST + 1}
-    assert isinstance(node.replicas.broken[FIRST + 1], CorruptionError)
+    error, instance = node.replicas.broken[FIRST + 1]
+    assert isinstance(error, CorruptionError) and instance == 0
     assert set(node.replicas.by_group) == {FIRST, FIRST + 2} == set(node.driver.groups)
     node.rounds()
     assert node.driver.groups[FIRST].is_ready
@@ -213,6 +215,57 @@ def test_a_broken_replica_is_not_opened_again_by_the_next_change(node: Node) -> 
     node.replicas.reconcile()
     assert node.replicas.broken == {FIRST: first_error}
     assert set(node.replicas.by_group) == {FIRST + 1}
+
+
+def report(node: Node, version: int, voters: list[int], instance: int) -> None:
+    """The group's leader reports these replicas; all but node 1's are of the beginning."""
+    instances = [instance if one == 1 else 0 for one in voters]
+    command = mpb.ReportReplicas(
+        group_id=FIRST, version=version, index=version, index_term=1, voters=voters,
+        instances=instances,
+    )  # fmt: skip
+    node.metadata._tables.finalized = Finalized(2, frozenset({REPLICA_CHANGES}))
+    node.command(mpb.MetadataCommand(report_replicas=command))
+    node.replicas.reconcile()
+
+
+def test_a_broken_replica_is_made_anew_once_another_instance_is_reported(node: Node) -> None:
+    node.create("a", [1, 2, 3])
+    node.replicas.reconcile()
+    node.rounds()
+    damage(node, FIRST)
+    node.open()
+    node.replicas.reconcile()
+    report(node, 1, [1, 2, 3], 0)
+    assert FIRST in node.replicas.broken, "it is the one that it was"
+    report(node, 2, [2, 3], 0)
+    node.rounds()
+    assert FIRST not in node.replicas.broken and not node.replicas.by_group
+    report(node, 4, [1, 2, 3], 3)
+    node.rounds()
+    node.replicas.reconcile()
+    assert node.driver.groups[FIRST].config.instance == 3
+    assert node.driver.groups[FIRST].term == 0, "and empty"
+
+
+def test_what_cannot_say_which_instance_it_is_is_never_made_anew(node: Node) -> None:
+    """This copy of the metadata may be older than the replica is."""
+    node.create("a", [1, 2, 3])
+    report(node, 4, [1, 2, 3], 3)
+    node.rounds()
+    assert node.driver.groups[FIRST].config.instance == 3
+    node.open()
+    broken = CorruptionError("the instance")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RaftLogStore, "instance", lambda self: _raise(broken))
+        node.replicas.reconcile()
+    report(node, 6, [2, 3], 0)
+    report(node, 8, [1, 2, 3], 7)
+    assert node.replicas.broken == {FIRST: (broken, None)} and not node.replicas.by_group
+
+
+def _raise(error: Exception) -> int:
+    raise error
 
 
 def test_altered_settings_reach_the_policies(node: Node) -> None:

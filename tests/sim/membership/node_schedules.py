@@ -32,8 +32,9 @@ class Nodes:
 
     def __init__(self) -> None:
         settings = Settings(
-            nodes=5, founding=FOUNDING, metadata=True, smallest_majority=2, groups=1
-        )
+            nodes=5, founding=FOUNDING, metadata=True, smallest_majority=2, groups=1,
+            repair_after=1.0, lives=True,
+        )  # fmt: skip
         cluster = self.cluster = Cluster(settings, 1)
         cluster.checker.majorities[METADATA_GROUP] = 2
         self._held: list[tuple[Any, Any]] = []

@@ -14,9 +14,11 @@ from typing import Any
 
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import PartitionState
 from cluster.node.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.cluster import Cluster, create_topic, register_node
+from tests.sim.disk import PlantedDamage
 from tests.sim.faults import Faults
 from tests.sim.membership.seeds import DURATION, Wishes, drive, settings_of
 from tests.sim.node import Node
@@ -31,7 +33,7 @@ class Operator:
 
     def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
         self.cluster, self.rng = cluster, rng
-        self.closed, self.changes, self.lost_disks = False, 0, 0
+        self.closed, self.changes, self.lost_disks, self.damages = False, 0, 0, 0
         self._wishes = Wishes(cluster, clients, rng)
         self._lost: set[int] = set()  # disks that are not replaced yet
 
@@ -42,7 +44,8 @@ class Operator:
             return
         state = leader.running.state
         if not state.features.is_on(REPLICA_CHANGES):
-            if len(state.nodes) == FOUNDING:
+            # The bootstrap registers nodes without a life; from then on that is refused.
+            if len(state.nodes) == FOUNDING and state.partition(GID) is not None:
                 self._wishes._finalize(leader, state)
             return
         if state.partition(GID) is None:
@@ -61,6 +64,9 @@ class Operator:
             self.lost_disks += 1
             self._lost.add(node)
             return
+        if draw < 0.5 and is_whole(self.cluster, state):
+            self._damage(state)
+            return
         action = rng.choice(
             (mpb.NODE_ACTION_ADD, mpb.NODE_ACTION_ADD, mpb.NODE_ACTION_REMOVE,
              mpb.NODE_ACTION_KEEP, mpb.NODE_ACTION_DRAIN, mpb.NODE_ACTION_UNDRAIN)
@@ -69,6 +75,25 @@ class Operator:
         stay = {*(view.own.replicas or self.cluster.founding)} - {*view.leaving}
         if action != mpb.NODE_ACTION_REMOVE or len(stay) >= 3:  # two stay, of which both count
             self._command(rng.choice(self.cluster.node_ids), action)
+
+    def _damage(self, state: MetadataState) -> None:
+        """Of one replica, which is then made anew, by itself."""
+        record = self.rng.choice([one for topic in state.topics() for one in topic.partitions])
+        node = self.rng.choice(record.replicas)
+        self.cluster.trace("node %d: group %d is damaged", node, record.group_id)
+        partition = self.cluster.nodes[node].partitions[record.group_id]
+        partition.unreadable(PlantedDamage("a damaged entry"))
+        self.damages += 1
+        self.cluster.scheduler.after(
+            15.0, self._look_at, node, self.cluster.nodes[node].incarnation
+        )
+
+    def _look_at(self, number: int, incarnation: int) -> None:
+        """The operator looks at the disk, as it was made anew too often, or had no majority."""
+        node = self.cluster.nodes[number]
+        if node.alive and node.incarnation == incarnation:
+            node.crash("an operator looks at its disk")
+            node.restart()
 
     def _replace(self, state: MetadataState, node: int) -> None:
         directory, joining = state.directory_of(node), self.cluster.nodes[node].joining
@@ -111,13 +136,18 @@ class Whole(Clients):
         return command
 
 
+def is_steady(record: PartitionState) -> bool:
+    """Whether nothing is to be done with the partition's replicas."""
+    return not (record.target or record.lost or record.damaged)
+
+
 def is_whole(cluster: Cluster, state: MetadataState) -> bool:
     """Whether each group has all its replicas, caught up: it bears the loss of one disk."""
     view = state.membership
     own = view.own.replicas or tuple(cluster.founding)
     quiet = not (view.expected or view.leaving or view.joining) and len(own) >= FOUNDING
     records = [record for topic in state.topics() for record in topic.partitions]
-    if not quiet or any(one.target or one.lost or len(one.replicas) < 3 for one in records):
+    if not quiet or any(not is_steady(one) or len(one.replicas) < 3 for one in records):
         return False
     if not all(cluster.nodes[node].alive for node in own):
         return False
@@ -125,9 +155,10 @@ def is_whole(cluster: Cluster, state: MetadataState) -> bool:
     for gid, nodes in held.items():
         for node in nodes:
             machine = cluster.nodes[node].machines.get(gid)
-            if machine is None or machine.group is None or not machine.group.members.is_voter:
+            group = None if machine is None else machine.group
+            if group is None or group.failed is not None or not group.members.is_voter:
                 return False
-            configuration = machine.group.members.configuration
+            configuration = group.members.configuration
             if {one.node for one in configuration.voters} != set(nodes) or configuration.learners:
                 return False
     return True
@@ -137,13 +168,21 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
     """Runs one seed to its end or to its first violation."""
     rng = random.Random(seed)
     result = Result(seed)
-    settings = replace(settings_of(rng), metadata=True, smallest_majority=2, founding=FOUNDING)
+    settings = replace(
+        settings_of(rng),
+        metadata=True,
+        smallest_majority=2,
+        founding=FOUNDING,
+        repair_after=2.0,
+        lives=True,
+    )
     cluster = Cluster(settings, seed, verbose=verbose)
     cluster.checker.majorities[METADATA_GROUP] = 2
     try:
         operator, faults = _drive(cluster, rng)
         result.injected = {
-            **faults.injected, "change": operator.changes, "lost disk": operator.lost_disks
+            **faults.injected, "change": operator.changes, "lost disk": operator.lost_disks,
+            "damage": operator.damages,
         }  # fmt: skip
     except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
         result.failed(error)
@@ -174,7 +213,7 @@ def _is_done(cluster: Cluster, operator: Operator) -> bool:
     placement = cluster.placement()
     for gid, nodes in placement.items():
         groups = [_group(cluster.nodes[node], gid) for node in nodes]
-        marks = {None if one is None else (one.applied_index, one.journal.last_index,
+        marks = {None if one is None or one.failed else (one.applied_index, one.journal.last_index,
                  one.members.version) for one in groups}  # fmt: skip
         if None in marks or len(marks) != 1:
             return False
@@ -183,7 +222,7 @@ def _is_done(cluster: Cluster, operator: Operator) -> bool:
             return False
     records = [one for topic in leader.running.state.topics() for one in topic.partitions]
     idle = not any(node.open_calls for node in cluster.nodes.values())
-    return idle and not any(one.target or one.lost for one in records)
+    return idle and all(map(is_steady, records))
 
 
 def _group(node: Node, gid: int):

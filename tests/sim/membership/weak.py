@@ -33,9 +33,13 @@ from cluster.consensus.raft import Raft
 from cluster.consensus.snapshots import check_snapshot
 from cluster.consensus.tombstone import Tombstone
 from cluster.metadata import nodes as node_rules
+from cluster.metadata import repairs
 from cluster.metadata import replicas as replica_rules
+from cluster.metadata.lives import Life
 from cluster.node import node_changes
+from cluster.node.repairs import Repairs
 from cluster.node.replicas import Replicas
+from tests.sim.lives import Lives
 from tests.sim.mutations import mutation
 
 # Which schedule must catch which weakness.
@@ -62,6 +66,11 @@ CAUGHT_BY = {
     "joins-at-once": "a_new_directory_waits_until_the_old_replica_is_removed",
     "forgotten-at-once": "a_node_that_left_is_forgotten_when_all_know",
     "removal-taken-back": "a_removal_is_taken_back_too_late",
+    "emptied-in-place": "a_damaged_replica_is_never_the_voter_that_it_was",
+    "put-back-unnoticed": "a_directory_that_was_put_back_elects_nobody",
+    "takes-part-unregistered": "a_peer_that_has_not_heard_of_a_start_is_no_way_in",
+    "begun-lives-forgotten": "a_start_that_died_before_it_was_confirmed_is_known",
+    "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
 
 
@@ -255,3 +264,54 @@ def removal_taken_back() -> Any:
         return bool(changed)
 
     return [(replica_rules, "own_reported", reported)]
+
+
+# -- damage -------------------------------------------------------------------------------------
+
+
+@mutation("a damaged replica is emptied in place, and votes and acknowledges on")
+def emptied_in_place() -> Any:
+    def stopped(self: Repairs, gid: int, instance: int) -> None:
+        if gid in self._replicas.by_group:
+            self._replicas.delete(gid)
+        self._replicas._context.driver.touch(gid)
+
+    look = Repairs.look
+
+    def look_again(self: Repairs) -> None:
+        look(self)
+        self._replicas.reconcile()
+
+    return [(Repairs, "_stopped", stopped), (Repairs, "look", look_again)]
+
+
+@mutation("a replica that is damaged again and again is made anew without a limit")
+def made_anew_for_ever() -> Any:
+    return [(repairs, "MAX_REPAIRS", 100)]
+
+
+# -- put-back directories ----------------------------------------------------------------------
+
+
+@mutation("a directory that was put back from a copy is let in")
+def put_back_unnoticed() -> Any:
+    def taken(node: int, last: Any, command: Any) -> Any:
+        return Life(command.life, 1, command.incarnation) if command.life else last
+
+    return [(node_rules, "registered", taken), (node_rules, "is_put_back", lambda *claim: False)]
+
+
+@mutation("a node takes part before its start is known to the cluster")
+def takes_part_unregistered() -> Any:
+    return [(Lives, "says_so", lambda self: True)]
+
+
+@mutation("what a start has begun to register is forgotten by the next one")
+def begun_lives_forgotten() -> Any:
+    started = Lives.started
+
+    def forgetful(self: Lives) -> None:
+        self.stored = replace(self.stored, begun=self.stored.known)
+        started(self)
+
+    return [(Lives, "started", forgetful)]

@@ -349,9 +349,11 @@ type DescribeClusterResponse struct {
 	Limits                    *RequestLimits         `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`
 	Upgrade                   *UpgradeInfo           `protobuf:"bytes,11,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
 	// What all nodes go by, by name. None: an upgrade that brings them is not finalized.
-	Settings      []*ClusterSetting `protobuf:"bytes,12,rep,name=settings,proto3" json:"settings,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Settings []*ClusterSetting `protobuf:"bytes,12,rep,name=settings,proto3" json:"settings,omitempty"`
+	// For people: a line for each replica that has stopped for damage, and what is done about it.
+	DamagedReplicas []string `protobuf:"bytes,15,rep,name=damaged_replicas,json=damagedReplicas,proto3" json:"damaged_replicas,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DescribeClusterResponse) Reset() {
@@ -464,6 +466,13 @@ func (x *DescribeClusterResponse) GetUpgrade() *UpgradeInfo {
 func (x *DescribeClusterResponse) GetSettings() []*ClusterSetting {
 	if x != nil {
 		return x.Settings
+	}
+	return nil
+}
+
+func (x *DescribeClusterResponse) GetDamagedReplicas() []string {
+	if x != nil {
+		return x.DamagedReplicas
 	}
 	return nil
 }
@@ -2310,7 +2319,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x16newest_cluster_version\x18\a \x01(\x05R\x14newestClusterVersion\x12\x1a\n" +
 	"\bfeatures\x18\b \x03(\tR\bfeatures\x12\x1a\n" +
 	"\binsecure\x18\x14 \x01(\bR\binsecure\"\x18\n" +
-	"\x16DescribeClusterRequest\"\xac\x04\n" +
+	"\x16DescribeClusterRequest\"\xd7\x04\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12*\n" +
@@ -2327,7 +2336,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x06limits\x18\n" +
 	" \x01(\v2\x19.oncelog.v1.RequestLimitsR\x06limits\x121\n" +
 	"\aupgrade\x18\v \x01(\v2\x17.oncelog.v1.UpgradeInfoR\aupgrade\x126\n" +
-	"\bsettings\x18\f \x03(\v2\x1a.oncelog.v1.ClusterSettingR\bsettings\":\n" +
+	"\bsettings\x18\f \x03(\v2\x1a.oncelog.v1.ClusterSettingR\bsettings\x12)\n" +
+	"\x10damaged_replicas\x18\x0f \x03(\tR\x0fdamagedReplicas\":\n" +
 	"\x0eClusterSetting\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\"P\n" +

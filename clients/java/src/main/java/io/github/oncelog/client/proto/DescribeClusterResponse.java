@@ -18,6 +18,7 @@ public  final class DescribeClusterResponse extends
     clusterId_ = "";
     nodes_ = emptyProtobufList();
     settings_ = emptyProtobufList();
+    damagedReplicas_ = emptyProtobufList();
   }
   private int bitField0_;
   public static final int CLUSTER_ID_FIELD_NUMBER = 1;
@@ -597,6 +598,135 @@ public  final class DescribeClusterResponse extends
   private void removeSettings(int index) {
     ensureSettingsIsMutable();
     settings_.remove(index);
+  }
+
+  public static final int DAMAGED_REPLICAS_FIELD_NUMBER = 15;
+  private com.google.protobuf.Internal.ProtobufList<java.lang.String> damagedReplicas_;
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @return A list containing the damagedReplicas.
+   */
+  @java.lang.Override
+  public java.util.List<java.lang.String> getDamagedReplicasList() {
+    return damagedReplicas_;
+  }
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @return The count of damagedReplicas.
+   */
+  @java.lang.Override
+  public int getDamagedReplicasCount() {
+    return damagedReplicas_.size();
+  }
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @param index The index of the element to return.
+   * @return The damagedReplicas at the given index.
+   */
+  @java.lang.Override
+  public java.lang.String getDamagedReplicas(int index) {
+    return damagedReplicas_.get(index);
+  }
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @param index The index of the value to return.
+   * @return The bytes of the damagedReplicas at the given index.
+   */
+  @java.lang.Override
+  public com.google.protobuf.ByteString
+      getDamagedReplicasBytes(int index) {
+    return com.google.protobuf.ByteString.copyFromUtf8(
+        damagedReplicas_.get(index));
+  }
+  private void ensureDamagedReplicasIsMutable() {
+    com.google.protobuf.Internal.ProtobufList<java.lang.String> tmp =
+        damagedReplicas_;  if (!tmp.isModifiable()) {
+      damagedReplicas_ =
+          com.google.protobuf.GeneratedMessageLite.mutableCopy(tmp);
+     }
+  }
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @param index The index to set the value at.
+   * @param value The damagedReplicas to set.
+   */
+  private void setDamagedReplicas(
+      int index, java.lang.String value) {
+    java.util.Objects.requireNonNull(value);
+    ensureDamagedReplicasIsMutable();
+    damagedReplicas_.set(index, value);
+  }
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @param value The damagedReplicas to add.
+   */
+  private void addDamagedReplicas(
+      java.lang.String value) {
+    java.util.Objects.requireNonNull(value);
+    ensureDamagedReplicasIsMutable();
+    damagedReplicas_.add(value);
+  }
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @param values The damagedReplicas to add.
+   */
+  private void addAllDamagedReplicas(
+      java.lang.Iterable<java.lang.String> values) {
+    ensureDamagedReplicasIsMutable();
+    com.google.protobuf.AbstractMessageLite.addAll(
+        values, damagedReplicas_);
+  }
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   */
+  private void clearDamagedReplicas() {
+    damagedReplicas_ = emptyProtobufList();
+  }
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @param value The bytes of the damagedReplicas to add.
+   */
+  private void addDamagedReplicasBytes(
+      com.google.protobuf.ByteString value) {
+    checkByteStringIsUtf8(value);
+    ensureDamagedReplicasIsMutable();
+    damagedReplicas_.add(value.toStringUtf8());
   }
 
   public static io.github.oncelog.client.proto.DescribeClusterResponse parseFrom(
@@ -1311,6 +1441,134 @@ public  final class DescribeClusterResponse extends
       return this;
     }
 
+    /**
+     * <pre>
+     * For people: a line for each replica that has stopped for damage, and what is done about it.
+     * </pre>
+     *
+     * <code>repeated string damaged_replicas = 15;</code>
+     * @return A list containing the damagedReplicas.
+     */
+    @java.lang.Override
+    public java.util.List<java.lang.String>
+        getDamagedReplicasList() {
+      return java.util.Collections.unmodifiableList(
+          instance.getDamagedReplicasList());
+    }
+    /**
+     * <pre>
+     * For people: a line for each replica that has stopped for damage, and what is done about it.
+     * </pre>
+     *
+     * <code>repeated string damaged_replicas = 15;</code>
+     * @return The count of damagedReplicas.
+     */
+    @java.lang.Override
+    public int getDamagedReplicasCount() {
+      return instance.getDamagedReplicasCount();
+    }
+    /**
+     * <pre>
+     * For people: a line for each replica that has stopped for damage, and what is done about it.
+     * </pre>
+     *
+     * <code>repeated string damaged_replicas = 15;</code>
+     * @param index The index of the element to return.
+     * @return The damagedReplicas at the given index.
+     */
+    @java.lang.Override
+    public java.lang.String getDamagedReplicas(int index) {
+      return instance.getDamagedReplicas(index);
+    }
+    /**
+     * <pre>
+     * For people: a line for each replica that has stopped for damage, and what is done about it.
+     * </pre>
+     *
+     * <code>repeated string damaged_replicas = 15;</code>
+     * @param index The index of the value to return.
+     * @return The bytes of the damagedReplicas at the given index.
+     */
+    @java.lang.Override
+    public com.google.protobuf.ByteString
+        getDamagedReplicasBytes(int index) {
+      return instance.getDamagedReplicasBytes(index);
+    }
+    /**
+     * <pre>
+     * For people: a line for each replica that has stopped for damage, and what is done about it.
+     * </pre>
+     *
+     * <code>repeated string damaged_replicas = 15;</code>
+     * @param index The index to set the value at.
+     * @param value The damagedReplicas to set.
+     * @return This builder for chaining.
+     */
+    public Builder setDamagedReplicas(
+        int index, java.lang.String value) {
+      copyOnWrite();
+      instance.setDamagedReplicas(index, value);
+      return this;
+    }
+    /**
+     * <pre>
+     * For people: a line for each replica that has stopped for damage, and what is done about it.
+     * </pre>
+     *
+     * <code>repeated string damaged_replicas = 15;</code>
+     * @param value The damagedReplicas to add.
+     * @return This builder for chaining.
+     */
+    public Builder addDamagedReplicas(
+        java.lang.String value) {
+      copyOnWrite();
+      instance.addDamagedReplicas(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * For people: a line for each replica that has stopped for damage, and what is done about it.
+     * </pre>
+     *
+     * <code>repeated string damaged_replicas = 15;</code>
+     * @param values The damagedReplicas to add.
+     * @return This builder for chaining.
+     */
+    public Builder addAllDamagedReplicas(
+        java.lang.Iterable<java.lang.String> values) {
+      copyOnWrite();
+      instance.addAllDamagedReplicas(values);
+      return this;
+    }
+    /**
+     * <pre>
+     * For people: a line for each replica that has stopped for damage, and what is done about it.
+     * </pre>
+     *
+     * <code>repeated string damaged_replicas = 15;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearDamagedReplicas() {
+      copyOnWrite();
+      instance.clearDamagedReplicas();
+      return this;
+    }
+    /**
+     * <pre>
+     * For people: a line for each replica that has stopped for damage, and what is done about it.
+     * </pre>
+     *
+     * <code>repeated string damaged_replicas = 15;</code>
+     * @param value The bytes of the damagedReplicas to add.
+     * @return This builder for chaining.
+     */
+    public Builder addDamagedReplicasBytes(
+        com.google.protobuf.ByteString value) {
+      copyOnWrite();
+      instance.addDamagedReplicasBytes(value);
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.DescribeClusterResponse)
   }
   @java.lang.Override
@@ -1342,11 +1600,12 @@ public  final class DescribeClusterResponse extends
             "upgrade_",
             "settings_",
             io.github.oncelog.client.proto.ClusterSetting.class,
+            "damagedReplicas_",
           };
           java.lang.String info =
-              "\u0000\f\u0000\u0001\u0001\f\f\u0000\u0002\u0000\u0001\u0208\u0002\u0004\u0003\u0004" +
-              "\u0004\u001b\u0005\u0004\u0006\u0004\u0007\u0004\b\u0004\t\u0002\n\u1009\u0000\u000b" +
-              "\u1009\u0001\f\u001b";
+              "\u0000\r\u0000\u0001\u0001\u000f\r\u0000\u0003\u0000\u0001\u0208\u0002\u0004\u0003" +
+              "\u0004\u0004\u001b\u0005\u0004\u0006\u0004\u0007\u0004\b\u0004\t\u0002\n\u1009\u0000" +
+              "\u000b\u1009\u0001\f\u001b\u000f\u021a";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

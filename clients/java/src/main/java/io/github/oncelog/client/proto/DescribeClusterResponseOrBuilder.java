@@ -133,4 +133,45 @@ public interface DescribeClusterResponseOrBuilder extends
    * <code>repeated .oncelog.v1.ClusterSetting settings = 12;</code>
    */
   int getSettingsCount();
+
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @return A list containing the damagedReplicas.
+   */
+  java.util.List<java.lang.String>
+      getDamagedReplicasList();
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @return The count of damagedReplicas.
+   */
+  int getDamagedReplicasCount();
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @param index The index of the element to return.
+   * @return The damagedReplicas at the given index.
+   */
+  java.lang.String getDamagedReplicas(int index);
+  /**
+   * <pre>
+   * For people: a line for each replica that has stopped for damage, and what is done about it.
+   * </pre>
+   *
+   * <code>repeated string damaged_replicas = 15;</code>
+   * @param index The index of the element to return.
+   * @return The damagedReplicas at the given index.
+   */
+  com.google.protobuf.ByteString
+      getDamagedReplicasBytes(int index);
 }

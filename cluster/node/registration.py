@@ -1,0 +1,136 @@
+"""Registers each start of this node, and keeps it out of partitions until that is done.
+
+    start --begin--> storage/lives.py --RegisterNode--> metadata --> confirm --> takes part
+    each hour --------'
+
+Peers refuse a directory that they know to be an older copy by its Hello. They may not have
+heard yet; the metadata group has. So a node takes part in no partition before its start is taken
+(`cluster/metadata/lives.py`). It takes part in the metadata group, or nothing could be taken.
+
+A copy that is made while a node runs knows the life of that moment. So each hour a new one
+begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from cluster.config import NodeConfig
+from cluster.errors import ClusterError
+from cluster.features import REPLICA_CHANGES
+from cluster.metadata.lives import Claim
+from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import FENCED
+from cluster.node.metadata_proposer import MetadataProposer
+from cluster.transport.link import Identity
+from cluster.v1 import metadata_pb2 as mpb
+from cluster.v1 import peer_pb2 as pb
+from storage.errors import StorageError
+from storage.lives import Lives
+
+log = logging.getLogger(__name__)
+
+RENEW_PERIOD = 3600.0  # seconds
+LOOK_PERIOD = 5.0
+
+
+class Registration:
+    """Of one node. on_failure(error): the node must end."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        identity: Identity,
+        lives: Lives,
+        metadata: MetadataState,
+        proposer: MetadataProposer,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._config, self._identity, self._lives = config, identity, lives
+        self._metadata, self._proposer, self._on_failure = metadata, proposer, on_failure
+        self.takes_part = not self._is_counted
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether starts are registered: all nodes know of it, or it was done before."""
+        begun = bool(self._lives.begun)
+        return begun or self._metadata.features.is_on(REPLICA_CHANGES)
+
+    def write(self, hello: pb.Hello) -> None:
+        """What peers are told."""
+        hello.life, hello.known_life = self._lives.begun, self._lives.known
+        hello.life_number = self._lives.number
+
+    def refusal(self, hello: pb.Hello) -> str:
+        """Why a peer's directory may not take part, or nothing."""
+        claim = Claim(hello.life, hello.known_life, hello.life_number, hello.incarnation)
+        return self._metadata.membership.put_back(hello.node_id, claim)
+
+    async def register(self, timeout: float) -> bool:
+        """Says to the cluster where clients reach this node, until that is taken.
+
+        False: it is not taken, and the node ends.
+        """
+        if not self._is_counted:
+            return await self._say(timeout)
+        if self._lives.begun != self._lives.known and not await self._confirmed(timeout):
+            return False  # what a start before has begun may be registered
+        return await self._renewed(timeout)
+
+    async def keep(self, timeout: float) -> None:
+        """From then on: a new life each hour, and the first one when all nodes know of lives."""
+        clock = asyncio.get_running_loop().time
+        renewed = clock()
+        while True:
+            await asyncio.sleep(LOOK_PERIOD)
+            is_due = not self._lives.known or clock() - renewed >= RENEW_PERIOD
+            if self._is_counted and is_due:
+                if not await self._renewed(timeout):
+                    return
+                renewed = clock()
+
+    async def _renewed(self, timeout: float) -> bool:
+        try:
+            self._lives.begin()
+        except StorageError as error:
+            self._on_failure(error)
+            return False
+        return await self._confirmed(timeout)
+
+    async def _confirmed(self, timeout: float) -> bool:
+        if not await self._say(timeout):
+            return False
+        last = self._metadata.membership.life_of(self._config.node_id)
+        if last is None or last.life != self._lives.begun:
+            return False  # the node was given up meanwhile
+        try:
+            self._lives.confirm(last.number)
+        except StorageError as error:
+            self._on_failure(error)
+            return False
+        self.takes_part = True
+        return True
+
+    async def _say(self, timeout: float) -> bool:
+        command = mpb.RegisterNode(
+            node_id=self._config.node_id,
+            address=self._config.advertised,
+            directory_id=self._identity.directory_id,
+        )
+        if self._is_counted:
+            command.life, command.known_life = self._lives.begun, self._lives.known
+            command.incarnation = self._identity.incarnation
+        while True:
+            with contextlib.suppress(ClusterError):
+                result = await self._proposer.propose(
+                    mpb.MetadataCommand(register_node=command), timeout
+                )
+                break
+        if result.error == FENCED:
+            self._on_failure(ClusterError(result.message))
+        elif result.error:
+            log.warning("this node is not registered: %s", result.message)
+        return not result.error

@@ -1,0 +1,107 @@
+"""The starts of a simulated node, as its data directory knows them, by the real rules.
+
+What the network cannot do here the node does: it takes nothing from a peer that says in its Hello
+that its directory is an older copy.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cluster.features import REPLICA_CHANGES
+from cluster.metadata.lives import Claim
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.disk import Disk
+
+if TYPE_CHECKING:
+    from tests.sim.node import Node
+
+PERIOD = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """In the directory: the life that was confirmed, its number, the one that was begun."""
+
+    known: int = 0
+    number: int = 0
+    begun: int = 0
+
+
+class Lives:
+    """Of one node. Off, as long as its settings do not ask for them."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.is_on = node.cluster.settings.lives
+        self.stored, self.takes_part = Stored(), True
+        self._fresh = False  # whether this start has begun a life of its own
+        self.refused = False
+
+    def started(self) -> None:
+        """A process begins."""
+        if self.is_on:
+            self.takes_part = not self.stored.begun
+            self._fresh = False
+            self._register(self._node.incarnation)
+
+    def wipe(self) -> None:
+        """The directory is lost."""
+        self.stored = Stored()
+
+    def says_so(self) -> bool:
+        """What its partitions are told."""
+        return self.takes_part
+
+    def claim(self) -> Claim:
+        stored = self.stored
+        return Claim(stored.begun, stored.known, stored.number, self._node.incarnation)
+
+    def refuses(self, sender: int) -> bool:
+        """Whether this node takes nothing from the sender."""
+        peer = self._node.cluster.nodes[sender]
+        view = self._node.running.state.membership
+        return self.is_on and peer.alive and bool(view.put_back(sender, peer.lives.claim()))
+
+    def copied(self) -> tuple[Disk, Stored]:
+        """A copy of the directory."""
+        return copy.deepcopy(self._node.disk), self.stored
+
+    def put_back(self, taken: tuple[Disk, Stored]) -> None:
+        """The copy takes the directory's place, while the node is down."""
+        assert not self._node.alive
+        self._node.volume.disk, self.stored = copy.deepcopy(taken[0]), taken[1]
+        self._node.cluster.checker.disk_lost(self._node.id, self._node.disk)
+
+    def _begin(self) -> None:
+        life = self._node.cluster.rng.getrandbits(63) | 1
+        self.stored = Stored(self.stored.known, self.stored.number, life)
+
+    def _register(self, incarnation: int) -> None:
+        node, scheduler = self._node, self._node.cluster.scheduler
+        if incarnation != node.incarnation or not node.alive:
+            return
+        state, stored = node.running.state, self.stored
+        if not stored.begun and not state.features.is_on(REPLICA_CHANGES):
+            scheduler.after(PERIOD, self._register, incarnation)
+            return
+        last = state.membership.life_of(node.id)
+        if last is not None and last.life == stored.begun:
+            self.stored = Stored(stored.begun, last.number, stored.begun)
+            if self._fresh:
+                self.takes_part = True
+                return
+        if not self._fresh and self.stored.begun == self.stored.known:
+            self._fresh = True
+            self._begin()
+        command = mpb.RegisterNode(
+            node_id=node.id, address=f"node{node.id}:1", directory_id=node.joining.directory,
+            life=self.stored.begun, known_life=self.stored.known, incarnation=incarnation,
+        )  # fmt: skip
+        node.cluster.command(mpb.MetadataCommand(register_node=command), self._answered)
+        scheduler.after(PERIOD, self._register, incarnation)
+
+    def _answered(self, result: bytes) -> None:
+        self.refused = mpb.MetadataResult.FromString(result).error == "FENCED"

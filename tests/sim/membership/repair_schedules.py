@@ -1,0 +1,112 @@
+"""Schedules in which replicas are damaged, and made anew. The metadata group is real."""
+
+from __future__ import annotations
+
+from cluster.metadata.repairs import MAX_REPAIRS
+from cluster.metadata.topics import PartitionState
+from tests.sim.checker import Violation
+from tests.sim.disk import PlantedDamage
+from tests.sim.membership.node_schedules import Nodes
+from tests.sim.membership.nodes import is_whole
+from tests.sim.schedules import schedule
+from tests.sim.stage import GID
+
+
+class Damaged(Nodes):
+    """Three nodes that hold one partition."""
+
+    @property
+    def record(self) -> PartitionState:
+        found = self.state.partition(GID)
+        assert found is not None
+        return found[2]
+
+    def instance(self, number: int) -> int:
+        return self.record.instance_of(number)
+
+    def settle(self) -> None:
+        """The partition has all its replicas, and clients go on."""
+        self.until(lambda: is_whole(self.cluster, self.state), f"all is whole: {self.record}")
+        before = self.cluster.checker.acknowledged
+        self.until(lambda: self.cluster.checker.acknowledged > before, "clients go on")
+
+    def damage(self, number: int) -> None:
+        self.node(number).partitions[GID].unreadable(PlantedDamage("a damaged entry"))
+
+    def lead(self, number: int) -> None:
+        """The node leads the partition."""
+
+        def leads() -> bool:
+            leader = self.cluster.leader(GID)
+            if leader is None or leader.id == number:
+                return leader is not None
+            group = leader.partitions[GID].group
+            if not group.is_transferring:
+                group.transfer(number)
+                leader.driver.touch(GID)
+            return False
+
+        self.until(leads, f"{number} leads the partition")
+
+    def cut(self, number: int, *, blocked: bool) -> None:
+        """The node hears nobody, and nobody it."""
+        for link in self.cluster.network.links:
+            if number in link:
+                self.cluster.network.links[link].blocked = blocked
+
+
+@schedule
+def a_damaged_replica_is_made_anew() -> None:
+    """Each in turn, the leader among them; as another instance, without a person."""
+    nodes = Damaged()
+    for turn, number in enumerate((3, 1, 2)):
+        nodes.lead(1 if turn != 2 else 2)
+        before = nodes.instance(number)
+        nodes.damage(number)
+        nodes.until(lambda number=number: bool(nodes.record.target), "it is known")  # type: ignore[misc]
+        nodes.settle()
+        if nodes.instance(number) <= before:
+            raise Violation(f"{number} holds the instance that was damaged, {before}")
+    assert nodes.cluster.checker.acknowledged > 0
+
+
+@schedule
+def a_damaged_replica_is_never_the_voter_that_it_was() -> None:
+    """1 and 3 acknowledge, 2 hears nothing, 3 is damaged, 1 dies: 2 and 3 must not elect."""
+    nodes = Damaged()
+    nodes.lead(1)
+    nodes.cut(2, blocked=True)
+    before = nodes.cluster.checker.acknowledged
+    nodes.until(lambda: nodes.cluster.checker.acknowledged > before + 20, "1 and 3 acknowledge")
+    nodes.damage(3)
+    nodes.run(3.0)
+    nodes.node(1).crash("dies")
+    nodes.cut(2, blocked=False)
+    nodes.run(15.0)
+    nodes.node(1).restart()
+    nodes.settle()
+    if not nodes.instance(3):
+        raise Violation("3 is what it was")
+
+
+@schedule
+def a_replica_that_is_damaged_again_and_again_stays_where_it_is() -> None:
+    """After MAX_REPAIRS it is named, until a restart finds it sound."""
+    nodes = Damaged()
+    for _ in range(MAX_REPAIRS):
+        before = nodes.record.version
+        nodes.damage(3)
+        nodes.until(lambda before=before: nodes.record.version > before, "it is removed")  # type: ignore[misc]
+        nodes.settle()
+    nodes.damage(3)
+    held = nodes.instance(3)
+    nodes.until(lambda: bool(nodes.record.damaged), "it is named")
+    nodes.run(5.0)
+    if nodes.record.target or nodes.instance(3) != held or nodes.record.damaged[0].rebuild:
+        raise Violation(f"it is made anew once more: {nodes.record}")
+    nodes.node(3).crash("an operator looks at it")
+    nodes.node(3).restart()
+    nodes.until(lambda: not nodes.record.damaged, "it is sound")
+    nodes.settle()
+    if nodes.instance(3) != held:
+        raise Violation("it was made anew")
