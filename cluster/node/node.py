@@ -133,7 +133,8 @@ class Node:
         self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         rounds, replay = self._driver_loop, ReplayBudget(config.checkpoint_node_bytes)
-        self._driver = Driver(engine, clock, peers.send, rounds.wake, replay, rounds.read, rate)
+        driver = Driver(engine, clock, peers.send, rounds.wake, replay, rounds.read, rate)
+        self._driver = driver
         self._leaders = Leaders(self._driver.groups)
         leading = (self._driver, self._leaders, self._clocks, self._health, self.metadata)
         self._leaderships = Leaderships(config, *leading)
@@ -169,8 +170,7 @@ class Node:
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
-        own = (self._driver, replicas, self.metadata, proposer, sizes)
-        self._duties = ReplicaDuties(config, *own)
+        self._duties = ReplicaDuties(config, driver, self.metadata, proposer, replicas, sizes)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,

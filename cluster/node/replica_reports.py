@@ -37,9 +37,9 @@ class ReplicaDuties:
         self,
         config: NodeConfig,
         driver: Driver,
-        replicas: Replicas,
         metadata: MetadataState,
         proposer: MetadataProposer,
+        replicas: Replicas,
         sizes: ReplicaSizes,
     ) -> None:
         self._proposer, self._tasks = proposer, Tasks()
