@@ -35,7 +35,8 @@ class NaiveWriter(DataSourceStreamArrowWriter):
         with Producer(self._servers) as producer:
             for batch in iterator:
                 for row in batch.to_pylist():
-                    producer.send(self._topic, row["value"].encode(), row["key"].encode())
+                    key = None if row["key"] is None else row["key"].encode()
+                    producer.send(self._topic, row["value"].encode(), key)
         return WriterCommitMessage()
 
 
