@@ -1,6 +1,7 @@
 """What transactions cost: their rate, the time of a commit, and what they take from the rest.
 
     python bench/transactions.py [--producers 16] [--seconds 10] [--rounds 3] [--json]
+                                 [--only rate,commit,throughput,large] [--gib 2] [--peers kafka]
 
 Three nodes here, one client over plain gRPC, so that it is the nodes that are measured. Rates
 depend on the machine and on what else it does, so processor time per transaction is given,
@@ -9,7 +10,10 @@ too; the other two figures are ratios whose halves take turns.
     rate        transactions of ten small records each in one partition, one at a time for
                 each producer, answered when they are readable
     commit      p50 of a commit over six partitions, in p50 of a single record's append
-    throughput  1 KiB records with a commit each 100 ms, against none
+    throughput  1 KiB records with a commit each 100 ms, against none: of one producer that waits
+                for answers, of several, and of the Python client, which takes more meanwhile
+    large       only if it is asked for: a commit of --gib, against small ones, and appends
+                to other partitions meanwhile
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,10 +34,12 @@ if __name__ == "__main__":  # run as a file from a checkout, installed or not
 
 import grpc
 
+from bench import kafka_transactions
 from bench.figures import Figures, percentiles
 from bench.processes import BenchError, usage
 from harness.api import CHANNEL_OPTIONS, batch, reason, verdict
 from harness.local_cluster import LocalCluster
+from oncelog import Producer
 from oncelog.v1 import batch_pb2, log_pb2, log_pb2_grpc, producer_pb2, transaction_pb2_grpc
 from oncelog.v1 import producer_pb2_grpc as producers
 from oncelog.v1 import transaction_pb2 as pb
@@ -42,8 +48,12 @@ TOPIC, PARTITIONS = "bench", 6
 SMALL, RECORDS = 10, 10
 KIB_RECORDS, WINDOW = 64, 8  # records of 1 KiB in a batch; batches under way
 COMMIT_EVERY = 0.1
+LARGE_RECORDS = 512  # of 1 KiB in a batch
+SMALL_COMMITS = 30  # that a large one is compared with
+ASIDE_S = 10.0  # seconds of appends to other partitions before, and around, a large commit
 TIMEOUT = 30.0
 RETRY = 0.02
+MANY = 8  # producers
 
 
 class Nodes:
@@ -93,15 +103,18 @@ class Stream:
 
 
 class Sender:
-    """One producer name: batches, with and without transactions."""
+    """One producer name: batches, with and without transactions.
 
-    def __init__(self, nodes: Nodes, name: str) -> None:
+    home: the partition whose leader is asked for transactions, as clients do.
+    """
+
+    def __init__(self, nodes: Nodes, name: str, home: int = 0) -> None:
         self.nodes, self.name = nodes, name
         self.streams: dict[int, Stream] = {}
         self.last = [-1] * PARTITIONS
         self.runs: dict[int, pb.StagedRun] = {}
         self.number, self._nonces = 0, count(1)
-        channel = nodes.channels[1 + hash(name) % len(nodes.channels)]
+        channel = nodes.channels[nodes.leaders[home]]
         self._transactions = transaction_pb2_grpc.TransactionServiceStub(channel)
         self._producers = producers.ProducerServiceStub(channel)
         self.lease: Any = None
@@ -149,30 +162,41 @@ class Sender:
         return found
 
     async def begin(self) -> None:
+        """Begins one, unless the commit before has."""
+        if self.number:
+            return
         request = pb.BeginTransactionRequest(
             producer_name=self.name,
             producer_id=self.lease.producer_id,
             epoch=self.lease.epoch,
             lease_token=self.lease.lease_token,
             nonce=next(self._nonces),
-            partitions=[
-                batch_pb2.TopicPartition(topic=TOPIC, partition=partition)
-                for partition in self.runs
-            ],
+            partitions=self._written(),
         )
         answer = await self._again(self._transactions.BeginTransaction, request)
         self.number, self.runs = answer.transaction_id, {}
 
+    def _written(self) -> list[batch_pb2.TopicPartition]:
+        return [batch_pb2.TopicPartition(topic=TOPIC, partition=one) for one in self.runs]
+
     async def commit(self, *, at_decision: bool = False) -> None:
+        """Makes it readable, and begins the next one."""
         request = pb.CommitTransactionRequest(
             transaction_id=self.number,
             producer_id=self.lease.producer_id,
             epoch=self.lease.epoch,
             runs=self.runs.values(),
             at_decision=at_decision,
+            begin_next=pb.NextTransaction(nonce=next(self._nonces), partitions=self._written()),
         )
-        self.number = 0
-        await self._again(self._transactions.CommitTransaction, request)
+        answer = await self._again(self._transactions.CommitTransaction, request)
+        self.number, self.runs = answer.next.transaction_id, {}
+
+    async def keep_alive(self) -> None:
+        request = pb.KeepTransactionsAliveRequest(transaction_ids=[self.number])
+        answer = await self._again(self._transactions.KeepTransactionsAlive, request)
+        if answer.ended:
+            raise BenchError(f"transaction {self.number} has ended")
 
     @staticmethod
     async def _again(call: Callable[..., Any], request: Any) -> Any:
@@ -192,7 +216,10 @@ async def together(works: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 async def rate(nodes: Nodes, pids: list[int], producers: int, seconds: float) -> Figures:
-    senders = [Sender(nodes, f"rate-{number}-{time.time_ns()}") for number in range(producers)]
+    senders = [
+        Sender(nodes, f"rate-{number}-{time.time_ns()}", number % PARTITIONS)
+        for number in range(producers)
+    ]
     await together(sender.open() for sender in senders)
     times: list[float] = []
 
@@ -244,9 +271,14 @@ async def _sent(sender: Sender, partition: int) -> None:
     await sender.send(partition, 1, b"x" * 100)
 
 
-async def throughput(nodes: Nodes, seconds: float, *, commit: bool) -> float:
-    """MiB/s of one producer over all partitions."""
-    sender = Sender(nodes, f"through-{time.time_ns()}")
+async def throughput(nodes: Nodes, seconds: float, producers: int, *, commit: bool) -> float:
+    """MiB/s of so many producers, each over all partitions."""
+    works = [_through(nodes, seconds, home, commit=commit) for home in range(producers)]
+    return sum(await asyncio.gather(*works))
+
+
+async def _through(nodes: Nodes, seconds: float, home: int, *, commit: bool) -> float:
+    sender = Sender(nodes, f"through-{home}-{time.time_ns()}", home % PARTITIONS)
     await sender.open()
     payload, sent = b"x" * 1024 * KIB_RECORDS, 0
     start = time.perf_counter()
@@ -270,6 +302,112 @@ async def throughput(nodes: Nodes, seconds: float, *, commit: bool) -> float:
     return sent * len(payload) / took / 2**20
 
 
+def client_throughput(bootstrap: str, seconds: float, *, commit: bool) -> float:
+    """MiB/s of the Python client, which takes records while others of its are on their way."""
+    value, sent = b"x" * 1024, 0
+    with Producer(bootstrap, producer_name=f"client-{time.time_ns()}") as producer:
+        start = time.perf_counter()
+        while time.perf_counter() < start + seconds:
+            send: Callable[..., object] = producer.send
+            transaction = producer.transaction().begin() if commit else None
+            if transaction is not None:
+                send = transaction.send
+            end = time.perf_counter() + COMMIT_EVERY
+            while time.perf_counter() < end:
+                for _ in range(KIB_RECORDS):
+                    send(TOPIC, value, partition=sent % PARTITIONS)
+                    sent += 1
+            if transaction is not None:
+                transaction.commit()
+        producer.flush()
+        took = time.perf_counter() - start
+    return sent * len(value) / took / 2**20
+
+
+def in_turns(rounds: int, once: Callable[[bool], float]) -> Figures:
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(2 * rounds):
+        which = (True, False, False, True)[number % 4]
+        rates[which].append(once(which))
+    return compared(rates)
+
+
+def compared(rates: Mapping[bool, list[float]]) -> Figures:
+    """The medians without and with commits."""
+    without, with_commits = (
+        sorted(rates[which])[len(rates[which]) // 2] for which in (False, True)
+    )
+    return {
+        "without_mib_per_s": without,
+        "with_mib_per_s": with_commits,
+        "ratio": with_commits / without,
+    }
+
+
+async def _aside(nodes: Nodes, sender: Sender, end: asyncio.Event) -> list[float]:
+    """The times of plain appends to all partitions but the first, one at a time."""
+    times: list[float] = []
+    for number in count():
+        if end.is_set():
+            return times
+        start = time.perf_counter()
+        await sender.send(1 + number % (PARTITIONS - 1), 1, b"x" * 100)
+        times.append((time.perf_counter() - start) * 1000)
+    raise AssertionError("not reached")
+
+
+async def large(nodes: Nodes, gib: float) -> Figures:
+    """A commit of `gib` in one partition."""
+    sender, plain = Sender(nodes, f"large-{time.time_ns()}"), Sender(nodes, f"p-{time.time_ns()}")
+    await together((sender.open(), plain.open()))
+    times: list[float] = []
+    for _ in range(SMALL_COMMITS):
+        await sender.begin()
+        await sender.send(0, 1, b"x" * 100)
+        start = time.perf_counter()
+        await sender.commit()
+        times.append((time.perf_counter() - start) * 1000)
+    await sender.begin()
+    payload = b"x" * 1024 * LARGE_RECORDS
+    under_way: set[asyncio.Task[str]] = set()
+    begun = time.perf_counter()
+    for number in range(int(gib * 2**30) // len(payload)):
+        if len(under_way) >= WINDOW:
+            _, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+        under_way.add(asyncio.create_task(sender.send(0, LARGE_RECORDS, payload)))
+        if number % 100 == 0:
+            await sender.keep_alive()
+    await asyncio.wait(under_way)
+    staged_s = time.perf_counter() - begun
+    sides: list[list[float]] = []
+    commit_ms = 0.0
+    for with_commit in (False, True):
+        await sender.keep_alive()
+        end = asyncio.Event()
+        side = asyncio.create_task(_aside(nodes, plain, end))
+        await asyncio.sleep(ASIDE_S / 2)
+        if with_commit:
+            start = time.perf_counter()
+            await sender.commit()
+            commit_ms = (time.perf_counter() - start) * 1000
+        await asyncio.sleep(ASIDE_S / 2)
+        end.set()
+        sides.append(await side)
+    await together((sender.close(), plain.close()))
+    small = percentiles(times)
+    return {
+        "gib": gib,
+        "staged_mib_per_s": gib * 1024 / staged_s,
+        "commit_ms": commit_ms,
+        "small_commit_p50_ms": small["p50_ms"],
+        "small_commit_p99_ms": small["p99_ms"],
+        "others_before_p50_ms": percentiles(sides[0])["p50_ms"],
+        "others_around_p50_ms": percentiles(sides[1])["p50_ms"],
+        "others_before_p99_ms": percentiles(sides[0])["p99_ms"],
+        "others_around_p99_ms": percentiles(sides[1])["p99_ms"],
+    }
+
+
 async def measure(cluster: LocalCluster, options: argparse.Namespace) -> dict[str, Figures]:
     nodes = Nodes(cluster)
     pids = [process.pid for process in cluster.nodes.values()]
@@ -279,17 +417,15 @@ async def measure(cluster: LocalCluster, options: argparse.Namespace) -> dict[st
         found["rate"] = await rate(nodes, pids, options.producers, options.seconds)
     if "commit" in options.only:
         found["commit"] = await commits(nodes, options.seconds)
-    if "throughput" in options.only:
+    for many in (1, MANY) if "throughput" in options.only else ():
         rates: dict[bool, list[float]] = {False: [], True: []}
         for number in range(2 * options.rounds):
             which = (True, False, False, True)[number % 4]
-            rates[which].append(await throughput(nodes, options.seconds / 2, commit=which))
-        without, with_commits = (sorted(one)[len(one) // 2] for one in rates.values())
-        found["throughput"] = {
-            "without_mib_per_s": without,
-            "with_mib_per_s": with_commits,
-            "ratio": with_commits / without,
-        }
+            one = await throughput(nodes, options.seconds / 2, many, commit=which)
+            rates[which].append(one)
+        found[f"throughput of {many}"] = compared(rates)
+    if "large" in options.only:
+        found["large"] = await large(nodes, options.gib)
     await nodes.close()
     return found
 
@@ -300,6 +436,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="rate,commit,throughput")
+    parser.add_argument("--peers", choices=("", "kafka"), default="")
+    parser.add_argument("--gib", type=float, default=2)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with (
@@ -308,6 +446,21 @@ def main() -> int:
     ):
         cluster.api(1).create_topic(TOPIC, partitions=PARTITIONS, replicas=3)
         found = asyncio.run(measure(cluster, options))
+        if "throughput" in options.only:
+            found["throughput of the client"] = in_turns(
+                options.rounds,
+                lambda commit: client_throughput(
+                    cluster.bootstrap, options.seconds / 2, commit=commit
+                ),
+            )
+    for flush in (False, True) if options.peers == "kafka" else ():
+        found["Kafka, flush.messages=1" if flush else "Kafka"] = kafka_transactions.measure(
+            flush=flush,
+            only=options.only,
+            producers=options.producers,
+            seconds=options.seconds,
+            rounds=options.rounds,
+        )
     if options.json:
         print(json.dumps(found))
         return 0

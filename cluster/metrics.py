@@ -32,6 +32,7 @@ from cluster.errors import ListenError
 from cluster.security.https import start_https_server
 from cluster.security.quota_metrics import quota_families
 from cluster.security.quotas import Quotas
+from cluster.transaction_metrics import TransactionSample, transaction_families
 from oncelog.v1.log_pb2 import Verdict
 from storage.errors import StorageError
 from storage.metrics import EngineStats
@@ -134,16 +135,6 @@ class Clocks(Protocol):
     @property
     def agreed(self) -> bool: ...
     def offsets(self) -> dict[int, float]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSample:
-    """The coordinator at one moment, by this node's copy of the metadata."""
-
-    open: int = 0
-    ending: int = 0  # decided; some partitions do not know it yet
-    oldest_open_s: float = 0.0
-    remembered: int = 0  # numbers from the oldest one that has not ended to the newest
 
 
 class UpgradePlan(Protocol):
@@ -289,7 +280,7 @@ class _NodeCollector(Collector):
             "oncelog_transaction_commit_seconds", "From the call of a commit to its answer"
         )
         if metrics.transactions is not None:
-            yield from _transaction_families(metrics.transactions())
+            yield from transaction_families(metrics.transactions())
         if metrics.upgrades is not None:
             yield from _upgrade_families(metrics.upgrades.plan())
         yield GaugeMetricFamily(
@@ -318,17 +309,6 @@ def _clock_families(clocks: Clocks) -> Iterator[Metric]:
     for node_id, seconds in clocks.offsets().items():
         ahead.add_metric([str(node_id)], seconds)
     yield ahead
-
-
-def _transaction_families(sample: TransactionSample) -> Iterator[Metric]:
-    gauges = (
-        ("open", "Open transactions of the cluster", sample.open),
-        ("ending", "Decided ones that some partitions do not know of yet", sample.ending),
-        ("oldest_open_seconds", "Since the oldest open one began", sample.oldest_open_s),
-        ("remembered", "Since the oldest one that has not ended, open ones too", sample.remembered),
-    )
-    for name, text, value in gauges:
-        yield GaugeMetricFamily(f"oncelog_transactions_{name}", text, value)
 
 
 def _upgrade_families(plan: UpgradePlan) -> Iterator[Metric]:

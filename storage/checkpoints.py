@@ -4,7 +4,8 @@ A checkpoint is stored in chunks, and a manifest written after them makes it
 exist. Batches become durable in order, so a manifest implies its chunks. A
 small checkpoint rides in the caller's batch; of a large one only the manifest
 does, and its chunks go to the store piece by piece before, so that no batch
-and no memtable ever holds hundreds of megabytes.
+and no memtable ever holds hundreds of megabytes. Who saves one may take its time
+for that: a `CheckpointWriter` takes the state as it is made.
 
     CHECKPOINTS  group | 1 | index          -> manifest: index, term, size, crc32c, chunk bytes
                  group | 2 | index | chunk  -> bytes
@@ -50,21 +51,15 @@ class CheckpointStore:
         self._group = group
         self._prefix = keys.prefix(group)
 
-    def put(self, batch: WriteBatch, index: int, term: int, state: bytes) -> int:
-        """Stores `state` as the checkpoint at `index` once `batch` is written; its CRC-32C.
+    def writer(self, index: int, term: int) -> CheckpointWriter:
+        """For the state at `index`, which comes piece by piece."""
+        return CheckpointWriter(self, index, term)
 
-        A large state writes its chunks at once, before `batch`; they are
-        invisible until the manifest in `batch` is written, and dropped with
-        the next `drop_below` if it never is.
-        """
-        info = CheckpointInfo(index, term, len(state), crc32c(state))
-        if len(state) <= INLINE_BYTES:
-            self._put_chunks(batch, index, state, 0, len(state))
-        else:
-            self._put_large(index, state)
-        row = _ROW.pack(info.index, info.term, info.size, info.crc32c, CHUNK_BYTES)
-        batch.put(Family.CHECKPOINTS, self._manifest_key(index), row)
-        return info.crc32c
+    def put(self, batch: WriteBatch, index: int, term: int, state: bytes) -> int:
+        """Stores `state` as the checkpoint at `index` once `batch` is written; its CRC-32C."""
+        writer = self.writer(index, term)
+        writer.add(state)
+        return writer.finish(batch)
 
     def list(self) -> list[CheckpointInfo]:
         """The complete checkpoints, oldest first."""
@@ -107,22 +102,25 @@ class CheckpointStore:
         for key in (self._manifest_key, self._chunks_key):
             batch.delete_range(Family.CHECKPOINTS, key(0), key(index))
 
-    def _put_large(self, index: int, state: bytes) -> None:
-        # An older attempt at the same index must not be read with new chunks.
+    def put_chunks(self, index: int, first_chunk: int, chunks: bytes) -> None:
+        """Writes a part of a large checkpoint at once."""
         pieces = self._kv.batch()
-        pieces.delete(Family.CHECKPOINTS, self._manifest_key(index))
-        self._kv.write(pieces)
-        for start in range(0, len(state), INLINE_BYTES):
-            pieces = self._kv.batch()
-            self._put_chunks(pieces, index, state, start, min(len(state), start + INLINE_BYTES))
+        if not first_chunk:
+            # An older attempt at the same index must not be read with new chunks.
+            pieces.delete(Family.CHECKPOINTS, self._manifest_key(index))
             self._kv.write(pieces)
+            pieces = self._kv.batch()
+        self.add_chunks(pieces, index, first_chunk, chunks)
+        self._kv.write(pieces)
 
-    def _put_chunks(
-        self, batch: WriteBatch, index: int, state: bytes, start: int, stop: int
-    ) -> None:
-        for begin in range(start, stop, CHUNK_BYTES):
-            key = self._chunk_key(index, begin // CHUNK_BYTES)
-            batch.put(Family.CHECKPOINTS, key, state[begin : begin + CHUNK_BYTES])
+    def add_chunks(self, batch: WriteBatch, index: int, first_chunk: int, chunks: bytes) -> None:
+        for number, begin in enumerate(range(0, len(chunks), CHUNK_BYTES), first_chunk):
+            key = self._chunk_key(index, number)
+            batch.put(Family.CHECKPOINTS, key, chunks[begin : begin + CHUNK_BYTES])
+
+    def add_manifest(self, batch: WriteBatch, info: CheckpointInfo) -> None:
+        row = _ROW.pack(info.index, info.term, info.size, info.crc32c, CHUNK_BYTES)
+        batch.put(Family.CHECKPOINTS, self._manifest_key(info.index), row)
 
     def _load_chunks(self, info: CheckpointInfo, chunk_bytes: int) -> bytes:
         state = bytearray()
@@ -149,3 +147,42 @@ class CheckpointStore:
 
     def _chunk_key(self, index: int, chunk: int) -> bytes:
         return self._prefix + _CHUNK + _POSITION.pack(index, chunk)
+
+
+class CheckpointWriter:
+    """Stores one state that is made piece by piece.
+
+    A large state writes its chunks as they come; they are invisible until the manifest
+    is written, and dropped with the next `drop_below` if it never is.
+    """
+
+    def __init__(self, store: CheckpointStore, index: int, term: int) -> None:
+        self._store, self._index, self._term = store, index, term
+        self._waiting = bytearray()
+        self._crc = self._chunks = 0
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        """The next bytes of the state. Writes what is too much to wait for `finish`."""
+        self._crc = crc32c(piece, self._crc)
+        self.size += len(piece)
+        self._waiting += piece
+        while len(self._waiting) > INLINE_BYTES:
+            self._write(INLINE_BYTES)
+
+    def finish(self, batch: WriteBatch) -> int:
+        """The checkpoint exists once `batch` is written; its CRC-32C."""
+        if self._chunks:
+            self._write(len(self._waiting))
+        else:
+            self._store.add_chunks(batch, self._index, 0, bytes(self._waiting))
+        self._store.add_manifest(
+            batch, CheckpointInfo(self._index, self._term, self.size, self._crc)
+        )
+        return self._crc
+
+    def _write(self, size: int) -> None:
+        assert size % CHUNK_BYTES == 0 or size == len(self._waiting)
+        self._store.put_chunks(self._index, self._chunks, bytes(self._waiting[:size]))
+        self._chunks += -(-size // CHUNK_BYTES)
+        del self._waiting[:size]

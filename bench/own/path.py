@@ -89,7 +89,7 @@ def _is_due(key: tuple[str, str], seen: set[tuple[str, str]]) -> bool:
     return where != FOLLOWER or point not in before or (FOLLOWER, before[point]) in seen
 
 
-def send(bootstrap: list[str], records: int) -> tuple[list[int], Notes]:
+def send(bootstrap: str, records: int) -> tuple[list[int], Notes]:
     """When each `send()` began, and what the client noted."""
     notes: Notes = []
     note_calls(notes, ProduceStream, "_next_message", after="handed over")

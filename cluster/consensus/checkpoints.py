@@ -1,26 +1,44 @@
 """A replica's checkpoints, and how far they let its log's head go.
 
-A checkpoint is the state machine's dump at an applied index. A restart begins
+A checkpoint is the state machine's state at an applied index. A restart begins
 at the newest; the log's head is dropped only up to one, so that a follower
 that is behind the log's start can be given exactly the state there, and goes
 on with the entries that are still kept.
+
+    save() --a slice--> is_saving? --save_on(), a slice each--> saved
+
+A large state takes long to write down, so that is done in slices, between which the node
+does other things. The replica applies nothing meanwhile: it is the state at one index.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from cluster.consensus.journal import Journal
 from cluster.consensus.replay_budget import ReplayBudget
-from storage.checkpoints import CheckpointStore
+from storage.checkpoints import CheckpointStore, CheckpointWriter
 from storage.errors import CorruptionError, StorageError, StorageFullError
 from storage.kv import WriteBatch
 
 log = logging.getLogger(__name__)
 
 MAX_CHECKPOINTS = 16
+# Of one slice. Pieces may be small, and dear to make.
+SLICE_BYTES = 2 * 1024 * 1024
+SLICE_PIECES = 16
 UNTRIMMED = 1  # the base of a log that has dropped nothing: the state there is the empty one
+
+
+@dataclass(frozen=True, slots=True)
+class _Save:
+    """One that is under way: the state at `index`, as far as `pieces` did not give it yet."""
+
+    index: int
+    pieces: Iterator[bytes]
+    writer: CheckpointWriter
 
 
 class Checkpoints:
@@ -29,6 +47,8 @@ class Checkpoints:
     every_bytes, every_entries: how much log a restart replays at most, about. budget: the
     same for all replicas of the node, who may be asked to save before that.
     applied_bytes: of all entries that were applied since the replica was opened.
+    is_saving: a save is under way; nothing may be applied before `save_on` has ended it.
+    saved: index and checksum of the state that was saved last by this object.
     """
 
     def __init__(
@@ -36,19 +56,21 @@ class Checkpoints:
         store: CheckpointStore,
         journal: Journal,
         batch: Callable[[], WriteBatch],
-        dump: Callable[[], bytes],
+        pieces: Callable[[], Iterator[bytes]],
         budget: ReplayBudget,
         *,
         group: int,
         every_bytes: int,
         every_entries: int,
     ) -> None:
-        self._store, self._journal, self._batch, self._dump = store, journal, batch, dump
+        self._store, self._journal, self._batch, self._pieces = store, journal, batch, pieces
         self._every_bytes, self._every_entries = every_bytes, every_entries
         self.indexes = [info.index for info in store.list()]
         self.applied_bytes = self._saved_bytes = 0
         self._entries = 0  # applied since the last save
-        self.due = False
+        self.due = self.is_saving = False
+        self._under_way: _Save | None = None
+        self.saved = (0, 0)
         self.group, self.replay_cost, self.state_bytes = group, 0, 0
         self._budget = budget
         budget.join(self)
@@ -74,26 +96,45 @@ class Checkpoints:
         self.due = grown >= self._every_bytes or self._entries >= self._every_entries
         self._budget.applied(self, size)
 
-    def save(self) -> int | None:
-        """Saves the state at the applied index, unless that is there already; its checksum."""
+    def save(self) -> None:
+        """Begins to save the state at the applied index, unless it is there, or under way."""
+        if self.is_saving:
+            return
         index = self._journal.applied_index
         self._saved_bytes, self._entries = self.applied_bytes, 0
         self.due = False
         self._budget.saved(self)
         if index == UNTRIMMED or (self.indexes and self.indexes[-1] == index):
-            return None
-        batch, term, state = self._batch(), self._journal.term_at(index), self._dump()
-        self.state_bytes = len(state)
+            return
+        writer = self._store.writer(index, self._journal.term_at(index))
+        self._under_way = _Save(index, self._pieces(), writer)
+        self.is_saving = True
+        self.save_on()
+
+    def save_on(self) -> None:
+        """A slice of what is under way. Nothing of it is left if that fails."""
+        save, self._under_way, self.is_saving = self._under_way, None, False
+        assert save is not None and save.index == self._journal.applied_index
         try:
-            checksum = self._store.put(batch, index, term, state)
+            is_whole = _slice(save)
+            if is_whole:
+                self._finish(save, save.writer.finish(self._batch()))
+            else:
+                self._under_way, self.is_saving = save, True
         except StorageFullError as error:
             # A large state is written at once. Without it a restart replays more; no harm done.
-            log.warning("no checkpoint index=%d: %s", index, error)
-            return None
-        self.indexes.append(index)
+            log.warning("no checkpoint index=%d: %s", save.index, error)
+
+    def save_rest(self) -> None:
+        """All that is left of what is under way."""
+        while self.is_saving:
+            self.save_on()
+
+    def _finish(self, save: _Save, checksum: int) -> None:
+        self.state_bytes, self.saved = save.writer.size, (save.index, checksum)
+        self.indexes.append(save.index)
         if len(self.indexes) > MAX_CHECKPOINTS:
-            self._store.drop(batch, self._thin())
-        return checksum
+            self._store.drop(self._batch(), self._thin())
 
     def _thin(self) -> int:
         """Gives up the checkpoint whose neighbours are closest; never the first or last."""
@@ -116,11 +157,10 @@ class Checkpoints:
             self._store.drop(batch, self.indexes.pop())
             self._journal.dirty = True  # nothing else of a stopped replica makes a sync
 
-    def base(self) -> tuple[int, int, bytes]:
-        """(index, term, state) exactly at the log's base. Raises storage.StorageError."""
-        index = self._journal.base_index
+    def state_at(self, index: int) -> bytes:
+        """A saved state; for any thread. Raises storage.StorageError."""
         try:
-            return index, self._journal.base_term, self._store.load(index)
+            return self._store.load(index)
         except KeyError as error:
             # The base moved since the last round: its checkpoint is in the open batch.
             raise StorageError(f"checkpoint {index} is not written yet") from error
@@ -130,3 +170,16 @@ class Checkpoints:
         batch = self._batch()
         self._store.put(batch, index, term, state)
         self._store.drop_below(batch, index)
+
+
+def _slice(save: _Save) -> bool:
+    """Takes some pieces; whether those were the last."""
+    stop = save.writer.size + SLICE_BYTES
+    for _ in range(SLICE_PIECES):
+        piece = next(save.pieces, None)
+        if piece is None:
+            return True
+        save.writer.add(piece)
+        if save.writer.size >= stop:
+            break
+    return False

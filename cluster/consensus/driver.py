@@ -28,6 +28,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from cluster.consensus.background_reads import BackgroundReads, Start
 from cluster.consensus.group import Group
 from cluster.consensus.heartbeats import Heartbeats
 from cluster.consensus.message import (
@@ -62,6 +63,7 @@ class Driver:
     send:    hands messages for one peer to the network; never blocks.
     wake:    tells the runner that there is work.
     replay:  what a start may apply again, of all groups together.
+    start_read: runs a read of the disk elsewhere; see `background_reads`.
     """
 
     def __init__(
@@ -71,16 +73,18 @@ class Driver:
         send: Send,
         wake: Callable[[], None],
         replay: ReplayBudget,
+        start_read: Start,
     ) -> None:
         self._kv, self._clock, self._send, self._wake = kv, clock, send, wake
         self.replay = replay
+        self.reads = BackgroundReads(start_read, self.touch)
         self.windows = PeerWindows()
         self.groups: dict[int, Group] = {}
         self.batch: WriteBatch = kv.batch()
         self._inbound: list[tuple[int, Message]] = []
         self._with_work: set[int] = set()
         self._next_group = 0  # with which the next slice begins
-        self.is_cut = False
+        self.is_cut = self._is_saving = False
         self._syncing: dict[int, Group] = {}
         self._in_sync = False
         self._held: dict[int, list[Message]] = {}
@@ -151,14 +155,19 @@ class Driver:
         While `is_cut`, more of the work may be done by another `begin` before that.
         """
         assert not self._in_sync
-        self.is_cut = False
+        self.is_cut = self._is_saving = False
+        self.reads.next_round()
         if self.storage_full and not self._write():
             return bool(self._syncing)
         touched = self._advance()
-        self.is_cut = self._is_full() and bool(self._inbound or self._with_work)
+        # A large state that is saved is worked off by many slices, not by many fsyncs.
+        is_cut = self._is_full() or self._is_saving
+        self.is_cut = is_cut and bool(self._inbound or self._with_work)
         if self.replay.total > self.replay.limit:
             for gid in self.replay.overdue():
                 self.groups[gid].checkpoint_early()
+                if self.groups[gid].has_work:
+                    self._with_work.add(gid)
         if not self._write():
             # Nothing of these groups may be seen until it is written.
             self._with_work |= {group.config.group for group in touched}
@@ -280,6 +289,7 @@ class Driver:
             self._heartbeats.quiesce(group)
         if group.has_work:
             self._with_work.add(gid)
+            self._is_saving = self._is_saving or group.is_saving
         self._schedule(group, group.next_due())
 
     def _deliver(self) -> dict[int, Group]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from cluster.consensus.background_reads import BackgroundReads
 from cluster.consensus.configuration import Configuration, Member, Placed
 from cluster.consensus.peer_window import PeerWindow
 from cluster.consensus.port import Clock
@@ -17,11 +18,12 @@ from storage.kv import WriteBatch
 class StateMachine(Protocol):
     """What a group replicates. All methods are deterministic over the log.
 
+    pieces: the whole state; nothing is applied before the last was taken, and none takes long.
     check(state): loads a state beside the present one, which stays; raises what `restore` would.
     """
 
     def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object: ...
-    def dump(self) -> bytes: ...
+    def pieces(self) -> Iterator[bytes]: ...
     def check(self, state: bytes) -> None: ...
     def restore(self, state: bytes | None, index: int) -> None: ...
     def discard(self, batch: WriteBatch) -> None: ...
@@ -70,6 +72,7 @@ class Environment:
     rng: random.Random
     batch: Callable[[], WriteBatch]
     tail_bytes: Callable[[], int]
+    reads: BackgroundReads
     replay: ReplayBudget
     windows: Mapping[int, PeerWindow]
     leader_changed: Callable[[], None]

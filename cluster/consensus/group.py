@@ -18,11 +18,12 @@ the node and its other groups go on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from typing import Any
 
-from cluster.consensus.configuration import CONFIGURATION, Change, ChangeRefusedError, Members
+from cluster.consensus.applying import Applying
+from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Members
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.journal import Journal
 from cluster.consensus.leader_term import LeaderTerm
@@ -33,7 +34,7 @@ from cluster.consensus.proposals import Abandoned, Done
 from cluster.consensus.raft import open_raft
 from cluster.consensus.receiving import Receiver
 from cluster.consensus.replication import Progress
-from cluster.consensus.snapshots import base_snapshot, check_snapshot, replace_by
+from cluster.consensus.snapshots import base_reading, check_snapshot, replace_by
 from cluster.consensus.state_check import StateDivergedError
 from cluster.consensus.tombstone import Tombstone, tombstone_of
 from storage.checkpoints import CheckpointStore
@@ -41,8 +42,6 @@ from storage.errors import CorruptionError
 from storage.raft_log import RaftLogStore
 
 log = logging.getLogger(__name__)
-
-MAX_APPLY_PER_ADVANCE = 256
 
 
 def _alias(name: str) -> Any:
@@ -70,6 +69,7 @@ class Group:
         self._up: set[int] = set()
         self._raft = open_raft(config, store, checkpoints, machine, env)
         self._receiver = Receiver(self._raft, self._env.clock, self._may_lead)
+        self._applying = self._made_applying()
         if self.members.is_removed:
             self.removed = tombstone_of(self.members, self.core.term)
         self._leading: LeaderTerm | None = None
@@ -82,6 +82,7 @@ class Group:
     members: Members = _alias("_raft.members")
     journal: Journal = _alias("_raft.journal")
     core: Core = _alias("_raft.core")
+    is_saving: bool = _alias("_raft.checkpoints.is_saving")
     out: list[tuple[int, Message]] = _alias("_outbox.messages")
 
     @property
@@ -168,7 +169,7 @@ class Group:
         return not self.is_stopped and (
             # While leadership is handed over proposals wait: for a message or a timeout.
             (leading is not None and leading.proposals.queued and not leading.is_transferring)
-            or journal.applied_index < self.commit_index
+            or self._applying.has_work(self.commit_index)
             # A lone leader's entries are committed by its next tick.
             or (alone and core.commit_index < journal.durable_index)
         )
@@ -214,8 +215,13 @@ class Group:
         self._raft.checkpoints.compact(limit)
 
     def checkpoint(self) -> None:
-        """Saves the state at the applied index, so that a restart replays less."""
+        """Saves the state at the applied index, or begins to: `advance` does the rest."""
         self._raft.checkpoints.save()
+
+    def checkpoint_whole(self) -> None:
+        """As `checkpoint`, at once: nothing follows."""
+        self._raft.checkpoints.save()
+        self._raft.checkpoints.save_rest()
 
     def checkpoint_early(self) -> None:
         """The node has too much to apply again at a start: saves before it is due."""
@@ -230,7 +236,8 @@ class Group:
     def can_quiesce(self) -> bool:
         """Leads, has nothing to say, and everybody reachable has answered to that."""
         leading = self._leading
-        return leading is not None and leading.quiescence.is_quiet and leading.can_quiesce
+        quiet = leading is not None and leading.quiescence.is_quiet and leading.can_quiesce
+        return quiet and not self.is_saving
 
     @property
     def is_quiescent(self) -> bool:
@@ -319,6 +326,10 @@ class Group:
     def _send(self, messages: list[tuple[int, GroupMessage]]) -> None:
         self._outbox.send(self._raft, messages)
 
+    def _made_applying(self) -> Applying:
+        configure = self._apply_configuration
+        return Applying(self.config.group, self._raft, self.machine, self._env, configure)
+
     def _may_lead(self) -> bool:
         raft = self._raft
         return raft.members.is_voter and raft.is_configured and self._env.may_lead()
@@ -343,9 +354,7 @@ class Group:
             if self.members.is_removed:
                 self._retire()
         if leads:
-            self._leading = LeaderTerm(
-                self.config, self._raft, self._env.clock, self._up, self._env.windows
-            )
+            self._leading = LeaderTerm(self.config, self._raft, self._env, self._up)
             log.info("leads partition=%s term=%d index=%d", self.name, term, self.applied_index)
         if led or leads:
             self.machine.on_role(leader=leads, ready=False, term=term)
@@ -367,54 +376,45 @@ class Group:
         return Abandoned(0 if leader == self.config.node_id else leader, reason)
 
     def _apply(self) -> None:
-        """Runs what is committed and durable through the state machine, in order."""
-        journal = self._raft.journal
-        stop = min(self.commit_index, journal.applied_index + MAX_APPLY_PER_ADVANCE)
-        if journal.applied_index >= stop:
+        """Runs what is committed and durable through the state machine, and answers."""
+        commit_index = self.commit_index
+        if not self._applying.has_work(commit_index):
             return
-        while journal.applied_index < stop:
-            index = journal.applied_index + 1
-            data, term = journal.entry(index), journal.term_at(index)
-            result: object = None
-            if data[0] == CONFIGURATION:
-                self._apply_configuration(index)
-                result = self.members.configuration
-            elif data != NO_OP:
-                result = self.machine.apply(index, term, data, self._env.batch())
-            journal.applied_index = index
-            self._raft.checkpoints.applied(len(data))
-            if index == self._raft.check.at:
-                said = self._raft.check.report(self.term)
-                self._send([(peer, said) for peer in self.members.peers if said is not None])
+        for index, data, result in self._applying.step(commit_index):
             leading = self._leading
             if leading is None:
                 continue
-            if data == NO_OP and not leading.ready and term == leading.term:
-                leading.ready = True
-                self.machine.on_role(leader=True, ready=True, term=term)
+            if data == NO_OP and not leading.ready:
+                self._note_ready(leading, index)
             leading.proposals.applied(index, result)
-        if self._raft.checkpoints.due:
-            self._raft.checkpoints.save()
+        said = self._raft.check.report(self.term)
+        if said is not None:
+            self._send([(peer, said) for peer in self.members.peers])
 
-    def _apply_configuration(self, index: int) -> None:
+    def _note_ready(self, leading: LeaderTerm, index: int) -> None:
+        """A no-op was applied: of its own term, or of one before."""
+        if self.journal.term_at(index) == leading.term:
+            leading.ready = True
+            self.machine.on_role(leader=True, ready=True, term=leading.term)
+
+    def _apply_configuration(self, index: int) -> Configuration:
         """From here on others count. In place: log, term, votes and links stay (ADR 0029)."""
         raft = self._raft
         placed, members = raft.journal.configuration_at(index), raft.members
         assert placed.index == index
         raft.journal.save_commit(index)
         if index <= members.placed.index:
-            return  # it was in force before a restart
+            return members.configuration  # it was in force before a restart
         assert placed.configuration.version == members.version + 1
         raft.configure(placed)
         log.info("configuration partition=%s index=%d %s", self.name, index, placed.configuration)
         if self._leading is not None:
             self._leading.configuration_changed()
-        if not members.is_removed:
-            return
-        if self._leading is not None:
+        if members.is_removed and self._leading is not None:
             self._leading.leave()
-        else:
+        elif members.is_removed:
             self._retire()
+        return members.configuration
 
     def _retire(self) -> None:
         """This replica was removed: from now on it answers what its tombstone says."""
@@ -452,12 +452,9 @@ class Group:
 
     # -- snapshots ----------------------------------------------------------------------
 
-    def base_snapshot(self, peer: int) -> Snapshot:
-        """The state exactly at the log's base, for `peer`, which is behind it.
-
-        Raises storage.CorruptionError, or StorageError while it is not written yet.
-        """
-        return base_snapshot(self.config.group, self._raft, peer)
+    def base_reading(self, peer: int) -> Callable[[], Snapshot]:
+        """Reads the state exactly at the log's base, for `peer`, which is behind it."""
+        return base_reading(self.config.group, self._raft, peer)
 
     def snapshot_sent(self, peer: int, index: int, installed: bool) -> None:
         if self._leading is not None:
@@ -495,6 +492,8 @@ class Group:
             self.fail(error)
             return
         self._receiver = Receiver(self._raft, self._env.clock, self._may_lead)
+        self._applying.close()
+        self._applying = self._made_applying()
         if self.members.is_removed:
             self._retire()
         self._seen_term = self.core.term

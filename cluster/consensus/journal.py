@@ -158,7 +158,7 @@ class Journal:
         while self._starts and self._starts[-1] >= index:
             self._starts.pop()
             self._terms.pop()
-        for gone in range(max(index, self._first_in_memory), self.last_index + 1):
+        for gone in range(max(index, self.first_in_memory), self.last_index + 1):
             self._forget(gone)
         if self.configurations[-1].index >= index:
             self._store.drop_configurations(self._batch(), index, self.last_index + 1)
@@ -188,7 +188,7 @@ class Journal:
             self._starts.clear()
             self._terms.clear()
         self.base_index, self.base_term = index, term
-        for gone in range(self._first_in_memory, index + 1):
+        for gone in range(self.first_in_memory, index + 1):
             self._forget(gone)
         if len(self.configurations) > 1:
             self._forget_configurations()
@@ -226,7 +226,7 @@ class Journal:
         """Lets go of the oldest entries in memory beyond the allowance."""
         allowance = self._tail_bytes()
         keep_from = min(self.applied_index, self.durable_index)
-        first = self._first_in_memory
+        first = self.first_in_memory
         while self._tail_size > allowance and first <= keep_from:
             self._forget(first)
             first += 1
@@ -238,7 +238,7 @@ class Journal:
     # -- reading --------------------------------------------------------------
 
     @property
-    def _first_in_memory(self) -> int:
+    def first_in_memory(self) -> int:
         return self.last_index - len(self._tail) + 1
 
     def entry(self, index: int, is_intact: Callable[[bytes], bool] | None = None) -> bytes:
@@ -263,18 +263,18 @@ class Journal:
         """An applied entry from the disk, for any thread. See RaftLogStore.read_checked_by."""
         return self._store.read_checked_by(index, is_intact, cached_only=cached_only)
 
-    def summed_entry(self, index: int) -> tuple[bytes, int]:
-        """An entry and its checksum, to be sent. Raises storage.CorruptionError."""
-        found = self._tail.get(index)
-        if found is not None:
-            return found
-        data = self.entry(index)  # compared with the stored checksum, so this one is equal
-        return data, crc32c(data)
+    def in_memory(self, index: int) -> tuple[bytes, int] | None:
+        """An entry and its checksum; None: it is on the disk only."""
+        return self._tail.get(index)
+
+    def stored(self, index: int) -> bytes:
+        """An entry from the disk, for any thread. Raises storage.StorageError."""
+        return self._store.read(index, index)[0]
 
     def entries(self, first: int, last: int) -> list[bytes]:
         """Entries first..last. Raises storage.CorruptionError."""
         assert self.base_index < first <= last <= self.last_index
-        in_memory = max(first, self._first_in_memory)
+        in_memory = max(first, self.first_in_memory)
         tail = [self._tail[index][0] for index in range(in_memory, last + 1)]
         if first >= in_memory:
             return tail

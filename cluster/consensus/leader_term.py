@@ -7,7 +7,7 @@ Nothing in here outlives the term, so nothing of an earlier one can be counted i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from cluster.consensus.configuration import (
     Change,
@@ -16,10 +16,8 @@ from cluster.consensus.configuration import (
     changed,
     pack_configuration,
 )
-from cluster.consensus.environment import GroupConfig
+from cluster.consensus.environment import Environment, GroupConfig
 from cluster.consensus.message import Append, CheckpointAt, GroupMessage, TimeoutNow, addressed
-from cluster.consensus.peer_window import PeerWindow
-from cluster.consensus.port import Clock
 from cluster.consensus.proposals import Done, Proposals
 from cluster.consensus.quiescence import Quiescence
 from cluster.consensus.raft import Raft
@@ -41,17 +39,16 @@ class LeaderTerm:
         self,
         config: GroupConfig,
         raft: Raft,
-        clock: Clock,
+        env: Environment,
         up: Iterable[int],
-        windows: Mapping[int, PeerWindow],
     ) -> None:
         self.term, self.ready = raft.core.term, False
         self.proposals = Proposals()
-        self.quiescence = Quiescence(raft.core, clock)
+        self.quiescence = Quiescence(raft.core, env.clock)
         self.replicator = Replicator(
-            config.group, self.term, raft.journal, raft.members, up, windows
+            config.group, self.term, raft.journal, raft.members, up, env.windows, env.reads
         )
-        self._config, self._clock = config, clock
+        self._config, self._clock = config, env.clock
         self._core, self._journal, self._check = raft.core, raft.journal, raft.check
         self._members, self._change_queued = raft.members, False
         self.transfer_target, self._transfer_until = 0, float("inf")

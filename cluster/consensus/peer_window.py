@@ -28,6 +28,11 @@ class PeerWindow:
         """Whether a group may send; waits_for_some: it has sent what is not acknowledged."""
         return self.bytes < (MAX_PEER_BYTES if waits_for_some else MAX_PEER_BYTES_IN_ALL)
 
+    @property
+    def free(self) -> int:
+        """Bytes up to the limit that groups share."""
+        return MAX_PEER_BYTES - self.bytes
+
 
 class PeerWindows(defaultdict[int, PeerWindow]):
     """Peer -> its window: one for all groups of a node."""

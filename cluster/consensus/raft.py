@@ -62,7 +62,7 @@ def open_raft(
         checkpoint_store,
         journal,
         env.batch,
-        machine.dump,
+        machine.pieces,
         env.replay,
         group=config.group,
         every_bytes=config.checkpoint_bytes,

@@ -21,10 +21,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from cluster.consensus.background_reads import BackgroundReads
 from cluster.consensus.configuration import Members
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply
 from cluster.consensus.peer_window import PeerWindow
+from cluster.consensus.read_ahead import ReadAhead
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # nothing overtakes a message that is being sent
 MAX_MESSAGE_ENTRIES = 1024
@@ -48,6 +50,7 @@ class Progress:
     version: int = 0  # of the configuration that is in force there
     state: State = State.PROBE
     probe_sent: bool = False
+    ahead: ReadAhead | None = None  # once it has needed entries that are in memory no more
     # (last index, bytes) of messages that are not acknowledged, oldest first.
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
     inflight_bytes: int = 0
@@ -69,12 +72,23 @@ class Progress:
         self.inflight_bytes = 0
         assert self.window.bytes >= 0
 
+    def close(self) -> None:
+        """Nothing is sent any more."""
+        self.clear_inflight()
+        if self.ahead is not None:
+            self.ahead.close()
+
     def probe_from(self, index: int) -> None:
         assert index > self.match
         self.state = State.PROBE
         self.probe_sent = False
         self.next = index
         self.clear_inflight()
+
+    @property
+    def window_bytes(self) -> int:
+        """About how much may be sent, if the window is open."""
+        return max(1, min(MAX_INFLIGHT_BYTES - self.inflight_bytes, self.window.free))
 
     @property
     def window_open(self) -> bool:
@@ -90,6 +104,7 @@ class Replicator:
 
     up: peers that can be reached; nothing is made for the others.
     windows: of all peers; see PeerWindow.
+    reads: how entries come that are in memory no more.
     commit_index: what followers may take as committed; brought up to date before each step.
     """
 
@@ -101,6 +116,7 @@ class Replicator:
         members: Members,
         up: Iterable[int],
         windows: Mapping[int, PeerWindow],
+        reads: BackgroundReads,
     ) -> None:
         self._group, self._term = group, term
         self._journal, self._members = journal, members
@@ -109,7 +125,7 @@ class Replicator:
         self._notified_commit = 0
         start = journal.last_index  # the no-op of this term, just appended
         assert journal.term_at(start) == term
-        self._windows = windows
+        self._windows, self._reads = windows, reads
         self.peers = {peer: self._progress(peer, start) for peer in members.peers}
 
     def _progress(self, peer: int, start: int) -> Progress:
@@ -123,12 +139,12 @@ class Replicator:
             for peer in self._members.peers
         }
         for peer in before.keys() - self.peers.keys():
-            before[peer].clear_inflight()
+            before[peer].close()
 
     def close(self) -> None:
         """The term as a leader is over: what is on its way is nobody's any more."""
         for progress in self.peers.values():
-            progress.clear_inflight()
+            progress.close()
 
     def on_reply(self, peer: int, reply: AppendReply) -> None:
         progress, next_index = self.peers[peer], reply.next_index
@@ -231,29 +247,38 @@ class Replicator:
         last = self._journal.last_index
         if progress.state is State.PROBE and not progress.probe_sent:
             if progress.next > self._journal.base_index:
-                append = self._append(progress, last)
+                append = self._append(progress, last, may_read=False)
                 progress.probe_sent = True
                 out.append((peer, append))
             return out
         while progress.state is State.REPLICATE and progress.next <= last and progress.window_open:
             if progress.next <= self._journal.base_index:
                 break
-            append = self._append(progress, last)
+            append = self._append(progress, last, may_read=True)
+            if not append.data:
+                break
             size = sum(map(len, append.data))
             progress.next += len(append.data)
             progress.sent(progress.next - 1, size)
             out.append((peer, append))
+        if progress.ahead is not None:
+            progress.ahead.step_ends()
         return out
 
-    def _append(self, progress: Progress, last: int) -> Append:
-        """Entries from progress.next on, at least one if there is one."""
+    def _append(self, progress: Progress, last: int, *, may_read: bool) -> Append:
+        """Entries from progress.next on, as far as they are at hand; may_read: others are read."""
         first, journal = progress.next, self._journal
         prev = first - 1
         data: list[bytes] = []
         checksums: list[int] = []
         size = 0
         while first + len(data) <= last and len(data) < MAX_MESSAGE_ENTRIES:
-            entry, checksum = journal.summed_entry(first + len(data))
+            found = journal.in_memory(first + len(data))
+            if found is None and may_read:
+                found = self._from_disk(progress, first + len(data), last)
+            if found is None:
+                break
+            entry, checksum = found
             if data and size + len(entry) > MAX_MESSAGE_BYTES:
                 break
             data.append(entry)
@@ -270,6 +295,11 @@ class Replicator:
             tuple(data),
             tuple(checksums),
         )
+
+    def _from_disk(self, progress: Progress, index: int, last: int) -> tuple[bytes, int] | None:
+        if progress.ahead is None:
+            progress.ahead = ReadAhead(self._group, self._journal, self._reads)
+        return progress.ahead.entry(index, last, progress.window_bytes)
 
     def _empty(self, progress: Progress) -> Append:
         prev = progress.next - 1

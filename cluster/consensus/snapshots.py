@@ -1,10 +1,12 @@
 """A leader's snapshot: made, checked by who gets it, put in the place of all that it has.
 
-base_snapshot --> check_snapshot --> replace_by: journal and checkpoints
+base_reading --> a thread --> check_snapshot --> replace_by: journal and checkpoints
                          '--SnapshotError--> the sender; nothing has changed
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from cluster.consensus.configuration import Placed, pack_placed, unpack_placed
 from cluster.consensus.environment import GroupConfig, StateMachine
@@ -14,14 +16,23 @@ from storage.errors import CorruptionError
 from storage.keys import MAX_NUMBER
 
 
-def base_snapshot(group: int, raft: Raft, peer: int) -> Snapshot:
-    """Raises storage.CorruptionError, or StorageError while it is not written yet."""
-    index, term, state = raft.checkpoints.base()
-    placed = raft.journal.configuration_at(index)
+def base_reading(group: int, raft: Raft, peer: int) -> Callable[[], Snapshot]:
+    """Makes the snapshot at the log's base as it is now: by any thread, as it reads the state.
+
+    That raises storage.CorruptionError, or StorageError while the state is not written yet.
+    """
+    journal, checkpoints = raft.journal, raft.checkpoints
+    index, index_term = journal.base_index, journal.base_term
+    placed = journal.configuration_at(index)
     configuration = pack_placed(placed) if placed.index else b""
-    checksum = checksum_of(group, index, term, state, configuration)
-    theirs = raft.members.instance_of(peer)
-    return Snapshot(group, raft.core.term, index, term, state, checksum, configuration, theirs)
+    term, theirs = raft.core.term, raft.members.instance_of(peer)
+
+    def read() -> Snapshot:
+        state = checkpoints.state_at(index)
+        checksum = checksum_of(group, index, index_term, state, configuration)
+        return Snapshot(group, term, index, index_term, state, checksum, configuration, theirs)
+
+    return read
 
 
 def replace_by(raft: Raft, snapshot: Snapshot, founding: Placed) -> None:

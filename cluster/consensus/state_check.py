@@ -42,7 +42,7 @@ class StateCheck:
     ) -> None:
         self._config, self._journal, self._checkpoints = config, journal, checkpoints
         self._members = members
-        self.at = 0
+        self.at = self._unreported = 0
         self._since = (journal.applied_index, checkpoints.applied_bytes)
         self._reports: dict[int, dict[int, int]] = {}  # index -> node -> checksum
 
@@ -65,16 +65,19 @@ class StateCheck:
 
     # -- what -------------------------------------------------------------------------
 
-    def save(self) -> int | None:
-        """Saves the state at the applied index, which is `at`; its checksum."""
-        self.at = 0
-        return self._checkpoints.save()
+    def save(self) -> None:
+        """Begins to save the state at the applied index, which is `at`."""
+        self.at, self._unreported = 0, self.at
+        self._checkpoints.save()
 
     def report(self, term: int) -> StateChecksum | None:
-        """Saves the state at the applied index, and counts it: what to say to the others."""
-        index, checksum = self.at, self.save()
-        if checksum is None:
+        """Counts the state that was to be saved: what to say to the others once it is."""
+        if not self._unreported or self._checkpoints.is_saving:
             return None
+        wanted, self._unreported = self._unreported, 0
+        index, checksum = self._checkpoints.saved
+        if index != wanted:
+            return None  # it could not be saved
         self.note(self._config.node_id, index, checksum)
         return StateChecksum(self._config.group, term, index, checksum)
 

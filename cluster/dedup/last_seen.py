@@ -50,7 +50,7 @@ from cluster.dedup.record import (
     resolve,
     unpack,
 )
-from cluster.dedup.snapshot import pack_state, unpack_state
+from cluster.dedup.snapshot import packed, packed_bytes, unpack_state
 from cluster.dedup.verdict import (
     MAX_INT64,
     BatchMeta,
@@ -372,9 +372,16 @@ class LastSeen:
 
     def dump(self) -> bytes:
         """The whole state; equal states give equal bytes."""
-        return pack_state(
-            self._clock, self._expired_below, self._retired, list(self._table.columns())
-        )
+        return b"".join(self.parts())
+
+    def parts(self) -> Iterator[bytes | bytearray]:
+        """The state as `dump` gives it, of `dump_bytes`; it must not change meanwhile."""
+        columns = list(self._table.columns())
+        return packed(self._clock, self._expired_below, self._retired, columns)
+
+    @property
+    def dump_bytes(self) -> int:
+        return packed_bytes(len(self._table), len(self._retired))
 
     @classmethod
     def load(cls, data: bytes, *, capacity: int = DEFAULT_CAPACITY) -> LastSeen:

@@ -14,6 +14,7 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from operator import lt
 from typing import NamedTuple
 
@@ -37,31 +38,49 @@ class State(NamedTuple):
     records: memoryview
 
 
-def pack_state(
+def packed_bytes(rows: int, retired_rows: int) -> int:
+    """How long a map is that has so many producers and retired ids."""
+    return _HEAD.size + _CRC.size + 8 * retired_rows + (16 + RECORD_BYTES) * rows
+
+
+def packed(
     clock: int,
     expired_below: int,
     retired: array[int],
     columns: list[tuple[array[int], array[int], bytearray]],
-) -> bytes:
-    """Columns are (ids, times, records) of consecutive runs of producers."""
-    rows = sum(len(pids) for pids, _, _ in columns)
-    head = (_MAGIC, _VERSION, RECORD_BYTES, clock, expired_below, rows, len(retired))
-    parts: list[bytes | bytearray] = [_HEAD.pack(*head), _to_bytes(retired)]
-    parts += [_to_bytes(pids) for pids, _, _ in columns]
-    parts += [_to_bytes(times) for _, times, _ in columns]
-    parts += [records for _, _, records in columns]
+) -> Iterator[bytes | bytearray]:
+    """The map, part by part. Columns are (ids, times, records) of consecutive runs of producers.
+
+    It must stay as it is until the last part was taken.
+    """
     crc = 0
-    for part in parts:
+    for part in _parts(clock, expired_below, retired, columns):
         crc = zlib.crc32(part, crc)
-    parts.append(_CRC.pack(crc))
-    return b"".join(parts)
+        yield part
+    yield _CRC.pack(crc)
+
+
+def _parts(
+    clock: int,
+    expired_below: int,
+    retired: array[int],
+    columns: list[tuple[array[int], array[int], bytearray]],
+) -> Iterator[bytes | bytearray]:
+    rows = sum(len(pids) for pids, _, _ in columns)
+    yield _HEAD.pack(_MAGIC, _VERSION, RECORD_BYTES, clock, expired_below, rows, len(retired))
+    yield _to_bytes(retired)
+    for pids, _, _ in columns:
+        yield _to_bytes(pids)
+    for _, times, _ in columns:
+        yield _to_bytes(times)
+    for _, _, records in columns:
+        yield records
 
 
 def unpack_state(data: bytes) -> State:
     """Raises ValueError if the bytes are damaged or of another version."""
-    fixed = _HEAD.size + _CRC.size
-    if len(data) < fixed:
-        raise _damaged(f"{len(data)} bytes, at least {fixed} are expected")
+    if len(data) < packed_bytes(0, 0):
+        raise _damaged(f"{len(data)} bytes, at least {packed_bytes(0, 0)} are expected")
     magic, version, record_bytes, clock, expired_below, rows, retired_rows = _HEAD.unpack_from(data)
     if magic != _MAGIC:
         raise _damaged("it does not begin with its mark")
@@ -70,7 +89,7 @@ def unpack_state(data: bytes) -> State:
             f"last-seen map: version {version} with records of {record_bytes} bytes;"
             f" this program reads version {_VERSION} with {RECORD_BYTES}"
         )
-    expected = fixed + 8 * retired_rows + (16 + RECORD_BYTES) * rows
+    expected = packed_bytes(rows, retired_rows)
     if len(data) != expected:
         raise _damaged(f"{len(data)} bytes, its header says {expected}")
     view = memoryview(data)

@@ -1,11 +1,11 @@
 """What the metadata group replicates, as its consensus group sees it.
 
-Group --apply, dump, restore--> MetadataMachine --> MetadataState (topics, placement, ids, names)
+Group --apply, pieces, restore--> MetadataMachine --> MetadataState (topics, placement, ids, names)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from cluster.entries import METADATA, UPGRADE, CorruptEntryError
 from cluster.metadata.state import MetadataState
@@ -27,7 +27,11 @@ class MetadataMachine:
         self._on_applied(index)
         return result
 
+    def pieces(self) -> Iterator[bytes]:
+        return self.state.pieces()
+
     def dump(self) -> bytes:
+        """The whole state at once, for those who look at it."""
         return self.state.dump()
 
     def check(self, state: bytes) -> None:

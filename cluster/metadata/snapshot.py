@@ -1,11 +1,11 @@
 """Snapshots of the metadata group: Tables <-> the bytes of a MetadataSnapshot.
 
-MetadataState.dump --dump_tables--> bytes --load_tables--> MetadataState.load
+MetadataState.pieces --packed_tables--> bytes --load_tables--> MetadataState.load
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from cluster.entries import has_unknown_fields
@@ -17,21 +17,55 @@ from cluster.metadata.quotas import read_quotas, write_quota
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
+from cluster.pieces import in_pieces, joined
+from cluster.transactions.coordinator import Coordinator
 from cluster.v1 import metadata_pb2 as pb
+from oncelog.wire.varint import encode_varint
 
 
-def dump_tables(tables: Tables) -> bytes:
-    """Equal tables give equal bytes."""
-    snapshot = pb.MetadataSnapshot(
-        nodes=[
-            _node_record(tables, node)
-            for node in sorted({*tables.nodes, *tables.expected, *tables.leaving, *tables.drained})
-        ],
-        topics=[_topic_record(topic) for topic in tables.topics_by_name()],
+def packed_tables(tables: Tables) -> Iterator[bytes]:
+    """Equal tables give equal bytes, in pieces. They must not change meanwhile.
+
+    Serialized messages that follow each other are one message. The pieces have its fields
+    in rising order, so that they are the bytes of a message that was serialized as one.
+    """
+    for snapshot in _parts(tables):
+        yield snapshot.SerializeToString(deterministic=True)
+    if not tables.coordinator.is_new:
+        yield from _nested(pb.MetadataSnapshot.COORDINATOR_FIELD_NUMBER, tables.coordinator)
+    last = pb.MetadataSnapshot(
+        rules=map(write_rule, tables.rules),
+        rules_version=tables.rules_version,
+        quotas=map(write_quota, tables.quotas),
+    )
+    if tables.own.replicas:
+        last.own.CopyFrom(_partition_record(tables.own))
+    yield last.SerializeToString(deterministic=True)
+
+
+def _nested(field: int, message: Coordinator) -> Iterator[bytes]:
+    """A message in a field: its length is known once all of it is made."""
+    pieces = []
+    for piece in message.pieces():
+        pieces.append(piece)
+        yield b""
+    yield encode_varint(field << 3 | 2) + encode_varint(sum(map(len, pieces)))
+    yield from joined(pieces)
+
+
+def _parts(tables: Tables) -> Iterator[pb.MetadataSnapshot]:
+    nodes = sorted({*tables.nodes, *tables.expected, *tables.leaving, *tables.drained})
+    yield pb.MetadataSnapshot(nodes=[_node_record(tables, node) for node in nodes])
+    for topics in in_pieces(tables.topics_by_name(), lambda topic: len(topic.partitions)):
+        yield pb.MetadataSnapshot(topics=map(_topic_record, topics))
+    yield pb.MetadataSnapshot(
         next_producer_id=tables.next_producer_id,
         next_group_id=tables.next_group_id,
         next_topic_id=tables.next_topic_id,
-        names=[_name_record(name) for name in tables.names],
+    )
+    for names in in_pieces(tables.names):
+        yield pb.MetadataSnapshot(names=map(_name_record, names))
+    yield pb.MetadataSnapshot(
         clock_ms=tables.clock_ms,
         blocks=[
             pb.BlockRecord(first_producer_id=first, issued_ms=issued, node_id=node)
@@ -47,15 +81,7 @@ def dump_tables(tables: Tables) -> bytes:
             pb.ClusterSetting(name=name, value=value)
             for name, value in sorted(tables.settings.items())
         ],
-        rules=map(write_rule, tables.rules),
-        rules_version=tables.rules_version,
-        quotas=map(write_quota, tables.quotas),
     )
-    if not tables.coordinator.is_new:
-        snapshot.coordinator.ParseFromString(tables.coordinator.dump())
-    if tables.own.replicas:
-        snapshot.own.CopyFrom(_partition_record(tables.own))
-    return snapshot.SerializeToString(deterministic=True)
 
 
 def load_tables(data: bytes) -> Tables:

@@ -17,7 +17,7 @@ force: what was forgotten under the shorter time must not count as valid again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -42,7 +42,7 @@ from cluster.metadata.events import (
 )
 from cluster.metadata.lease_tokens import SECRET_BYTES
 from cluster.metadata.producer_names import NameState
-from cluster.metadata.snapshot import dump_tables, load_tables
+from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import FIRST_PARTITION_GROUP_ID, Tables
 from cluster.metadata.topics import (
     DAY_MS,
@@ -451,7 +451,11 @@ class MetadataState:
 
     def dump(self) -> bytes:
         """The state as a serialized MetadataSnapshot: equal states give equal bytes."""
-        return dump_tables(self._tables)
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """What `dump` gives; the state must not change meanwhile."""
+        return packed_tables(self._tables)
 
     def load(self, data: bytes, index: int = 0) -> None:
         """Replace the state by that of a snapshot taken after log `index`.

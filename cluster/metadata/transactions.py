@@ -16,6 +16,7 @@ from cluster.transactions.run_records import expected_of, published_of
 from cluster.transactions.sinks import Asked
 from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import (
+    COMMIT_STATES,
     INVALID_ARGUMENT,
     STALE_REQUEST,
     TOO_MANY_PARTITIONS,
@@ -44,11 +45,20 @@ def apply(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.Me
         if which in ("draw_ticket", "begin_batch", "reset_sink"):
             return _sinks(tables, command, now_ms)
         row = _dispatch(tables, command, now_ms)
+        following = None
+        if which == "commit" and command.commit.HasField("next"):
+            following = _begin_next(tables, row, command.commit.next, now_ms)
     except Refused as refused:
         raise Rejected(_PUBLIC.get(refused.reason, refused.reason), str(refused)) from refused
     if row is None:
         return pb.MetadataResult()
-    return pb.MetadataResult(transaction=transaction_record(replace(row, parts={}, expected=())))
+    return pb.MetadataResult(
+        transaction=_head(row), next_transaction=None if following is None else _head(following)
+    )
+
+
+def _head(row: Transaction) -> tpb.TransactionRecord:
+    return transaction_record(replace(row, parts={}, expected=()))
 
 
 def _dispatch(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> Transaction | None:
@@ -111,7 +121,21 @@ def _holder(producer_id: int, epoch: int) -> Holder | None:
     return Holder(producer_id, epoch) if producer_id else None
 
 
-def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int) -> Transaction:
+def _begin_next(
+    tables: Tables, row: Transaction | None, begin: tpb.BeginTransaction, now_ms: int
+) -> Transaction | None:
+    """The one after a committed one, by the same command; None: its owner has to ask for it."""
+    if row is None or row.sink or row.state not in COMMIT_STATES:
+        return None
+    begin.producer_name = row.owner
+    begin.producer_id, begin.epoch = row.holder
+    try:
+        return _begin(tables, begin, now_ms, after=row.transaction_id)
+    except (Refused, Rejected):
+        return None  # the commit stands
+
+
+def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int, after: int = 0) -> Transaction:
     name, holder = begin.producer_name, Holder(begin.producer_id, begin.epoch)
     known = tables.names.get(name)
     if known is None or known.tombstone or (known.producer_id, known.epoch) != holder:
@@ -126,6 +150,7 @@ def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int) -> Transact
         now_ms=now_ms,
         idle_ms=begin.idle_ms,
         total_ms=begin.total_ms,
+        after=after,
     )
     groups = [group for group in begin.groups if group in tables.groups]
     if groups and row.state is State.OPEN and not row.parts:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from cluster.config import NodeConfig
+from cluster.consensus.background_reads import AT_A_TIME, Done
 from cluster.consensus.driver import MAX_SLICES, Driver
 from cluster.node.sync_watch import SyncWatch
 from storage.engine import Engine
@@ -63,6 +64,7 @@ class DriverLoop:
         self._on_sync, self._on_failure = on_sync, on_failure
         self._work = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="fsync")
+        self._readers = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="log-read")
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._between: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
@@ -100,6 +102,12 @@ class DriverLoop:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         self._pool.shutdown()
+        self._readers.shutdown()
+
+    def read(self, read: Callable[[], object], done: Done) -> None:
+        """Calls `read` in a thread, then `done` with what it gave on the event loop."""
+        reading = asyncio.get_running_loop().run_in_executor(self._readers, read)
+        reading.add_done_callback(lambda reading: done(reading.result()))
 
     async def between_rounds(self, action: Callable[[], T]) -> T:
         """Runs `action` on the event loop while no round and no fsync is under way."""
@@ -186,7 +194,7 @@ def save_checkpoints(driver: Driver, engine: Engine) -> None:
         for group in driver.groups.values():
             group.close("this node is shutting down")
             if group.failed is None:
-                group.checkpoint()
+                group.checkpoint_whole()
         engine.write(driver.batch)
         engine.sync()
     except StorageError as error:

@@ -113,16 +113,17 @@ class Maintenance:
             if self._driver.groups.get(gid) is group:
                 self._driver.touch(gid)
 
-        try:
-            snapshot = group.base_snapshot(peer)
-        except StorageError as error:
-            done(False, str(error))
-            if gid in self._replicas.by_group:
-                self._replicas.by_group[gid].unreadable(error)
-            return
-        log.info("sending snapshot partition=%s peer=%d index=%d", group.name, peer, index)
+        def read(outcome: Snapshot | StorageError) -> None:
+            if isinstance(outcome, StorageError):
+                done(False, str(outcome))
+                if gid in self._replicas.by_group:
+                    self._replicas.by_group[gid].unreadable(outcome)
+                return
+            log.info("sending snapshot partition=%s peer=%d index=%d", group.name, peer, index)
+            self._transfer(peer, outcome, done)
+
         self._sending.add((gid, peer))
-        self._transfer(peer, snapshot, done)
+        self._driver.reads.ask(gid, group.base_reading(peer), read)
 
     def _restore_preferred_leader(self, gid: int, group: Group) -> None:
         """Lets a partition's preferred node lead again once it has been back for a while."""
@@ -180,3 +181,4 @@ class Maintenance:
         if group.applied_index - group.journal.base_index > 2 * kept:
             group.checkpoint()
             group.compact(group.applied_index - kept)
+            self._driver.touch(METADATA_GROUP)

@@ -12,6 +12,7 @@ was aborted, the metadata's leader ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 RETRY_WAIT = (0.05, 1.0)  # seconds; a leader is being elected, or a node is away
 REPORT_WAIT = 1.0  # seconds that whoever answers a commit has for its markers
+REPORT_PERIOD = 0.1  # seconds between reports, unless somebody waits for the next one
 MARKERS_PER_REQUEST = 1000
 MAX_REPORTED = 1000  # transactions in one report
 
@@ -77,9 +79,14 @@ class Markers:
         self._decided: dict[int, float] = {}  # when this leader first saw them
         self._applied: dict[int, list[tpb.PartRecord]] = {}  # not reported yet
         self._reporting = False
+        self._hurry = asyncio.Event()
 
     async def stop(self) -> None:
         await self._tasks.stop()
+
+    def hurry(self) -> None:
+        """Somebody waits until the metadata know of what was applied."""
+        self._hurry.set()
 
     def begin(self, row: Transaction) -> asyncio.Future[Runs]:
         """Writes a decided transaction's markers; the future says what is readable where."""
@@ -180,9 +187,10 @@ class Markers:
             self._tasks.spawn(self._report_all())
 
     async def _report_all(self) -> None:
-        """One report at a time: what comes meanwhile is in the next one."""
+        """One report at a time: what comes meanwhile, and a while later, is in the next one."""
         try:
             while self._applied:
+                self._hurry.clear()
                 reported = list(self._applied)[:MAX_REPORTED]
                 done = tpb.MarkersDone(
                     transactions=[
@@ -195,6 +203,9 @@ class Markers:
                 except ClusterError as error:
                     # The metadata's leader will look for itself.
                     log.info("transactions: markers were not reported: %s", error)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(REPORT_PERIOD):
+                        await self._hurry.wait()
         finally:
             self._reporting = False
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cluster.metrics import PartitionSample, TransactionSample
+from cluster.metrics import PartitionSample
 from cluster.partition.replica import Partition
+from cluster.transaction_metrics import TransactionSample
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import State
 
@@ -48,11 +49,19 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
         )
 
 
-def transactions(coordinator: Coordinator, now_ms: int) -> TransactionSample:
-    """now_ms: the wall clock's; a transaction's age is only for people."""
+def transactions(coordinator: Coordinator, now_ms: int, orphaned: int = 0) -> TransactionSample:
+    """now_ms: the wall clock's; a transaction's age is only for people.
+
+    orphaned: see `orphaned_runs`.
+    """
     rows = list(coordinator.unfinished())
     opened = [row.begun_ms for row in rows if row.state is State.OPEN]
     oldest_ms = max(0, now_ms - min(opened, default=now_ms))
     return TransactionSample(
-        len(opened), len(rows) - len(opened), oldest_ms / 1000, coordinator.remembered
+        len(opened),
+        len(rows) - len(opened),
+        oldest_ms / 1000,
+        coordinator.remembered,
+        dict(coordinator.aborts),
+        orphaned,
     )

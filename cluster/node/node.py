@@ -128,7 +128,8 @@ class Node:
         self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         replay = ReplayBudget(config.checkpoint_node_bytes)
-        self._driver = Driver(engine, clock, self._peers.send, self._driver_loop.wake, replay)
+        rounds = self._driver_loop
+        self._driver = Driver(engine, clock, self._peers.send, rounds.wake, replay, rounds.read)
         self._leaders = Leaders(self._driver.groups)
         self._leaderships = Leaderships(config.node_id, self._driver, self._leaders, self._clocks)
         self._replicas = Replicas(
@@ -278,7 +279,7 @@ class Node:
             self, self._group_members, self._clocks.now_ms()
         )
         self.metrics.transactions = lambda: transactions(
-            self.metadata.coordinator, int(time.time() * 1000)
+            self.metadata.coordinator, int(time.time() * 1000), self._transactions.orphaned
         )
         self.metrics.storage = self._engine.stats
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades

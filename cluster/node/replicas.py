@@ -362,6 +362,7 @@ class Replicas:
                 tail_bytes=partial(getattr, self, "_tail_bytes"),
                 replay=context.driver.replay,
                 windows=context.driver.windows,
+                reads=context.driver.reads,
                 leader_changed=context.leader_changed,
                 stopped=context.driver.on_stopped,
                 may_lead=partial(getattr, context.clocks, "agreed"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cluster.config import NodeConfig
 from cluster.consensus.proposals import Abandoned, Outcome
@@ -26,7 +26,9 @@ from cluster.node.markers import Markers, Runs
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.peers import Peers
 from cluster.node.replicas import Replicas
+from cluster.partition.replica import Partition
 from cluster.services.outcomes import called_back
+from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run_records import expected_of, expected_record
 from cluster.transactions.timers import Timers
 from cluster.transactions.transaction import Transaction
@@ -34,6 +36,7 @@ from cluster.transactions.types import (
     BY_GROUP,
     COMMIT_INCOMPLETE,
     EXPIRED,
+    FINISHED,
     Expected,
     State,
 )
@@ -44,7 +47,23 @@ from cluster.v1 import transactions_pb2 as tpb
 
 log = logging.getLogger(__name__)
 
+MAX_ORPHANS_LOGGED = 10
 TIMER_PERIOD = 1.0  # seconds between looks at what is due
+ORPHANS_PERIOD = 60.0  # seconds between looks for what should never be there
+
+
+def orphaned_runs(
+    partitions: Iterable[Partition], coordinator: Coordinator
+) -> Iterator[tuple[int, int]]:
+    """(group, transaction), where led here: a leader has applied all that was reported."""
+    for partition in partitions:
+        if not partition.group.is_ready:
+            continue
+        for number in partition.machine.runs.transactions():
+            row = coordinator.get(number)
+            ended = coordinator.is_forgotten(number) if row is None else row.state in FINISHED
+            if ended:
+                yield partition.group.config.group, number
 
 
 class Transactions:
@@ -76,6 +95,9 @@ class Transactions:
         )
         self._wake = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
+        self._look_for_orphans_at = 0.0
+        self._suspected: set[tuple[int, int]] = set()
+        self.orphaned = 0  # runs in partitions led here, of transactions that have ended
 
     def changed(self) -> None:
         """The metadata has applied something, or its leader has changed."""
@@ -146,6 +168,7 @@ class Transactions:
     async def finished(self, row: Transaction) -> None:
         """Returns once this node's metadata say that all partitions have applied the outcome."""
         await self.published(row)
+        self.markers.hurry()
         while row.state not in (State.COMMITTED, State.ABORTED):
             future = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
@@ -283,6 +306,7 @@ class Transactions:
                 pass
             self._wake.clear()
             self._abort_overtaken(tasks)
+            self._look_for_orphans()
             if not self._group.is_ready:
                 self._timers = Timers()
                 continue
@@ -306,6 +330,23 @@ class Transactions:
                 row = self._metadata.coordinator.get(transaction_id)
                 if row is None or row.state is State.OPEN:
                     tasks.spawn(self._abort(transaction_id, BY_GROUP))
+
+    def _look_for_orphans(self) -> None:
+        """Runs that no marker will ever end. The protocol leaves none; one would be damage,
+        which holds its partition's log: it is shown, and left as it is. One look is not
+        enough: a deposed leader may not know yet that it is none."""
+        now = self._clock()
+        if now < self._look_for_orphans_at:
+            return
+        self._look_for_orphans_at = now + ORPHANS_PERIOD
+        before, self._suspected = (
+            self._suspected,
+            set(orphaned_runs(self._partitions.values(), self._metadata.coordinator)),
+        )
+        orphans = sorted(before & self._suspected)
+        for group, transaction_id in orphans[:MAX_ORPHANS_LOGGED]:
+            log.error("group %d has a run of transaction %d, which is over", group, transaction_id)
+        self.orphaned = len(orphans)
 
     async def _propose(self, command: tpb.TransactionCommand) -> object:
         return await self._proposer.propose(mpb.MetadataCommand(transaction=command), self._timeout)

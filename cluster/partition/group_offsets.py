@@ -18,7 +18,7 @@ that a transaction has staged are stored by its marker; until then nobody else c
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from zlib import crc32
 
 from cluster.dedup.verdict import MAX_INT64, Verdict
@@ -378,14 +378,18 @@ class OffsetsTable:
 
     def dump(self) -> bytes:
         """The whole state: equal states give equal bytes."""
-        parts = [pb.OffsetsSnapshot(clock_ms=self._clock_ms).SerializeToString(deterministic=True)]
+        return b"".join(self.parts())
+
+    def parts(self) -> Iterator[bytes]:
+        """The state as `dump` gives it; it must not change meanwhile."""
+        yield pb.OffsetsSnapshot(clock_ms=self._clock_ms).SerializeToString(deterministic=True)
         for name in sorted(self._groups):
             group = self._groups[name].dump(name)
-            parts += (_GROUPS_TAG, encode_varint(len(group)), group)
+            yield b"".join((_GROUPS_TAG, encode_varint(len(group)), group))
         owners = pb.OffsetsSnapshot(
             ownerships=self._ownerships.records(), staged=self.staged.all_calls()
         )
-        return b"".join((*parts, owners.SerializeToString(deterministic=True)))
+        yield owners.SerializeToString(deterministic=True)
 
     @classmethod
     def load(cls, data: bytes) -> OffsetsTable:

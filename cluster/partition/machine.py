@@ -7,14 +7,14 @@
 
 Apply decides: the verdict and the offset are a function of the entry and the state
 before it. No clock, no randomness, no setting of this node takes part, so equal logs
-give equal states and equal `dump` bytes. A new kind of entry is a handler and a line
+give equal states and equal `pieces`. A new kind of entry is a handler and a line
 in the table.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -44,6 +44,7 @@ from cluster.partition.group_state import CommitResult
 from cluster.partition.producers import ProducerTable
 from cluster.partition.stored_batches import StoredBatches
 from cluster.partition.types import Answer
+from cluster.pieces import joined
 from cluster.transactions.run_records import unpack_marker
 from cluster.transactions.runs import Marked, RunTable
 from storage.errors import CorruptionError
@@ -59,7 +60,7 @@ _RUNS_SIZE = struct.Struct("<Q")
 
 
 class Loaded(NamedTuple):
-    """A saved state, as `dump` wrote it."""
+    """A saved state, as `pieces` gave it."""
 
     next_offset: int
     log_start: int
@@ -198,11 +199,14 @@ class PartitionMachine:
 
     # -- saved states ---------------------------------------------------------------
 
-    def dump(self) -> bytes:
-        """The whole state: equal states give equal bytes."""
-        last_seen = self.producers.last_seen.dump()
+    def pieces(self) -> Iterator[bytes]:
+        """The whole state: equal states give equal bytes. It must not change meanwhile."""
+        return joined(self._parts())
+
+    def _parts(self) -> Iterator[bytes | bytearray]:
+        last_seen = self.producers.last_seen
         runs = b"" if self.runs.is_new else self.runs.dump()
-        header = _STATE.pack(
+        yield _STATE.pack(
             _MAGIC,
             _WITH_RUNS if runs else _VERSION,
             self.stored.next_offset,
@@ -210,14 +214,16 @@ class PartitionMachine:
             self.clock_ms,
             self.stored.stored_bytes,
             self.producers.names_index,
-            len(last_seen),
+            last_seen.dump_bytes,
         )
+        yield from last_seen.parts()
         if runs:
-            runs = _RUNS_SIZE.pack(len(runs)) + runs
-        return b"".join((header, last_seen, runs, self.group_offsets.dump()))
+            yield _RUNS_SIZE.pack(len(runs))
+            yield runs
+        yield from self.group_offsets.parts()
 
     def restore(self, state: bytes | None) -> None:
-        """Takes what `dump` wrote; None: the empty state. Raises storage.CorruptionError."""
+        """Takes what `pieces` gave; None: the empty state. Raises storage.CorruptionError."""
         if state is None:
             last_seen = LastSeen(capacity=self._capacity)
             loaded = Loaded(0, 0, 0, 0, 0, last_seen, RunTable(), OffsetsTable())
@@ -229,7 +235,7 @@ class PartitionMachine:
         self.producers.restore(loaded.last_seen, loaded.names_index)
 
     def load(self, state: bytes) -> Loaded:
-        """What `dump` wrote, beside what is here. Raises storage.CorruptionError."""
+        """What `pieces` gave, beside what is here. Raises storage.CorruptionError."""
         if len(state) < _STATE.size:
             raise CorruptionError(f"a partition's state of {len(state)} bytes is too short")
         magic, version, *fields = _STATE.unpack_from(state)

@@ -76,8 +76,12 @@ class Partition:
     def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object:
         return self.machine.apply(index, data, batch)
 
+    def pieces(self) -> Iterator[bytes]:
+        return self.machine.pieces()
+
     def dump(self) -> bytes:
-        return self.machine.dump()
+        """The whole state at once, for those who look at it."""
+        return b"".join(self.pieces())
 
     def check(self, state: bytes) -> None:
         """Raises storage.CorruptionError unless `restore` would take it."""
@@ -295,4 +299,5 @@ class Partition:
         if limit > group.journal.base_index:
             if first is None:
                 group.checkpoint()
+                self._node.touch()
             group.compact(min(limit, group.applied_index))

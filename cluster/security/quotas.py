@@ -203,6 +203,16 @@ class Usage:
         finally:
             self._beginning -= 1
 
+    def may_begin_after(self, transaction: int) -> bool:
+        """Whether one more may be begun as soon as this one has ended."""
+        self._forget_ended(self._transactions)
+        limit = self.limits().get(TRANSACTIONS, 0)
+        others = len(self._transactions.keys() - {transaction}) + self._beginning
+        return not limit or others < limit
+
+    def begun_next(self, transaction: int, nonce: Hashable) -> None:
+        self._transactions[transaction] = nonce
+
     def check_staging(self) -> None:
         """Raises ExceededError if nothing more may be staged."""
         limit = self.limits().get(STAGED_BYTES, 0)

@@ -9,7 +9,7 @@ Whoever answers the client, and however often, the outcome is the coordinator's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cluster.features import TRANSACTIONS
 from cluster.metadata.topics import Rejected
@@ -51,6 +51,13 @@ class Coordination(Protocol):
     ) -> tuple[set[int], list[peer.StagedHere]]: ...
 
 
+class Decided(NamedTuple):
+    """row: it is to be committed. following: the one that the commit has begun."""
+
+    row: Transaction
+    following: tpb.TransactionRecord | None
+
+
 class Decisions:
     """Of one node's services."""
 
@@ -64,7 +71,7 @@ class Decisions:
         timeout_ms: int,
         *,
         sink: str = "",
-    ) -> Transaction:
+    ) -> Decided:
         """The transaction, once it is decided to commit. Raises what it is refused with.
 
         sink: whose transaction it must be; empty: that of a producer.
@@ -94,7 +101,8 @@ class Decisions:
             if state in ABORT_STATES or decided is None:
                 text = f"transaction {number} was aborted: {result.transaction.reason}"
                 raise rejection(TRANSACTION_ABORTED, text)
-            return decided
+            begun = result.next_transaction if result.HasField("next_transaction") else None
+            return Decided(decided, begun)
 
     async def _confirm(
         self, row: Transaction, asked: Sequence[Expected], groups: list[int]

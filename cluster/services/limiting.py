@@ -61,6 +61,7 @@ class Limited:
     def __init__(self, method: str) -> None:
         self._rates = () if method in _UNDELAYED else _RATES.get(method, _OTHER)
         self._begins = _BEGINS.get(method)
+        self._commits = method == "/oncelog.v1.TransactionService/CommitTransaction"
         self._leases = NEW_PRODUCERS in self._rates
 
     async def answer(self, usage: Usage, request: Any, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -71,10 +72,25 @@ class Limited:
             with usage.begin(self._begins(request)) as begun:
                 answer = await call()
                 begun(answer.transaction_id)
+        elif self._commits and not isinstance(request, Undecodable):
+            answer = await self._committed(usage, request, call)
         else:
             answer = await call()
         if OUT_BYTES in usage.limits() and answer is not None:
             usage.take(OUT_BYTES, size_of(answer))
+        return answer
+
+    async def _committed(
+        self, usage: Usage, request: Any, call: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """The next transaction takes the place of the one that ends, if that is within the quota;
+        else the caller begins it, and is told."""
+        number = request.transaction_id
+        if request.HasField("begin_next") and not usage.may_begin_after(number):
+            request.ClearField("begin_next")
+        answer = await call()
+        if answer is not None and answer.HasField("next"):
+            usage.begun_next(answer.next.transaction_id, request.begin_next.nonce)
         return answer
 
     async def _admit(self, usage: Usage, request: Any) -> None:

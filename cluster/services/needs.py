@@ -139,6 +139,7 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.TransactionService/KeepTransactionsAlive": _by_number,
     "/oncelog.v1.TransactionService/CommitTransaction": lambda request: (
         *_topics("write", "runs")(request),
+        *_topics("write", "partitions")(request.begin_next),
         *(Need("read", "group", staged.group) for staged in request.offsets),
     ),
     # Without a producer it is an operator's.

@@ -35,6 +35,7 @@ from cluster.services.replicas import locate
 from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, in_range
 from cluster.services.resolving import Resolver
 from cluster.services.turns import Turn
+from cluster.transactions.types import State
 from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
 
@@ -44,6 +45,7 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024  # a stream's batches whose answer was not 
 BATCH_BYTES = 4096  # of memory that a batch takes beside its payload while it is under way
 RESULT_BYTES = 1024  # of memory that an answer takes until the client takes it
 PREDECESSOR_WAIT = 1.0  # seconds that a unary batch waits for the one before it
+MARKER_WAIT = 1.0  # seconds that a batch waits for the end of its producer's transaction before
 SWEEP = 1.0  # seconds between looks for batches whose time is over
 
 _STORED = (Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
@@ -169,6 +171,7 @@ class Appender:
 
     async def _stage(self, replica: Partition, request: AppendRequest, answer_to: AnswerTo) -> None:
         """A batch of a transaction: the coordinator hears of its partition before the first."""
+        await self._marked(replica, request)
         unregistered: list[Answer] = []
         usage = USAGE.get()
         exceeded = staging(usage)
@@ -201,6 +204,27 @@ class Appender:
                 verdict = Verdict(Kind.NOT_READY)
         if verdict is not None:
             answer_to(Answer(verdict))
+
+    async def _marked(self, replica: Partition, request: AppendRequest) -> None:
+        """Returns when the producer's transaction before is over here, if it is decided.
+
+        Its marker is on its way: the batch would be refused, and come again later.
+        """
+        pid, number = request.meta.producer_id, request.transaction_id
+        if not self._awaits_marker(replica, pid, number):
+            return
+        until = asyncio.get_running_loop().time() + MARKER_WAIT
+        with Listening((replica,)) as listening:
+            seen = listening.count
+            while self._awaits_marker(replica, pid, number) and await listening.wait(seen, until):
+                seen = listening.count
+
+    def _awaits_marker(self, replica: Partition, producer_id: int, transaction_id: int) -> bool:
+        run = replica.machine.runs.run_of(producer_id)
+        if run is None or run.transaction_id >= transaction_id:
+            return False
+        row = self.node.metadata.coordinator.get(run.transaction_id)
+        return row is None or row.state is not State.OPEN
 
     def _watched(
         self,

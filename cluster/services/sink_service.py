@@ -18,9 +18,9 @@ from cluster.services.context import NodeContext
 from cluster.services.deciding import Coordination, Decisions
 from cluster.services.errors import accepted, public_errors, rejection
 from cluster.services.requests import count_in_range, in_range, invalid, page_size, timeout_s
-from cluster.transactions.coordinator import MAX_RUNS, MAX_TOTAL_MS, MIN_IDLE_MS
+from cluster.transactions.coordinator import MAX_TOTAL_MS, MIN_IDLE_MS
 from cluster.transactions.sinks import Asked, Sink
-from cluster.transactions.transaction import Transaction
+from cluster.transactions.transaction import MAX_RUNS, Transaction
 from cluster.transactions.types import BY_OWNER, UNKNOWN_TRANSACTION, Expected, Refused
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import sink_pb2 as pb
@@ -108,7 +108,8 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
         if request.record_count != sum(run.records for run in asked):
             raise invalid("record_count", f"{request.record_count} is not that of all winners")
         commit = tpb.CommitTransaction(transaction_id=request.transaction_id, digest=request.digest)
-        return await self._decisions.decide(commit, asked, request.timeout_ms, sink=request.sink)
+        decided = await self._decisions.decide(commit, asked, request.timeout_ms, sink=request.sink)
+        return decided.row
 
     async def _ended_before(self, request: pb.EndBatchRequest) -> pb.EndBatchResponse:
         await self._decisions.catch_up()

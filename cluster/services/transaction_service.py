@@ -67,34 +67,31 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self, request: pb.BeginTransactionRequest, context: Any
     ) -> pb.BeginTransactionResponse:
         check_producer_name(request.producer_name)
-        count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS)
-        if not request.nonce:
-            raise invalid("nonce", "must be given, from 1", "1..")
-        total = request.total_timeout_ms or DEFAULT_TOTAL_MS
-        idle = request.idle_timeout_ms or min(DEFAULT_IDLE_MS, total)
-        in_range("total_timeout_ms", total, MIN_IDLE_MS, MAX_TOTAL_MS)
-        in_range("idle_timeout_ms", idle, MIN_IDLE_MS, total)
+        begin = self._begin(request, "")
         pid, epoch = request.producer_id, request.epoch
         verdict = await self._leases.check(request.lease_token, pid, epoch)
         if verdict is not None:
             if verdict.kind is Kind.NOT_READY:
                 raise NotReadyError(verdict.message)
             raise invalid("lease_token", verdict.message)
-        begin = tpb.BeginTransaction(
-            producer_name=request.producer_name,
-            producer_id=pid,
-            epoch=epoch,
-            nonce=request.nonce,
-            idle_ms=idle,
-            total_ms=total,
-            groups=self._groups(request.partitions),
-        )
+        begin.producer_name = request.producer_name
+        begin.producer_id, begin.epoch = pid, epoch
         result = accepted(await self._decisions.propose(tpb.TransactionCommand(begin=begin), 0))
-        row = result.transaction
-        return pb.BeginTransactionResponse(
-            transaction_id=row.transaction_id,
-            idle_timeout_ms=row.idle_ms,
-            total_timeout_ms=row.total_ms,
+        return _begun(result.transaction)
+
+    def _begin(
+        self, asked: pb.BeginTransactionRequest | pb.NextTransaction, prefix: str
+    ) -> tpb.BeginTransaction:
+        """prefix: of the names of its fields. Raises InvalidRequestError."""
+        count_in_range(f"{prefix}partitions", len(asked.partitions), 0, MAX_PARTITIONS)
+        if not asked.nonce:
+            raise invalid(f"{prefix}nonce", "must be given, from 1", "1..")
+        total = asked.total_timeout_ms or DEFAULT_TOTAL_MS
+        idle = asked.idle_timeout_ms or min(DEFAULT_IDLE_MS, total)
+        in_range(f"{prefix}total_timeout_ms", total, MIN_IDLE_MS, MAX_TOTAL_MS)
+        in_range(f"{prefix}idle_timeout_ms", idle, MIN_IDLE_MS, total)
+        return tpb.BeginTransaction(
+            nonce=asked.nonce, idle_ms=idle, total_ms=total, groups=self._groups(asked.partitions)
         )
 
     @public_errors
@@ -116,24 +113,32 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         count_in_range("runs", len(request.runs), 0, MAX_PARTITIONS)
         count_in_range("offsets", len(request.offsets), 0, MAX_PARTITIONS)
         asked, started = self._asked(request), time.monotonic()
+        following = None
+        if request.HasField("begin_next"):
+            following = self._begin(request.begin_next, "begin_next.")
         try:
             async with asyncio.timeout(timeout_s(request.timeout_ms, self.node)):
                 commit = tpb.CommitTransaction(
                     transaction_id=request.transaction_id,
                     producer_id=request.producer_id,
                     epoch=request.epoch,
+                    next=following,
                 )
-                row = await self._decisions.decide(commit, asked, request.timeout_ms)
+                row, begun = await self._decisions.decide(commit, asked, request.timeout_ms)
+                answer = pb.CommitTransactionResponse(
+                    state=_state(row), next=None if begun is None else _begun(begun)
+                )
                 if request.at_decision:
                     self._coordination.publish(row)
                     self.node.metrics.transaction_commit.observe(time.monotonic() - started)
-                    return pb.CommitTransactionResponse(state=_state(row))
+                    return answer
                 published = await self._coordination.published(row)
         except TimeoutError:
             text = f"transaction {request.transaction_id}: repeat the commit to learn its outcome"
             raise NotReadyError(text) from None
         self.node.metrics.transaction_commit.observe(time.monotonic() - started)
-        return self._committed(row, published)
+        self._add_places(answer, row, published)
+        return answer
 
     def _groups(self, partitions: Iterable[TopicPartition]) -> Iterator[int]:
         """Of those that exist; a batch to another one says that it does not."""
@@ -165,10 +170,13 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             )
         return tuple(asked)
 
-    def _committed(
-        self, row: Transaction, published: Mapping[int, Sequence[Published]]
-    ) -> pb.CommitTransactionResponse:
-        response = pb.CommitTransactionResponse(state="TRANSACTION_STATE_COMMITTED")
+    def _add_places(
+        self,
+        response: pb.CommitTransactionResponse,
+        row: Transaction,
+        published: Mapping[int, Sequence[Published]],
+    ) -> None:
+        response.state = pb.TRANSACTION_STATE_COMMITTED
         for group in row.parts:
             place = self.node.metadata.partition(group)
             for run in published[group]:
@@ -178,7 +186,6 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
                     base_offset=run.base_offset,
                     record_count=run.records,
                 )
-        return response
 
     @public_errors
     async def AbortTransaction(
@@ -274,3 +281,11 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
 
 def _state(row: Transaction) -> str:
     return f"TRANSACTION_STATE_{row.state.name}"
+
+
+def _begun(record: tpb.TransactionRecord) -> pb.BeginTransactionResponse:
+    return pb.BeginTransactionResponse(
+        transaction_id=record.transaction_id,
+        idle_timeout_ms=record.idle_ms,
+        total_timeout_ms=record.total_ms,
+    )

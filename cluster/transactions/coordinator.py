@@ -5,7 +5,7 @@
                        +--abort, fence, expiry--> ABORTING --all--> ABORTED ---+
 
 Each method is one command of the metadata group's log and a function of it and the state
-before it: equal logs give equal states and equal `dump` bytes. A command that raises
+before it: equal logs give equal states and equal `pieces`. A command that raises
 `Refused` changed nothing. There is no time in here: when an open transaction has been idle
 for too long is measured by who leads (`cluster.transactions.timers`), and `abort` says so.
 
@@ -20,7 +20,7 @@ its owner may not have heard the outcome.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from cluster.transactions import coordinator_records as records
@@ -57,7 +57,6 @@ from cluster.transactions.types import (
 
 MAX_OPEN = 10_000
 MAX_PARTITIONS = 10_000  # of one transaction
-MAX_RUNS = 100_000  # that one commit publishes
 MAX_OWNERS = 100_000
 # What has ended is remembered until everything before it has ended: so many rows.
 MAX_BEHIND = 100_000
@@ -76,6 +75,7 @@ class Coordinator:
         self._open = 0
         self._owners: dict[str, Owner] = {}
         self.sinks = Sinks()
+        self.aborts: Counter[str] = Counter()  # by reason; a figure, not part of the state
 
     # -- looking at it ------------------------------------------------------------------
 
@@ -150,11 +150,13 @@ class Coordinator:
         now_ms: int,
         idle_ms: int,
         total_ms: int,
+        after: int = 0,
     ) -> Transaction:
         """Begins a transaction of a name's holder; the caller has compared the name's epoch.
 
         Nonces of one holder rise. A repeat of the last one gives the same transaction
         again, whatever became of it; a lower one came late and begins nothing.
+        `after`: the one whose commit begins this one. It is remembered until the next begin.
         """
         known = self._owners.get(owner)
         if known is not None and known.holder == holder:
@@ -173,8 +175,9 @@ class Coordinator:
         self._check_room(idle_ms, total_ms)
         row = Transaction(self._next, owner, False, holder, now_ms, idle_ms, total_ms)
         self._add(row)
-        self._owners[owner] = Owner(holder, nonce, row.transaction_id)
+        self._owners[owner] = Owner(holder, nonce, row.transaction_id, after)
         if known is not None:
+            self._forget(known.before_id)
             self._forget(known.last_id)
         return row
 
@@ -367,7 +370,7 @@ class Coordinator:
             return row
         if row.state is not State.OPEN:
             raise self._not_open(transaction_id)
-        self._check_expected(row, expected)
+        row.check_expected(expected)
         if checked != len(row.parts):
             text = f"{checked} partitions were checked, {len(row.parts)} are registered"
             raise Refused(CHECK_AGAIN, text, transaction_id)
@@ -379,24 +382,6 @@ class Coordinator:
         if row.sink:
             self.sinks.committed(row.owner, records, digest)
         return row
-
-    def _check_expected(self, row: Transaction, expected: Sequence[Expected]) -> None:
-        if len(expected) > MAX_RUNS:
-            text = f"{len(expected)} runs, the limit is {MAX_RUNS}"
-            raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
-        seen = set()
-        for run in expected:
-            ours = row.sink or run.producer_id == row.holder.producer_id
-            if run.records < 1 or run.producer_id < 1 or not ours:
-                text = f"a run of {run.records} records of producer {run.producer_id}"
-                raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
-            if run.run in seen:
-                text = f"the run of producer {run.producer_id} stands twice"
-                raise Refused(INVALID_ARGUMENT, text, row.transaction_id)
-            if run.group not in row.parts:
-                text = f"nothing of producer {run.producer_id} was staged in group {run.group}"
-                raise Refused(COMMIT_INCOMPLETE, text, row.transaction_id)
-            seen.add(run.run)
 
     def abort(self, transaction_id: int, holder: Holder | None, reason: str) -> Transaction:
         """Decides to abort. Repeats are fine; a commit that was first stays."""
@@ -419,6 +404,7 @@ class Coordinator:
 
     def _abort(self, row: Transaction, reason: str) -> None:
         row.reason = reason
+        self.aborts[reason] += 1
         self._decide(row, State.ABORTING)
 
     def _decide(self, row: Transaction, state: State) -> None:
@@ -466,29 +452,31 @@ class Coordinator:
         row = self._rows.get(transaction_id)
         if row is None or transaction_id >= self.open_low:
             return
+        kept: tuple[int, ...] = ()
         if row.sink:
-            last_id = self.sinks.last_id(row.owner)
-        else:
-            owner = self._owners.get(row.owner)
-            last_id = owner.last_id if owner is not None else 0
-        if transaction_id != last_id:
+            kept = (self.sinks.last_id(row.owner),)
+        elif (owner := self._owners.get(row.owner)) is not None:
+            kept = (owner.last_id, owner.before_id)
+        if transaction_id not in kept:
             del self._rows[transaction_id]
 
     def forget_owners(self, is_name: Callable[[str], bool]) -> None:
         """Names that exist no longer ask for nothing."""
         for owner in [owner for owner in self._owners if not is_name(owner)]:
             if self.open_of(owner) is None:
-                self._forget(self._owners.pop(owner).last_id)
+                gone = self._owners.pop(owner)
+                self._forget(gone.before_id)
+                self._forget(gone.last_id)
 
     # -- saved states -------------------------------------------------------------------
 
-    def dump(self) -> bytes:
+    def pieces(self) -> Iterator[bytes]:
         """A CoordinatorSnapshot; equal states give equal bytes."""
         rows = (self._rows[transaction_id] for transaction_id in sorted(self._rows))
-        return records.pack(self._next, rows, self._owners, self.sinks)
+        return records.packed(self._next, rows, self._owners, self.sinks)
 
     def load(self, data: bytes) -> None:
-        """Replaces the state by what `dump` wrote. Raises ValueError and changes nothing."""
+        """Replaces the state by what `pieces` gave. Raises ValueError and changes nothing."""
         saved = records.unpack(data)
         self._next, self._owners, self.sinks = saved.next_id, saved.owners, saved.sinks
         self._rows = saved.rows

@@ -1,16 +1,17 @@
 """The coordinator's state as bytes, for the metadata group's checkpoint. Pure.
 
-Coordinator.dump --pack--> bytes --unpack--> Coordinator.load
+Coordinator.pieces --packed--> bytes --unpack--> Coordinator.load
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from cluster.entries import has_unknown_fields
+from cluster.pieces import in_pieces
 from cluster.transactions.run_records import (
     expected_of,
     expected_record,
@@ -30,25 +31,34 @@ class Saved(NamedTuple):
     sinks: Sinks
 
 
-def pack(
+def packed(
     next_id: int, rows: Iterable[Transaction], owners: Mapping[str, Owner], sinks: Sinks
-) -> bytes:
-    snapshot = pb.CoordinatorSnapshot(
-        next_transaction_id=next_id,
-        transactions=map(transaction_record, rows),
-        owners=[
-            pb.TransactionOwnerRecord(
-                name=name,
-                producer_id=owner.holder.producer_id,
-                epoch=owner.holder.epoch,
-                nonce=owner.nonce,
-                last_transaction_id=owner.last_id,
-            )
-            for name, owner in sorted(owners.items())
-        ],
-        sinks=[_sink_record(key, sink) for key, sink in sinks],
+) -> Iterator[bytes]:
+    """In pieces, which are one message."""
+    for snapshot in _parts(next_id, rows, owners, sinks):
+        yield snapshot.SerializeToString(deterministic=True)
+
+
+def _parts(
+    next_id: int, rows: Iterable[Transaction], owners: Mapping[str, Owner], sinks: Sinks
+) -> Iterator[pb.CoordinatorSnapshot]:
+    yield pb.CoordinatorSnapshot(next_transaction_id=next_id)
+    for some in in_pieces(rows):
+        yield pb.CoordinatorSnapshot(transactions=map(transaction_record, some))
+    for names in in_pieces(sorted(owners)):
+        yield pb.CoordinatorSnapshot(owners=[_owner_record(name, owners[name]) for name in names])
+    yield pb.CoordinatorSnapshot(sinks=[_sink_record(key, sink) for key, sink in sinks])
+
+
+def _owner_record(name: str, owner: Owner) -> pb.TransactionOwnerRecord:
+    return pb.TransactionOwnerRecord(
+        name=name,
+        producer_id=owner.holder.producer_id,
+        epoch=owner.holder.epoch,
+        nonce=owner.nonce,
+        last_transaction_id=owner.last_id,
+        before_transaction_id=owner.before_id,
     )
-    return snapshot.SerializeToString(deterministic=True)
 
 
 def unpack(data: bytes) -> Saved:
@@ -68,12 +78,18 @@ def unpack(data: bytes) -> Saved:
         last = row.transaction_id
         rows[last] = row
     owners = {
-        o.name: Owner(Holder(o.producer_id, o.epoch), o.nonce, o.last_transaction_id)
+        o.name: Owner(
+            Holder(o.producer_id, o.epoch),
+            o.nonce,
+            o.last_transaction_id,
+            o.before_transaction_id,
+        )
         for o in snapshot.owners
     }
     for name, owner in owners.items():
-        if owner.last_id not in rows or rows[owner.last_id].owner != name:
-            raise ValueError(f"transactions: the last one of {name!r} is missing")
+        for kept in (owner.last_id, owner.before_id or owner.last_id):
+            if kept not in rows or rows[kept].owner != name:
+                raise ValueError(f"transactions: the last one of {name!r} is missing")
     if snapshot.next_transaction_id < 1 or len(owners) != len(snapshot.owners):
         raise ValueError("transactions: the next id is missing, or an owner stands twice")
     sinks = Sinks()

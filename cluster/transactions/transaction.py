@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cluster.transactions.types import Expected, Holder, Published, State
+from cluster.transactions.types import (
+    COMMIT_INCOMPLETE,
+    INVALID_ARGUMENT,
+    Expected,
+    Holder,
+    Published,
+    Refused,
+    State,
+)
+
+MAX_RUNS = 100_000  # that one commit publishes
 
 
 @dataclass(slots=True)
@@ -57,10 +67,34 @@ class Transaction:
         last = {run.group for run in self.expected if run.consumer_group}
         return [group for group in pending if group not in last] or pending
 
+    def check_expected(self, expected: Sequence[Expected]) -> None:
+        """Whether a commit may publish this. Raises Refused."""
+        if len(expected) > MAX_RUNS:
+            text = f"{len(expected)} runs, the limit is {MAX_RUNS}"
+            raise Refused(INVALID_ARGUMENT, text, self.transaction_id)
+        seen = set()
+        for run in expected:
+            ours = self.sink or run.producer_id == self.holder.producer_id
+            if run.records < 1 or run.producer_id < 1 or not ours:
+                text = f"a run of {run.records} records of producer {run.producer_id}"
+                raise Refused(INVALID_ARGUMENT, text, self.transaction_id)
+            if run.run in seen:
+                text = f"the run of producer {run.producer_id} stands twice"
+                raise Refused(INVALID_ARGUMENT, text, self.transaction_id)
+            if run.group not in self.parts:
+                text = f"nothing of producer {run.producer_id} was staged in group {run.group}"
+                raise Refused(COMMIT_INCOMPLETE, text, self.transaction_id)
+            seen.add(run.run)
+
 
 class Owner(NamedTuple):
-    """A name that began transactions: the last one, by whom and with which nonce."""
+    """A name that began transactions: the last one, by whom and with which nonce.
+
+    before_id: the one whose commit began the last one, 0: none. Its owner may not have heard
+    what became of it.
+    """
 
     holder: Holder
     nonce: int
     last_id: int
+    before_id: int = 0

@@ -256,7 +256,7 @@ class SetClusterSetting(_message.Message):
     def __init__(self, setting: _Optional[_Union[ClusterSetting, _Mapping]] = ...) -> None: ...
 
 class MetadataResult(_message.Message):
-    __slots__ = ("error", "message", "first_producer_id", "producer_id", "epoch", "stamp_ms", "applied_index", "transaction", "transaction_id", "sink")
+    __slots__ = ("error", "message", "first_producer_id", "producer_id", "epoch", "stamp_ms", "applied_index", "transaction", "transaction_id", "next_transaction", "sink")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     FIRST_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -266,6 +266,7 @@ class MetadataResult(_message.Message):
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
     error: str
     message: str
@@ -276,8 +277,9 @@ class MetadataResult(_message.Message):
     applied_index: int
     transaction: _transactions_pb2.TransactionRecord
     transaction_id: int
+    next_transaction: _transactions_pb2.TransactionRecord
     sink: _transactions_pb2.SinkResult
-    def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., transaction_id: _Optional[int] = ..., sink: _Optional[_Union[_transactions_pb2.SinkResult, _Mapping]] = ...) -> None: ...
+    def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., transaction_id: _Optional[int] = ..., next_transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., sink: _Optional[_Union[_transactions_pb2.SinkResult, _Mapping]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
     __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "own", "rules", "rules_version", "quotas")

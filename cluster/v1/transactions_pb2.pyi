@@ -193,18 +193,20 @@ class PartRecord(_message.Message):
     def __init__(self, group_id: _Optional[int] = ..., done: _Optional[bool] = ..., gone: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[PublishedRun, _Mapping]]] = ...) -> None: ...
 
 class TransactionOwnerRecord(_message.Message):
-    __slots__ = ("name", "producer_id", "epoch", "nonce", "last_transaction_id")
+    __slots__ = ("name", "producer_id", "epoch", "nonce", "last_transaction_id", "before_transaction_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     LAST_TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     producer_id: int
     epoch: int
     nonce: int
     last_transaction_id: int
-    def __init__(self, name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., last_transaction_id: _Optional[int] = ...) -> None: ...
+    before_transaction_id: int
+    def __init__(self, name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., last_transaction_id: _Optional[int] = ..., before_transaction_id: _Optional[int] = ...) -> None: ...
 
 class SinkRecord(_message.Message):
     __slots__ = ("key", "jobs", "nameless", "next_ticket", "ticket", "run", "batch", "last_transaction_id", "version", "committed_batch", "committed_records", "committed_digest", "queries", "before", "ranges", "floor", "free")
@@ -315,20 +317,22 @@ class RegisterTransaction(_message.Message):
     def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommitTransaction(_message.Message):
-    __slots__ = ("transaction_id", "producer_id", "epoch", "expected", "checked", "digest")
+    __slots__ = ("transaction_id", "producer_id", "epoch", "expected", "checked", "next", "digest")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     CHECKED_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     producer_id: int
     epoch: int
     expected: _containers.RepeatedCompositeFieldContainer[ExpectedRun]
     checked: int
+    next: BeginTransaction
     digest: int
-    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., expected: _Optional[_Iterable[_Union[ExpectedRun, _Mapping]]] = ..., checked: _Optional[int] = ..., digest: _Optional[int] = ...) -> None: ...
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., expected: _Optional[_Iterable[_Union[ExpectedRun, _Mapping]]] = ..., checked: _Optional[int] = ..., next: _Optional[_Union[BeginTransaction, _Mapping]] = ..., digest: _Optional[int] = ...) -> None: ...
 
 class AbortTransaction(_message.Message):
     __slots__ = ("transaction_id", "producer_id", "epoch", "reason")

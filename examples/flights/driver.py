@@ -140,8 +140,13 @@ def _compute(given: argparse.Namespace) -> None:
             job.start(rows, given.dir, given.bootstrap, given.naive, given.mode, naive.NAME)
         )
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
     printed = -1
+
+    def wait() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=wait, daemon=True).start()
 
     def look() -> None:
         nonlocal printed

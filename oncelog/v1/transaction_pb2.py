@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from oncelog.v1 import batch_pb2 as oncelog_dot_v1_dot_batch__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1concelog/v1/transaction.proto\x12\noncelog.v1\x1a\x16oncelog/v1/batch.proto\"\xdb\x01\n\x17\x42\x65ginTransactionRequest\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x13\n\x0blease_token\x18\x04 \x01(\x0c\x12\r\n\x05nonce\x18\x05 \x01(\x04\x12\x17\n\x0fidle_timeout_ms\x18\x06 \x01(\x05\x12\x18\n\x10total_timeout_ms\x18\x07 \x01(\x05\x12.\n\npartitions\x18\x08 \x03(\x0b\x32\x1a.oncelog.v1.TopicPartition\"e\n\x18\x42\x65ginTransactionResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\x17\n\x0fidle_timeout_ms\x18\x02 \x01(\x05\x12\x18\n\x10total_timeout_ms\x18\x03 \x01(\x05\"7\n\x1cKeepTransactionsAliveRequest\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\x03\".\n\x1dKeepTransactionsAliveResponse\x12\r\n\x05\x65nded\x18\x01 \x03(\x03\"\xd0\x01\n\x18\x43ommitTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12#\n\x04runs\x18\x04 \x03(\x0b\x32\x15.oncelog.v1.StagedRun\x12\x13\n\x0b\x61t_decision\x18\x05 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x06 \x01(\x05\x12*\n\x07offsets\x18\x07 \x03(\x0b\x32\x19.oncelog.v1.StagedOffsets\"I\n\rStagedOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12\x14\n\x0coffset_count\x18\x02 \x01(\x03\x12\x13\n\x0blast_number\x18\x03 \x01(\x03\"Z\n\tStagedRun\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0crecord_count\x18\x03 \x01(\x03\x12\x15\n\rlast_sequence\x18\x04 \x01(\x03\"p\n\x19\x43ommitTransactionResponse\x12+\n\x05state\x18\x01 \x01(\x0e\x32\x1c.oncelog.v1.TransactionState\x12&\n\x04runs\x18\x02 \x03(\x0b\x32\x18.oncelog.v1.PublishedRun\"[\n\x0cPublishedRun\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x14\n\x0crecord_count\x18\x04 \x01(\x03\"U\n\x17\x41\x62ortTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\"\x1a\n\x18\x41\x62ortTransactionResponse\"V\n\x17ListTransactionsRequest\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x15\n\rolder_than_ms\x18\x02 \x01(\x03\x12\r\n\x05limit\x18\x03 \x01(\x05\"T\n\x18ListTransactionsResponse\x12\x38\n\x0ctransactions\x18\x01 \x03(\x0b\x32\".oncelog.v1.TransactionDescription\"\xd2\x02\n\x16TransactionDescription\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.oncelog.v1.TransactionState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\rproducer_name\x18\x04 \x01(\t\x12\x13\n\x0bproducer_id\x18\x05 \x01(\x03\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12\x10\n\x08\x62\x65gun_ms\x18\x07 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x08 \x01(\x03\x12\x17\n\x0fidle_timeout_ms\x18\t \x01(\x05\x12\x18\n\x10total_timeout_ms\x18\n \x01(\x05\x12/\n\npartitions\x18\x0b \x03(\x0b\x32\x1b.oncelog.v1.TransactionPart\x12\x0c\n\x04sink\x18\x0c \x01(\x08\x12\x14\n\x0cstaged_bytes\x18\r \x01(\x03\"\x88\x01\n\x0fTransactionPart\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65nded\x18\x03 \x01(\x08\x12\x16\n\x0estaged_records\x18\x04 \x01(\x03\x12\x14\n\x0cstaged_bytes\x18\x05 \x01(\x03\x12\x16\n\x0estaged_offsets\x18\x06 \x01(\x03\"4\n\x1a\x44\x65scribeTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\"V\n\x1b\x44\x65scribeTransactionResponse\x12\x37\n\x0btransaction\x18\x01 \x01(\x0b\x32\".oncelog.v1.TransactionDescription*\xd3\x01\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSACTION_STATE_OPEN\x10\x01\x12 \n\x1cTRANSACTION_STATE_COMMITTING\x10\x02\x12\x1f\n\x1bTRANSACTION_STATE_COMMITTED\x10\x03\x12\x1e\n\x1aTRANSACTION_STATE_ABORTING\x10\x04\x12\x1d\n\x19TRANSACTION_STATE_ABORTED\x10\x05\x32\xe9\x04\n\x12TransactionService\x12]\n\x10\x42\x65ginTransaction\x12#.oncelog.v1.BeginTransactionRequest\x1a$.oncelog.v1.BeginTransactionResponse\x12l\n\x15KeepTransactionsAlive\x12(.oncelog.v1.KeepTransactionsAliveRequest\x1a).oncelog.v1.KeepTransactionsAliveResponse\x12`\n\x11\x43ommitTransaction\x12$.oncelog.v1.CommitTransactionRequest\x1a%.oncelog.v1.CommitTransactionResponse\x12]\n\x10\x41\x62ortTransaction\x12#.oncelog.v1.AbortTransactionRequest\x1a$.oncelog.v1.AbortTransactionResponse\x12]\n\x10ListTransactions\x12#.oncelog.v1.ListTransactionsRequest\x1a$.oncelog.v1.ListTransactionsResponse\x12\x66\n\x13\x44\x65scribeTransaction\x12&.oncelog.v1.DescribeTransactionRequest\x1a\'.oncelog.v1.DescribeTransactionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1concelog/v1/transaction.proto\x12\noncelog.v1\x1a\x16oncelog/v1/batch.proto\"\xdb\x01\n\x17\x42\x65ginTransactionRequest\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x13\n\x0blease_token\x18\x04 \x01(\x0c\x12\r\n\x05nonce\x18\x05 \x01(\x04\x12\x17\n\x0fidle_timeout_ms\x18\x06 \x01(\x05\x12\x18\n\x10total_timeout_ms\x18\x07 \x01(\x05\x12.\n\npartitions\x18\x08 \x03(\x0b\x32\x1a.oncelog.v1.TopicPartition\"e\n\x18\x42\x65ginTransactionResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\x17\n\x0fidle_timeout_ms\x18\x02 \x01(\x05\x12\x18\n\x10total_timeout_ms\x18\x03 \x01(\x05\"7\n\x1cKeepTransactionsAliveRequest\x12\x17\n\x0ftransaction_ids\x18\x01 \x03(\x03\".\n\x1dKeepTransactionsAliveResponse\x12\r\n\x05\x65nded\x18\x01 \x03(\x03\"\x81\x02\n\x18\x43ommitTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12#\n\x04runs\x18\x04 \x03(\x0b\x32\x15.oncelog.v1.StagedRun\x12\x13\n\x0b\x61t_decision\x18\x05 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x06 \x01(\x05\x12*\n\x07offsets\x18\x07 \x03(\x0b\x32\x19.oncelog.v1.StagedOffsets\x12/\n\nbegin_next\x18\x08 \x01(\x0b\x32\x1b.oncelog.v1.NextTransaction\"\x83\x01\n\x0fNextTransaction\x12\r\n\x05nonce\x18\x01 \x01(\x04\x12\x17\n\x0fidle_timeout_ms\x18\x02 \x01(\x05\x12\x18\n\x10total_timeout_ms\x18\x03 \x01(\x05\x12.\n\npartitions\x18\x04 \x03(\x0b\x32\x1a.oncelog.v1.TopicPartition\"I\n\rStagedOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12\x14\n\x0coffset_count\x18\x02 \x01(\x03\x12\x13\n\x0blast_number\x18\x03 \x01(\x03\"Z\n\tStagedRun\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0crecord_count\x18\x03 \x01(\x03\x12\x15\n\rlast_sequence\x18\x04 \x01(\x03\"\xa4\x01\n\x19\x43ommitTransactionResponse\x12+\n\x05state\x18\x01 \x01(\x0e\x32\x1c.oncelog.v1.TransactionState\x12&\n\x04runs\x18\x02 \x03(\x0b\x32\x18.oncelog.v1.PublishedRun\x12\x32\n\x04next\x18\x03 \x01(\x0b\x32$.oncelog.v1.BeginTransactionResponse\"[\n\x0cPublishedRun\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x14\n\x0crecord_count\x18\x04 \x01(\x03\"U\n\x17\x41\x62ortTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\"\x1a\n\x18\x41\x62ortTransactionResponse\"V\n\x17ListTransactionsRequest\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x15\n\rolder_than_ms\x18\x02 \x01(\x03\x12\r\n\x05limit\x18\x03 \x01(\x05\"T\n\x18ListTransactionsResponse\x12\x38\n\x0ctransactions\x18\x01 \x03(\x0b\x32\".oncelog.v1.TransactionDescription\"\xd2\x02\n\x16TransactionDescription\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.oncelog.v1.TransactionState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\rproducer_name\x18\x04 \x01(\t\x12\x13\n\x0bproducer_id\x18\x05 \x01(\x03\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12\x10\n\x08\x62\x65gun_ms\x18\x07 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x08 \x01(\x03\x12\x17\n\x0fidle_timeout_ms\x18\t \x01(\x05\x12\x18\n\x10total_timeout_ms\x18\n \x01(\x05\x12/\n\npartitions\x18\x0b \x03(\x0b\x32\x1b.oncelog.v1.TransactionPart\x12\x0c\n\x04sink\x18\x0c \x01(\x08\x12\x14\n\x0cstaged_bytes\x18\r \x01(\x03\"\x88\x01\n\x0fTransactionPart\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\r\n\x05\x65nded\x18\x03 \x01(\x08\x12\x16\n\x0estaged_records\x18\x04 \x01(\x03\x12\x14\n\x0cstaged_bytes\x18\x05 \x01(\x03\x12\x16\n\x0estaged_offsets\x18\x06 \x01(\x03\"4\n\x1a\x44\x65scribeTransactionRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\"V\n\x1b\x44\x65scribeTransactionResponse\x12\x37\n\x0btransaction\x18\x01 \x01(\x0b\x32\".oncelog.v1.TransactionDescription*\xd3\x01\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSACTION_STATE_OPEN\x10\x01\x12 \n\x1cTRANSACTION_STATE_COMMITTING\x10\x02\x12\x1f\n\x1bTRANSACTION_STATE_COMMITTED\x10\x03\x12\x1e\n\x1aTRANSACTION_STATE_ABORTING\x10\x04\x12\x1d\n\x19TRANSACTION_STATE_ABORTED\x10\x05\x32\xe9\x04\n\x12TransactionService\x12]\n\x10\x42\x65ginTransaction\x12#.oncelog.v1.BeginTransactionRequest\x1a$.oncelog.v1.BeginTransactionResponse\x12l\n\x15KeepTransactionsAlive\x12(.oncelog.v1.KeepTransactionsAliveRequest\x1a).oncelog.v1.KeepTransactionsAliveResponse\x12`\n\x11\x43ommitTransaction\x12$.oncelog.v1.CommitTransactionRequest\x1a%.oncelog.v1.CommitTransactionResponse\x12]\n\x10\x41\x62ortTransaction\x12#.oncelog.v1.AbortTransactionRequest\x1a$.oncelog.v1.AbortTransactionResponse\x12]\n\x10ListTransactions\x12#.oncelog.v1.ListTransactionsRequest\x1a$.oncelog.v1.ListTransactionsResponse\x12\x66\n\x13\x44\x65scribeTransaction\x12&.oncelog.v1.DescribeTransactionRequest\x1a\'.oncelog.v1.DescribeTransactionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'oncelog.v1.transaction_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRANSACTIONSTATE']._serialized_start=1995
-  _globals['_TRANSACTIONSTATE']._serialized_end=2206
+  _globals['_TRANSACTIONSTATE']._serialized_start=2231
+  _globals['_TRANSACTIONSTATE']._serialized_end=2442
   _globals['_BEGINTRANSACTIONREQUEST']._serialized_start=69
   _globals['_BEGINTRANSACTIONREQUEST']._serialized_end=288
   _globals['_BEGINTRANSACTIONRESPONSE']._serialized_start=290
@@ -43,31 +43,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_KEEPTRANSACTIONSALIVERESPONSE']._serialized_start=450
   _globals['_KEEPTRANSACTIONSALIVERESPONSE']._serialized_end=496
   _globals['_COMMITTRANSACTIONREQUEST']._serialized_start=499
-  _globals['_COMMITTRANSACTIONREQUEST']._serialized_end=707
-  _globals['_STAGEDOFFSETS']._serialized_start=709
-  _globals['_STAGEDOFFSETS']._serialized_end=782
-  _globals['_STAGEDRUN']._serialized_start=784
-  _globals['_STAGEDRUN']._serialized_end=874
-  _globals['_COMMITTRANSACTIONRESPONSE']._serialized_start=876
-  _globals['_COMMITTRANSACTIONRESPONSE']._serialized_end=988
-  _globals['_PUBLISHEDRUN']._serialized_start=990
-  _globals['_PUBLISHEDRUN']._serialized_end=1081
-  _globals['_ABORTTRANSACTIONREQUEST']._serialized_start=1083
-  _globals['_ABORTTRANSACTIONREQUEST']._serialized_end=1168
-  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_start=1170
-  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_end=1196
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=1198
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=1284
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=1286
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1370
-  _globals['_TRANSACTIONDESCRIPTION']._serialized_start=1373
-  _globals['_TRANSACTIONDESCRIPTION']._serialized_end=1711
-  _globals['_TRANSACTIONPART']._serialized_start=1714
-  _globals['_TRANSACTIONPART']._serialized_end=1850
-  _globals['_DESCRIBETRANSACTIONREQUEST']._serialized_start=1852
-  _globals['_DESCRIBETRANSACTIONREQUEST']._serialized_end=1904
-  _globals['_DESCRIBETRANSACTIONRESPONSE']._serialized_start=1906
-  _globals['_DESCRIBETRANSACTIONRESPONSE']._serialized_end=1992
-  _globals['_TRANSACTIONSERVICE']._serialized_start=2209
-  _globals['_TRANSACTIONSERVICE']._serialized_end=2826
+  _globals['_COMMITTRANSACTIONREQUEST']._serialized_end=756
+  _globals['_NEXTTRANSACTION']._serialized_start=759
+  _globals['_NEXTTRANSACTION']._serialized_end=890
+  _globals['_STAGEDOFFSETS']._serialized_start=892
+  _globals['_STAGEDOFFSETS']._serialized_end=965
+  _globals['_STAGEDRUN']._serialized_start=967
+  _globals['_STAGEDRUN']._serialized_end=1057
+  _globals['_COMMITTRANSACTIONRESPONSE']._serialized_start=1060
+  _globals['_COMMITTRANSACTIONRESPONSE']._serialized_end=1224
+  _globals['_PUBLISHEDRUN']._serialized_start=1226
+  _globals['_PUBLISHEDRUN']._serialized_end=1317
+  _globals['_ABORTTRANSACTIONREQUEST']._serialized_start=1319
+  _globals['_ABORTTRANSACTIONREQUEST']._serialized_end=1404
+  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_start=1406
+  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_end=1432
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=1434
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=1520
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=1522
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1606
+  _globals['_TRANSACTIONDESCRIPTION']._serialized_start=1609
+  _globals['_TRANSACTIONDESCRIPTION']._serialized_end=1947
+  _globals['_TRANSACTIONPART']._serialized_start=1950
+  _globals['_TRANSACTIONPART']._serialized_end=2086
+  _globals['_DESCRIBETRANSACTIONREQUEST']._serialized_start=2088
+  _globals['_DESCRIBETRANSACTIONREQUEST']._serialized_end=2140
+  _globals['_DESCRIBETRANSACTIONRESPONSE']._serialized_start=2142
+  _globals['_DESCRIBETRANSACTIONRESPONSE']._serialized_end=2228
+  _globals['_TRANSACTIONSERVICE']._serialized_start=2445
+  _globals['_TRANSACTIONSERVICE']._serialized_end=3062
 # @@protoc_insertion_point(module_scope)

@@ -66,7 +66,7 @@ class KeepTransactionsAliveResponse(_message.Message):
     def __init__(self, ended: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommitTransactionRequest(_message.Message):
-    __slots__ = ("transaction_id", "producer_id", "epoch", "runs", "at_decision", "timeout_ms", "offsets")
+    __slots__ = ("transaction_id", "producer_id", "epoch", "runs", "at_decision", "timeout_ms", "offsets", "begin_next")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,7 @@ class CommitTransactionRequest(_message.Message):
     AT_DECISION_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_NEXT_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     producer_id: int
     epoch: int
@@ -81,7 +82,20 @@ class CommitTransactionRequest(_message.Message):
     at_decision: bool
     timeout_ms: int
     offsets: _containers.RepeatedCompositeFieldContainer[StagedOffsets]
-    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[StagedRun, _Mapping]]] = ..., at_decision: _Optional[bool] = ..., timeout_ms: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[StagedOffsets, _Mapping]]] = ...) -> None: ...
+    begin_next: NextTransaction
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[StagedRun, _Mapping]]] = ..., at_decision: _Optional[bool] = ..., timeout_ms: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[StagedOffsets, _Mapping]]] = ..., begin_next: _Optional[_Union[NextTransaction, _Mapping]] = ...) -> None: ...
+
+class NextTransaction(_message.Message):
+    __slots__ = ("nonce", "idle_timeout_ms", "total_timeout_ms", "partitions")
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    IDLE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    nonce: int
+    idle_timeout_ms: int
+    total_timeout_ms: int
+    partitions: _containers.RepeatedCompositeFieldContainer[_batch_pb2.TopicPartition]
+    def __init__(self, nonce: _Optional[int] = ..., idle_timeout_ms: _Optional[int] = ..., total_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_batch_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
 
 class StagedOffsets(_message.Message):
     __slots__ = ("group", "offset_count", "last_number")
@@ -106,12 +120,14 @@ class StagedRun(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., record_count: _Optional[int] = ..., last_sequence: _Optional[int] = ...) -> None: ...
 
 class CommitTransactionResponse(_message.Message):
-    __slots__ = ("state", "runs")
+    __slots__ = ("state", "runs", "next")
     STATE_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     state: TransactionState
     runs: _containers.RepeatedCompositeFieldContainer[PublishedRun]
-    def __init__(self, state: _Optional[_Union[TransactionState, str]] = ..., runs: _Optional[_Iterable[_Union[PublishedRun, _Mapping]]] = ...) -> None: ...
+    next: BeginTransactionResponse
+    def __init__(self, state: _Optional[_Union[TransactionState, str]] = ..., runs: _Optional[_Iterable[_Union[PublishedRun, _Mapping]]] = ..., next: _Optional[_Union[BeginTransactionResponse, _Mapping]] = ...) -> None: ...
 
 class PublishedRun(_message.Message):
     __slots__ = ("topic", "partition", "base_offset", "record_count")

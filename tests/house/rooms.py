@@ -22,18 +22,27 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.entries": frozenset({"storage"}),
     "cluster.addresses": frozenset(),
     "cluster.budget": frozenset(),
+    "cluster.pieces": frozenset(),
     "cluster.config": frozenset(
         {"cluster.addresses", "cluster.errors", "cluster.exposure", "cluster.settings"}
     ),
     "cluster.settings": frozenset(),
     "cluster.exposure": frozenset({"cluster.addresses", "cluster.errors"}),
     "cluster.metrics": frozenset(
-        {"cluster.addresses", "cluster.errors", "cluster.security", "oncelog.v1", "storage"}
+        {
+            "cluster.addresses",
+            "cluster.errors",
+            "cluster.security",
+            "cluster.transaction_metrics",
+            "oncelog.v1",
+            "storage",
+        }
     ),
+    "cluster.transaction_metrics": frozenset(),
     "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
     "cluster.transactions": frozenset(
-        {"cluster.dedup", "cluster.entries", "cluster.v1", "oncelog.wire.varint"}
+        {"cluster.dedup", "cluster.entries", "cluster.pieces", "cluster.v1", "oncelog.wire.varint"}
     ),
     "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
@@ -41,11 +50,13 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.pieces",
             "cluster.security.permissions",
             "cluster.security.quotas",
             "cluster.transactions",
             "cluster.v1",
             "oncelog.v1",
+            "oncelog.wire.varint",
             "storage",
         }
     ),
@@ -71,6 +82,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.features",
             "cluster.groups",
             "cluster.metadata",
+            "cluster.pieces",
             "cluster.transactions",
             "cluster.v1",
             "oncelog.wire",

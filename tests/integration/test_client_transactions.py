@@ -67,6 +67,34 @@ def in_body(txn: Transaction, topic: str) -> None:
         raise KeyError("the body's own")
 
 
+def begun_ahead(one: Producer) -> int:
+    """The transaction that the last commit has begun; 0: none."""
+    begun = one._transactions._following.begun
+    return 0 if begun is None else begun.transaction_id
+
+
+def test_a_commit_begins_the_next_one_for_who_goes_on(
+    one: Producer, cluster: LocalCluster, topic: str
+) -> None:
+    numbers, ahead = [], []
+    for _ in range(4):
+        with one.transaction() as txn:
+            spread(txn, topic, b"x")
+        numbers.append(txn.transaction_id)
+        ahead.append(begun_ahead(one))
+    assert ahead[0] == 0 and ahead[1:3] == numbers[2:] and ahead[3] > numbers[3]
+    with one.transaction(idle_timeout_ms=5000) as txn:  # on other terms: that one is aborted
+        assert txn.transaction_id > ahead[3]
+        spread(txn, topic, b"y")
+    assert begun_ahead(one)
+    with Admin(cluster.bootstrap) as admin:
+        eventually(
+            lambda: not [row for row in admin.list_transactions() if row.producer_name == topic],
+            "what nobody takes is aborted",
+        )
+    assert readable(cluster, topic) == [[b"x"] * 4 + [b"y"]] * PARTITIONS
+
+
 def test_a_commit_shows_all_and_an_error_in_the_body_nothing(
     one: Producer, cluster: LocalCluster, topic: str
 ) -> None:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
+
+import pytest
 
 from examples.bank import Auditor, Posting
+from examples.pipeline import Pipeline, transform
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, Producer
+from oncelog import Admin, FencedMemberError, Producer, Record, TransactionAbortedError
 from tests.integration.conftest import MakeCluster
 from tests.integration.test_client_programs import Program, rows
 from tests.integration.waiting import eventually
@@ -135,3 +139,48 @@ def test_each_record_has_its_output_once(make_cluster: MakeCluster, topic: str) 
     finally:
         ended(running)
     assert output_of(cluster, target) == expected
+
+
+def test_a_rebalance_in_the_middle_drops_what_the_old_owner_has_staged(
+    cluster: LocalCluster, topic: str
+) -> None:
+    """Case 25 with members of a group: each record has its output once."""
+    target, count = f"{topic}-out", 12
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic(topic, partitions=2)
+        admin.create_topic(target, partitions=1)
+
+    def pipeline(worker: str) -> Pipeline:
+        return Pipeline(cluster.bootstrap, topic, target, topic, worker, 6000)
+
+    with Producer(cluster.bootstrap) as producer:
+        for number in range(count):
+            producer.send(topic, b"w", partition=number % 2).result()
+    with closing(pipeline("old")) as old:
+        read: list[Record] = []
+        while len(read) < count:
+            for records in old._consumer.getmany(timeout_ms=500).values():
+                read += records
+        txn = old._producer.transaction().begin()
+        for record in read:
+            for key, value in transform(record):
+                txn.send(target, value, key)
+        txn.commit_offsets(old._consumer)  # staged, of both partitions
+        with closing(pipeline("new")) as new:
+
+            def taken_over() -> bool:
+                assert not old._consumer.getmany(timeout_ms=100), "it has read all that it owns"
+                return new.step() > 0
+
+            eventually(taken_over, "the new owner has worked on a partition", timeout=60)
+            with pytest.raises((TransactionAbortedError, FencedMemberError)):
+                txn.commit()
+            old._go_back()
+
+            def worked_on() -> bool:
+                steps = old.step() + new.step()
+                return not steps and sum(output_of(cluster, target).values()) >= count
+
+            eventually(worked_on, "all is worked on", timeout=60)
+    found = output_of(cluster, target)
+    assert len(found) == count and set(found.values()) == {1}

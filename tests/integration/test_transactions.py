@@ -204,6 +204,23 @@ def test_a_commit_must_name_what_is_staged(sender: Sender) -> None:
     assert refused(sender.commit) == "COMMIT_DIFFERS"
 
 
+def test_a_commit_begins_the_next_one(sender: Sender) -> None:
+    number = sender.begin()
+    for nonce in range(100, 120):
+        assert sender.stage(0, 2) == "STAGED"
+        assert sender.stage(1, 1) == "STAGED"
+        following = {"nonce": nonce, "partitions": [{"topic": sender.topic, "partition": 0}]}
+        answers = [sender.commit(at_decision=True, begin_next=following) for _ in range(2)]
+        assert answers[0].next == answers[1].next
+        assert answers[0].next.transaction_id > number
+        number = sender.number = answers[0].next.transaction_id
+        sender.runs = {}
+    sender.abort()
+    assert len(sender.readable(0)) == 20
+    with pytest.raises(grpc.RpcError, match=r"begin_next\.nonce"):
+        sender.commit(begin_next={})
+
+
 def test_an_idle_transaction_is_aborted(sender: Sender) -> None:
     number = sender.begin(idle_timeout_ms=1000)
     sender.stage(0, 1)

@@ -38,6 +38,7 @@ __all__ = ["Checker", "Violation", "payload"]
 _KEY = struct.Struct(">QQ")
 _NUMBER = struct.Struct(">Q")
 NOOP = b"\x01"
+EMPTY = 1  # the index where a log begins
 DUMP_EVERY = 4  # replicas' states are compared at every n-th index
 
 
@@ -116,7 +117,8 @@ class Checker:
         """What a message promises must be on its sender's stable storage."""
         kind = message.__class__
         if kind is AppendReply:
-            if message.success and message.next_index > 1:  # type: ignore[union-attr]
+            # Where an empty log ends there is no entry: all have that from the start.
+            if message.success and message.next_index > EMPTY + 1:  # type: ignore[union-attr]
                 self._promises(node, message)  # type: ignore[arg-type]
         elif kind is Vote:
             self._votes(node, node, message)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ class Cluster:
         self.client_loss = self.client_repeats = 0.0
         self.upgraded: set[int] = set()  # nodes that have run the newer release
         self.cut_off: set[int] = set()  # nodes that clients cannot reach
-        self.installs = self.resolves = self.crashes = 0
+        self.installs = self.resolves = self.crashes = self.reads = 0
         self.verbose = verbose
         self.log: list[str] = []
         self._next_pid = 0

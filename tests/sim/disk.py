@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from storage.errors import CorruptionError, StorageError, StorageFullError
 from storage.kv import Family, WriteBatch
@@ -65,7 +66,7 @@ class Disk:
         self._tables: dict[Family, Table] = {family: {} for family in Family}
         self._sorted: dict[Family, list[bytes] | None] = dict.fromkeys(Family)
         self._unsynced: list[Undo] = []
-        self._lost = False
+        self._lost = self._loop_waits = False
         self.full = False
         self.fail_next_sync = False
         self.power_off_after = 0
@@ -125,6 +126,8 @@ class Disk:
         return self.get(family, key)
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        if family is Family.ENTRIES and self._loop_waits:
+            raise AssertionError("the node's loop waits for the disk")
         table = self._tables[family]
         return [table.get(key) for key in keys]
 
@@ -163,6 +166,15 @@ class Disk:
         return iter(keys)
 
     # -- what the run does to it ------------------------------------------------------
+
+    @contextmanager
+    def loop_waits(self) -> Iterator[None]:
+        """Inside, a read of entries is one that all groups wait for: none may come."""
+        self._loop_waits = True
+        try:
+            yield
+        finally:
+            self._loop_waits = False
 
     @property
     def unsynced(self) -> int:

@@ -29,7 +29,7 @@ def a_snapshot_before_its_checkpoint_is_written() -> None:
     stage.group(1).snapshots_due.append(3)
     node.running.maintenance.look()
     with pytest.raises(StorageError, match="not written yet"):
-        stage.group(1).base_snapshot(3)
+        stage.group(1).base_reading(3)()
     stage.start(3)
     stage.finish()
 
@@ -37,7 +37,8 @@ def a_snapshot_before_its_checkpoint_is_written() -> None:
 @schedule
 def a_full_disk_does_not_stop_a_replica() -> None:
     """Found by seed 100: a checkpoint too large for one batch met a full disk."""
-    with limited(storage.checkpoints, "INLINE_BYTES", 16):
+    small = ("INLINE_BYTES", 16), ("CHUNK_BYTES", 8)
+    with limited(storage.checkpoints, *small[0]), limited(storage.checkpoints, *small[1]):
         stage = Stage()
         stage.elect(1)
         stage.produce(1, 3)
@@ -125,7 +126,7 @@ def a_leader_at_rest_is_replaced_by_a_snapshot() -> None:
         stage.node(2).compact()
         stage.run(1.0)
     answers: list[bool] = []
-    stage.node(1).install(2, stage.group(2).base_snapshot(1), answers.append)
+    stage.node(1).install(2, stage.group(2).base_reading(1)(), answers.append)
     stage.run(4.0)
     assert answers == [True]
     stage.finish()
@@ -171,7 +172,7 @@ def an_unsound_snapshot_changes_nothing() -> None:
         stage.run(1.0)
     stage.cluster.network.links[1, 3].blocked = True  # for the leader's own snapshots, too
     stage.start(3)
-    sound = stage.group(1).base_snapshot(3)
+    sound = stage.group(1).base_reading(3)()
     before = stage.group(3).journal.last_index
     answers: list[bool] = []
     foreign = replace(sound, checksum=checksum_of(0, sound.index, sound.index_term, sound.state))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cluster.consensus import driver, replication
 from cluster.consensus.message import Append, AppendReply
 from cluster.transport import send_queue
@@ -21,10 +23,11 @@ def a_leader_that_fails_at_rest_is_replaced() -> None:
     assert stage.group(1).is_quiescent
     node = stage.node(1)
 
-    def damaged() -> bytes:
+    def damaged() -> Iterator[bytes]:
+        yield b"the state begins well"
         raise PlantedDamage("a damaged map")
 
-    stage.group(1)._raft.checkpoints._dump = damaged
+    stage.group(1)._raft.checkpoints._pieces = damaged
     node.driver.replay.limit = node.driver.replay._look_above = 1
     node.wake()
     stage.free = True

@@ -20,6 +20,7 @@ from tests.sim import (  # noqa: F401 - they register theirs
     damaged,
     found,
     liveness,
+    long_work,
     uneven,
     years,
 )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cluster.consensus.background_reads import Done
 from cluster.consensus.driver import MAX_SLICES, Driver
 from cluster.consensus.group import Group
 from cluster.consensus.message import ClockProbe, ClockReply, Snapshot, SnapshotError
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 METADATA_ENTRIES = 5  # kept; the node keeps many more
 LEASE_MS = 10**12  # where nothing expires
 LOOK_PERIOD = 0.5
+READ_TIME = 0.004  # seconds that a read of the disk takes, about
 ROUND = 0.001  # seconds from a wake-up to the round that it causes
 FULL_DISK_WAIT = 0.25
 TICK = 0.0001  # a timer never comes early
@@ -87,7 +89,7 @@ class Settings:
 def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Driver:
     """With an oracle beside each replica; but that knows no changes of members."""
     if node.cluster.settings.smallest_majority:
-        return Driver(node.disk, clock, node.send, node.wake, replay)
+        return Driver(node.disk, clock, node.send, node.wake, replay, node.read)
     return ShadowedDriver(node, clock, replay)
 
 
@@ -219,7 +221,7 @@ class Node:
         self.unsynced_survives = False  # all of it, in a crash; else how much is drawn
         self.rate = 1.0  # of its monotonic clock
         self.wall_skew_ms = 0
-        self.sync_time = self.settings.sync_time
+        self.sync_time, self.read_time = self.settings.sync_time, READ_TIME
         self.paused_until = 0.0
         self.names = Names(cluster, 1.5 * cluster.rng.random())
         self.release = releases.NEW
@@ -347,7 +349,8 @@ class Node:
         try:
             while process.between and not process.slices:
                 process.between.pop(0)()
-            must_sync = process.driver.begin()
+            with self.disk.loop_waits():
+                must_sync = process.driver.begin()
         except PowerLoss:
             self.crash("power lost in a write")
             return
@@ -490,6 +493,22 @@ class Node:
             self.running.follow()
         except PowerLoss:
             self.crash("power lost while the metadata was followed")
+
+    # -- reads of the disk ------------------------------------------------------------------
+
+    def read(self, read: Callable[[], object], done: Done) -> None:
+        """The driver goes on while a thread reads. What it finds is what is there at the end."""
+        delay = self.read_time * (0.5 + self.cluster.rng.random())
+        self.cluster.scheduler.after(delay, self._read, self.incarnation, read, done)
+
+    def _read(self, incarnation: int, read: Callable[[], object], done: Done) -> None:
+        if incarnation != self.incarnation:
+            return
+        if self.cluster.scheduler.now < self.paused_until:
+            self.cluster.scheduler.at(self.paused_until, self._read, incarnation, read, done)
+            return
+        self.cluster.reads += 1
+        done(read())
 
     # -- what comes in --------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import storage.checkpoints
-from cluster.consensus import driver, group, proposals, replication
+from cluster import pieces
+from cluster.consensus import applying, checkpoints, driver, proposals, replication
 from cluster.transport import send_queue
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
@@ -239,7 +240,7 @@ def _limits_of(rng: random.Random) -> list[tuple[Any, str, int]]:
         limits += [(replication, "MAX_MESSAGE_ENTRIES", rng.choice((1, 1, 2, 4)))]
         limits += [(replication, "MAX_INFLIGHT_MESSAGES", rng.choice((1, 2, 8)))]
     if rng.random() < 0.1:
-        limits += [(group, "MAX_APPLY_PER_ADVANCE", 1)]
+        limits += [(applying, "MAX_APPLY_PER_ADVANCE", 1)]
     return limits
 
 
@@ -263,6 +264,8 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     if seed % 3 == 0:  # rounds of several slices, of a few entries each
         limits += [(driver, "SLICE_OPERATIONS", 1 + seed // 3 % 4)]
         limits += [(proposals, "MAX_SLICE_ENTRIES", 1 + seed // 12 % 4)]
+    if seed % 7 == 4:  # states that are saved piece by piece
+        limits += [(checkpoints, "SLICE_PIECES", 1), (pieces, "PIECE_BYTES", 1 << seed // 7 % 8)]
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)
     if seed % 5 == 1:
         cluster.network.damage = Damage(random.Random(seed), 0.02)

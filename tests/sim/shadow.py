@@ -30,6 +30,8 @@ from cluster.consensus.message import (
 )
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
+from storage.keys import numbered
+from storage.kv import Family
 from tests.sim.model import Violation
 from tests.sim.oracle import Entry, Log, Oracle, Role
 
@@ -338,7 +340,13 @@ def _trimmed(log: Log, journal: Journal) -> Log:
 
 
 def _entry(journal: Journal, index: int) -> Entry:
-    return journal.term_at(index), journal.entry(index)
+    """Without a read that the node would wait for."""
+    found, store = journal.in_memory(index), journal._store
+    if found is not None:
+        return journal.term_at(index), found[0]
+    data = store._kv.get(Family.ENTRIES, numbered(store._group, index))
+    assert data is not None
+    return journal.term_at(index), data
 
 
 def _name(group: Group) -> str:
@@ -349,7 +357,7 @@ class ShadowedDriver(Driver):
     """The node's own driver, telling the shadow of each step."""
 
     def __init__(self, node: Node, clock: Clock, replay: ReplayBudget) -> None:
-        super().__init__(node.disk, clock, node.send, node.wake, replay)
+        super().__init__(node.disk, clock, node.send, node.wake, replay, node.read)
         self._shadow = node.cluster.shadow
 
     def add(self, group: Group) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-import cluster.consensus.group as group_module
+import cluster.consensus.applying as applying_module
 import cluster.consensus.proposals as proposals_module
 import cluster.partition.leader as leader_module
 import cluster.partition.machine as machine_module
@@ -26,7 +26,7 @@ def empty_store_opened() -> Any:
 
 @mutation("all that is committed is applied in one round")
 def applied_in_one_round() -> Any:
-    limits = [(group_module, "MAX_APPLY_PER_ADVANCE"), (proposals_module, "MAX_SLICE_ENTRIES")]
+    limits = [(applying_module, "MAX_APPLY_PER_ADVANCE"), (proposals_module, "MAX_SLICE_ENTRIES")]
     return [(module, name, 1 << 40) for module, name in limits]
 
 

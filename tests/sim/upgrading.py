@@ -14,8 +14,8 @@ from cluster.features import Release
 from cluster.metadata import upgrade
 from cluster.node.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
-from tests.sim.cluster import Cluster
-from tests.sim.node import Node
+from tests.sim.cluster import Cluster, register_node
+from tests.sim.node import Node, Settings
 from tests.sim.releases import FEATURE, NEW, OLD, PROBE, replace_program
 from tests.sim.schedules import schedule
 from tests.sim.stage import GID, Stage
@@ -129,3 +129,30 @@ def nothing_new_is_written_before_the_upgrade() -> None:
     stage.produce(1)
     stage.run(1.0)
     stage.finish()
+
+
+@schedule
+def an_older_release_does_not_go_on_beyond_an_upgrade() -> None:
+    """Node 3 has run the newer one, is put back to the older, and the upgrade comes."""
+    cluster = Cluster(Settings(metadata=True), seed=1)
+    cluster.start()
+    cluster.scheduler.run_until(10.0)
+    for node_id in cluster.node_ids:
+        cluster.command(register_node(node_id), lambda result: None)
+        cluster.scheduler.run_until(cluster.scheduler.now + 2.0)
+    leader = cluster.leader(METADATA_GROUP)
+    assert leader is not None
+    behind = next(node for node in cluster.live() if node is not leader)
+    replace_program(behind, behind.incarnation, OLD)
+    cluster.scheduler.run_until(cluster.scheduler.now + 5.0)
+    assert behind.alive and behind.release is OLD
+    state = leader.running.state
+    nodes = dict.fromkeys(state.nodes, NEW)
+    assert len(nodes) == 3
+    command = upgrade.command(upgrade.plan(state.finalized, nodes).target)
+    command.nodes.extend(upgrade.node_releases(nodes))
+    operator = Operator(cluster, random.Random(1), until=0.0, end=0.0)
+    operator._propose(leader, leader.incarnation, command)
+    cluster.scheduler.run_until(cluster.scheduler.now + 10.0)
+    assert OLD.lacks(state.finalized), "the upgrade was applied"
+    assert behind.alive and behind.release is NEW, "the older one has ended"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.configuration import CONFIGURATION
@@ -56,19 +56,25 @@ class WatchedPartition(Partition):
         now_in = self.group.core.term
         self._checker.applies(self._sim.id, self._gid, after, now_in, index, term, data, result)
         if not index % DUMP_EVERY:
-            self._checker.state(self._sim.id, self._gid, index, super().dump())
+            self._checker.state(self._sim.id, self._gid, index, self.machine_state())
         return result
 
-    def dump(self) -> bytes:
-        state = super().dump()
-        self._checker.state(self._sim.id, self._gid, self.watched_index, state)
-        return state
+    def machine_state(self) -> bytes:
+        return b"".join(super().pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """The checker sees them as one: the state at the index where they were begun."""
+        index, pieces = self.watched_index, []
+        for piece in super().pieces():
+            pieces.append(piece)
+            yield piece
+        self._checker.state(self._sim.id, self._gid, index, b"".join(pieces))
 
     def restore(self, state: bytes | None, index: int) -> None:
         super().restore(state, index)
         self.watched_index = index if state is not None else 0
         if state is not None:
-            self._checker.state(self._sim.id, self._gid, index, super().dump())
+            self._checker.state(self._sim.id, self._gid, index, self.machine_state())
 
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
         if leader:
@@ -95,6 +101,13 @@ class WatchedMetadata(MetadataMachine):
         self._checker.state(node, METADATA_GROUP, index, super().dump())
         releases.check_upgrade(self._node, data, result)
         return result
+
+    def pieces(self) -> Iterator[bytes]:
+        index, pieces = self.watched_index, []
+        for piece in super().pieces():
+            pieces.append(piece)
+            yield piece
+        self._checker.state(self._node.id, METADATA_GROUP, index, b"".join(pieces))
 
     def restore(self, state: bytes | None, index: int) -> None:
         super().restore(state, index)

@@ -9,6 +9,8 @@ from unittest import mock
 import cluster.consensus.driver as driver_module
 import cluster.consensus.group as group_module
 import cluster.consensus.message as message_module
+from cluster.consensus.applying import Applying
+from cluster.consensus.background_reads import BackgroundReads
 from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.driver import Driver
 from cluster.consensus.election import Election
@@ -286,16 +288,15 @@ def trim_beyond_checkpoint() -> Any:
 
 @mutation("a checkpoint is saved under the index before its own")
 def checkpoint_off_by_one() -> Any:
-    def save(self: Checkpoints) -> int | None:
+    def save(self: Checkpoints) -> None:
         index = self._journal.applied_index - 1
         if index <= self._journal.base_index or (self.indexes and self.indexes[-1] >= index):
-            return None
-        term, state = self._journal.term_at(index), self._dump()
-        checksum = self._store.put(self._batch(), index, term, state)
+            return
+        term, state = self._journal.term_at(index), b"".join(self._pieces())
+        self.saved = index, self._store.put(self._batch(), index, term, state)
         self.indexes.append(index)
         self._saved_bytes, self._entries = self.applied_bytes, 0
         self.due = False
-        return checksum
 
     return [(Checkpoints, "save", save)]
 
@@ -394,3 +395,43 @@ def unwritten_index_is_empty() -> Any:
             group.compact(min(limit, group.applied_index))
 
     return [(Partition, "compact", compact)]
+
+
+# -- work that takes long -----------------------------------------------------------------------
+
+
+@mutation("entries that are in memory no more are read on the node's loop")
+def loop_reads_entries() -> Any:
+    def at_once(self: BackgroundReads, group: int, read: Any, done: Any, *wanted: Any) -> None:
+        done(read())
+
+    return [(BackgroundReads, "ask", at_once)]
+
+
+@mutation("a large state is saved in one go")
+def saved_in_one_go() -> Any:
+    made = Checkpoints.save
+
+    def save(self: Checkpoints) -> None:
+        made(self)
+        self.save_rest()
+
+    return [(Checkpoints, "save", save)]
+
+
+@mutation("a state moves on while it is saved")
+def state_moves_while_saved() -> Any:
+    made = Applying.step
+
+    def step(self: Applying, commit_index: int) -> Any:
+        checkpoints = self._raft.checkpoints
+        under_way, checkpoints._under_way = checkpoints._under_way, None
+        checkpoints.is_saving = False
+        yield from made(self, commit_index)
+        if under_way is not None:
+            index = self._raft.journal.applied_index
+            checkpoints._under_way = replace(under_way, index=index)
+            checkpoints.is_saving = True
+            checkpoints.save_on()
+
+    return [(Applying, "step", step)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from cluster.consensus.background_reads import BackgroundReads
 from cluster.consensus.configuration import Configuration, Member, Members, Placed
 from cluster.consensus.guard import Guard
 from cluster.consensus.journal import Journal
@@ -13,6 +14,11 @@ from storage.raft_log import RaftLogStore
 from tests.sim.disk import Batch, Disk
 
 GROUP = 7
+
+
+def reads_at_once() -> BackgroundReads:
+    """Reads that have ended when they were asked for."""
+    return BackgroundReads(lambda read, done: done(read()), lambda group: None)
 
 
 def members_of(node: int, *peers: int) -> Members:

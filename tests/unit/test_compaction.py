@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 
 import pytest
+from crc32c import crc32c
 
+import cluster.consensus.checkpoints as module
 from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.environment import Environment, GroupConfig
 from cluster.consensus.peer_window import PeerWindows
@@ -17,7 +20,7 @@ from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
 from storage.kv import Family
 from storage.raft_log import RaftLogStore
-from tests.unit.raft_parts import GROUP, Parts
+from tests.unit.raft_parts import GROUP, Parts, reads_at_once
 
 
 def checkpoints(parts: Parts) -> Checkpoints:
@@ -26,7 +29,7 @@ def checkpoints(parts: Parts) -> Checkpoints:
         CheckpointStore(parts.disk, GROUP),
         parts.journal,
         lambda: parts.batch,
-        lambda: b"%d" % parts.journal.applied_index,
+        lambda: iter([b"%d" % parts.journal.applied_index]),
         ReplayBudget(1 << 40),
         group=GROUP,
         every_bytes=1 << 30,
@@ -63,7 +66,7 @@ def test_the_head_goes_up_to_a_checkpoint_and_a_restart_begins_at_the_newest():
     made = checkpoints(parts)
     assert made.indexes == [9, 14]
     assert made.newest() == (14, b"14")
-    assert made.base() == (9, 1, b"9")
+    assert made.state_at(9) == b"9"
 
 
 @pytest.mark.parametrize("left", [0, 1], ids=["none is left", "an older one is left"])
@@ -96,6 +99,7 @@ def test_a_checkpoint_beyond_the_log_is_corruption_and_not_our_mistake():
         random.Random(1),
         lambda: parts.batch,
         lambda: 0,
+        reads_at_once(),
         ReplayBudget(1 << 40),
         PeerWindows(),
         lambda: None,
@@ -109,3 +113,57 @@ def test_a_checkpoint_beyond_the_log_is_corruption_and_not_our_mistake():
     parts.fill(*[1] * 7)
     parts.sync()
     assert open_raft(config, log, stored, machine, env).journal.applied_index == 9
+
+
+def large(parts: Parts, pieces: Callable[[], Iterator[bytes]]) -> Checkpoints:
+    made = checkpoints(parts)
+    made._pieces = pieces
+    return made
+
+
+def save_whole(made: Checkpoints) -> None:
+    made.save()
+    made.save_rest()
+
+
+def test_a_large_state_is_saved_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLICE_PIECES", 2)
+    parts = Parts()
+    parts.fill(*[1] * 9)
+    parts.sync()
+    parts.apply(6)
+    made = large(parts, lambda: iter([b"a", b"b", b"c", b"d", b"e"]))
+    made.save()
+    made.save()  # it is under way
+    assert (made.is_saving, made.indexes, made.saved) == (True, [], (0, 0))
+    slices = 1
+    while made.is_saving:
+        made.save_on()
+        slices += 1
+    assert slices == 3 and made.indexes == [6]
+    parts.sync()
+    assert made.state_at(6) == b"abcde"
+    assert made.saved == (6, crc32c(b"abcde")) and made.state_bytes == 5
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+def test_of_a_save_that_fails_nothing_is_left(slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came until then is not taken for the whole state."""
+    monkeypatch.setattr(module, "SLICE_PIECES", 1)
+
+    def damaged() -> Iterator[bytes]:
+        yield from [b"good"] * (slices - 1)
+        raise CorruptionError("a damaged state")
+
+    parts = Parts()
+    parts.fill(*[1] * 9)
+    parts.sync()
+    parts.apply(6)
+    made = large(parts, damaged)
+    with pytest.raises(CorruptionError, match="damaged state"):
+        save_whole(made)
+    assert not made.is_saving and made.indexes == []
+    made = large(parts, lambda: iter([b"sound"]))
+    save_whole(made)
+    parts.sync()
+    assert made.state_at(6) == b"sound"

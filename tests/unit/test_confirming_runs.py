@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.consensus.proposals import Abandoned, Applied, Outcome
-from cluster.node.transactions import Transactions
-from cluster.transactions.types import Expected
+from cluster.node.transactions import Transactions, orphaned_runs
+from cluster.transactions.coordinator import Coordinator
+from cluster.transactions.types import Expected, Holder
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
 
@@ -69,3 +70,26 @@ async def test_a_leader_says_no_once_it_is_sure(then: int, differs: str) -> None
     response = await asked_for(4, OnePartition(Applied(9, None), then=then))
     assert response.differs == differs
     assert [run.records for run in response.runs] == ([] if differs else [4])
+
+
+def test_runs_that_no_marker_will_end_are_found_where_the_leader_knows_all() -> None:
+    coordinator = Coordinator()
+    for number in (1, 2, 3):
+        owner, holder = f"p{number}", Holder(number, 0)
+        coordinator.begin(owner, holder, 1, now_ms=0, idle_ms=1000, total_ms=1000)
+        coordinator.register(number, None, [GROUP], lambda group: True)
+        if number < 3:
+            coordinator.abort(number, None, "operator")
+    coordinator.markers_done(1, {GROUP: ()})
+
+    def partition(*transactions: int, ready: bool = True) -> Any:
+        group = SimpleNamespace(is_ready=ready, config=SimpleNamespace(group=GROUP))
+        runs = SimpleNamespace(transactions=lambda: iter(transactions))
+        return SimpleNamespace(group=group, machine=SimpleNamespace(runs=runs))
+
+    assert list(orphaned_runs([partition(2, 3)], coordinator)) == [], "open, and decided only"
+    assert list(orphaned_runs([partition(1, 2, 3)], coordinator)) == [(GROUP, 1)]
+    assert list(orphaned_runs([partition(1, ready=False)], coordinator)) == []
+    coordinator.begin("p1", Holder(1, 0), 2, now_ms=0, idle_ms=1000, total_ms=1000)
+    assert coordinator.get(1) is None
+    assert list(orphaned_runs([partition(1)], coordinator)) == [(GROUP, 1)]

@@ -88,7 +88,7 @@ LATER_FIELDS: dict[str | int, str] = {
         AbortTransaction: epoch producer_id reason transaction_id
         BeginTransaction: epoch groups idle_ms nonce producer_id producer_name total_ms
         BeginBatch: batch jobs query reset run sink ticket total_ms
-        CommitTransaction: checked digest epoch expected producer_id transaction_id
+        CommitTransaction: checked digest epoch expected next producer_id transaction_id
         ExpectedRun: bytes consumer_group group_id last_sequence max_timestamp_us producer_id
             records
         MarkedParts: parts transaction_id

@@ -16,6 +16,9 @@ from tests.sim.stage import GID, Stage
 DELAY = 5.0
 
 
+READ = 0.02  # seconds until a state was read from the disk
+
+
 class Transfers:
     """Snapshots that are on their way until the test ends them."""
 
@@ -69,16 +72,19 @@ def test_one_transfer_at_a_time_to_each_peer() -> None:
     group = stage.group(1)
     group.snapshots_due += [3, 2, 3]
     duties.look()
+    stage.run(READ)
     assert sorted(peer for peer, _, _ in transfers.begun) == [2, 3]
     assert group.snapshots_due == []
     assert transfers.begun[0][1].index == group.journal.base_index
     group.snapshots_due.append(3)
     duties.look()
+    stage.run(READ)
     assert len(transfers.begun) == 2, "that to node 3 is still under way"
     for _, _, done in transfers.begun:
         done(False, "the peer is gone")
     group.snapshots_due.append(3)
     duties.look()
+    stage.run(READ)
     assert [peer for peer, _, _ in transfers.begun[2:]] == [3]
 
 
@@ -90,6 +96,7 @@ def test_the_group_learns_the_outcome(installed: bool, monkeypatch: pytest.Monke
     monkeypatch.setattr(group, "snapshot_sent", lambda *outcome: outcomes.append(outcome))
     group.snapshots_due.append(3)
     watched(stage, 1, transfers).look()
+    stage.run(READ)
     index = group.journal.base_index
     assert outcomes == []
     transfers.begun[0][2](installed, "")
@@ -102,15 +109,16 @@ def test_a_snapshot_that_cannot_be_read_is_an_outcome_too(monkeypatch: pytest.Mo
     group = stage.group(1)
     outcomes: list[tuple[int, int, bool]] = []
 
-    def unreadable(peer: int) -> Snapshot:
+    def unreadable() -> Snapshot:
         raise CorruptionError("a damaged checkpoint")
 
-    monkeypatch.setattr(group, "base_snapshot", unreadable)
+    monkeypatch.setattr(group, "base_reading", lambda peer: unreadable)
     monkeypatch.setattr(group, "snapshot_sent", lambda *outcome: outcomes.append(outcome))
     monkeypatch.setattr(stage.node(1), "_look", lambda: None)  # where no disk is damaged
     duties = watched(stage, 1, transfers)
     group.snapshots_due.append(3)
     duties.look()
+    stage.run(READ)
     assert transfers.begun == []
     assert outcomes == [(3, group.journal.base_index, False)]
     assert isinstance(group.failed, CorruptionError)

@@ -84,6 +84,45 @@ def test_only_the_holder_of_the_name_begins(node: Node) -> None:
     assert begin(node, 2).error == "TRANSACTION_OPEN"
 
 
+def commit_and_begin(node: Node, number: int, nonce: int) -> pb.MetadataResult:
+    held = node.metadata.name("p")
+    assert held is not None
+    row = node.metadata.coordinator.get(number)
+    assert row is not None
+    commit = tpb.CommitTransaction(
+        transaction_id=number,
+        producer_id=held.producer_id,
+        epoch=held.epoch,
+        checked=len(row.parts),
+    )
+    commit.next.CopyFrom(tpb.BeginTransaction(nonce=nonce, idle_ms=1000, total_ms=2000))
+    commit.next.groups.extend((17, 99))
+    return ask(node, commit=commit)
+
+
+def test_a_commit_begins_the_next_one(node: Node) -> None:
+    begin(node)
+    for _ in range(2):  # its answer was lost
+        result = commit_and_begin(node, 1, 2)
+        assert result.next_transaction.transaction_id == 2
+        assert result.next_transaction.idle_ms == 1000
+    row = node.metadata.coordinator.get(2)
+    assert row is not None and list(row.parts) == [17]
+    assert state(node, 1) == ("COMMITTED", "") and state(node, 2) == ("OPEN", "")
+    saved = node.metadata.dump()
+    node.metadata.load(saved, 99)
+    assert commit_and_begin(node, 1, 2).next_transaction.transaction_id == 2, "after a restart"
+    assert commit_and_begin(node, 2, 3).next_transaction.transaction_id == 3
+    assert node.metadata.coordinator.get(1) is None
+
+
+def test_a_commit_stands_where_the_next_one_cannot_begin(node: Node) -> None:
+    begin(node, 5)
+    result = commit_and_begin(node, 1, 4)
+    assert not result.error and not result.HasField("next_transaction")
+    assert state(node, 1) == ("COMMITTED", "")
+
+
 def test_nothing_happens_while_the_feature_is_off() -> None:
     node = Node()
     node.register(1)
@@ -124,6 +163,8 @@ def test_a_snapshot_has_the_transactions(node: Node) -> None:
     other = MetadataState()
     other.load(node.metadata.dump(), node.metadata.applied_index)
     assert other.dump() == node.metadata.dump()
+    whole = pb.MetadataSnapshot.FromString(other.dump())
+    assert whole.SerializeToString(deterministic=True) == other.dump(), "its pieces are one message"
     row = other.coordinator.get(1)
     assert row is not None and list(row.parts) == [16, 17]
 

@@ -100,6 +100,8 @@ def test_transactions_are_shown_by_this_nodes_copy():
     assert found["oncelog_transactions_ending", ()] == 1
     assert found["oncelog_transactions_oldest_open_seconds", ()] == 3
     assert found["oncelog_transactions_remembered", ()] == 2
+    assert found["oncelog_transactions_aborted_total", (("reason", "operator"),)] == 1
+    assert found["oncelog_transactions_orphaned_runs", ()] == 0
 
 
 def test_a_histogram_counts_up_to_and_with_its_bounds():

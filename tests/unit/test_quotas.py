@@ -48,6 +48,7 @@ from oncelog.v1 import group_pb2 as gpb
 from oncelog.v1 import log_pb2 as lpb
 from oncelog.v1 import security_pb2 as spb
 from oncelog.v1 import sink_pb2 as kpb
+from oncelog.v1 import transaction_pb2 as tpb
 from oncelog.wire.status import from_status, to_status
 from tests.unit import log_rig
 from tests.unit.test_guarding import Guarded, guard, header
@@ -201,6 +202,38 @@ async def test_batches_of_sinks_count_as_transactions() -> None:
         await begin("two", 20)
     rig.open.discard(10)
     await begin("two", 20)
+
+
+async def test_what_a_commit_begins_takes_the_place_of_what_it_ends() -> None:
+    rig = Rig(Quota("a", TRANSACTIONS, 1))
+    usage = rig.quotas.usage("a")
+    limited = limiting.Limited("/oncelog.v1.TransactionService/CommitTransaction")
+
+    async def commit(number: int) -> int:
+        request = tpb.CommitTransactionRequest(transaction_id=number)
+        request.begin_next.nonce = number
+
+        async def call() -> Any:
+            rig.open.discard(number)
+            answer = tpb.CommitTransactionResponse()
+            if request.HasField("begin_next"):
+                rig.open.add(number + 1)
+                answer.next.transaction_id = number + 1
+            return answer
+
+        answer = await limited.answer(usage, request, call)
+        return int(answer.next.transaction_id)
+
+    with usage.begin(1) as begun:
+        rig.open.add(10)
+        begun(10)
+    assert await commit(10) == 11
+    assert await commit(11) == 12
+    with pytest.raises(ExceededError), usage.begin(5):
+        pass
+    rig.open.add(20)
+    usage.begun_next(20, 7)  # the limit was higher then
+    assert await commit(12) == 0, "it is to be begun by a call, which is refused"
 
 
 def test_staged_bytes_count_until_their_transaction_ends() -> None:

@@ -89,7 +89,7 @@ def test_what_a_replica_applies_counts_until_it_is_saved():
         CheckpointStore(parts.disk, GROUP),
         parts.journal,
         lambda: parts.batch,
-        lambda: b"the state",
+        lambda: iter((b"the ", b"state")),
         budget,
         group=GROUP,
         every_bytes=1 << 30,

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.consensus.configuration import Change, Configuration, Member, Step, changed
 from cluster.metadata.replicas import reported, wished
-from cluster.metadata.snapshot import dump_tables, load_tables
+from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
 from cluster.node.replica_changes import next_change
@@ -120,4 +120,4 @@ def test_a_record_survives_a_snapshot() -> None:
     record = PartitionState(GROUP, (4, 1), (1, 2, 3), (1, 0), 3, 13, 2, (5, 1))
     tables = Tables(next_group_id=17, next_topic_id=2)
     tables.put_topic(TopicState("t", 1, (record,), TopicSettings(), 0))
-    assert load_tables(dump_tables(tables)).topics["t"].partitions == (record,)
+    assert load_tables(b"".join(packed_tables(tables))).topics["t"].partitions == (record,)

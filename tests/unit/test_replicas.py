@@ -44,7 +44,12 @@ class Node:
     def open(self) -> None:
         """A new process over the same disk; opens nothing by itself."""
         self.driver = Driver(
-            self.disk, lambda: self.now, lambda *sent: None, lambda: None, ReplayBudget(1 << 30)
+            self.disk,
+            lambda: self.now,
+            lambda *sent: None,
+            lambda: None,
+            ReplayBudget(1 << 30),
+            lambda read, done: done(read()),
         )
         self.replicas = Replicas(
             ReplicaSettings(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from cluster.consensus import peer_window, replication
+from cluster.consensus.background_reads import BackgroundReads, Done
 from cluster.consensus.message import Append, AppendReply
 from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.replication import Replicator, State
-from tests.unit.raft_parts import GROUP, Parts
+from tests.unit.raft_parts import GROUP, Parts, reads_at_once
 
 
 class Leader:
@@ -18,7 +21,10 @@ class Leader:
         self.parts = Parts()
         self.parts.fill(1, 1, 1, 1, 2)
         shared = PeerWindows() if windows is None else windows
-        self.replicator = Replicator(GROUP, 2, self.parts.journal, self.parts.members, (2,), shared)
+        journal, members = self.parts.journal, self.parts.members
+        self.reads: list[tuple[Callable[[], object], Done]] = []  # under way
+        reads = BackgroundReads(lambda *started: self.reads.append(started), lambda group: None)
+        self.replicator = Replicator(GROUP, 2, journal, members, (2,), shared, reads)
         self.replicator.commit_index = 5
 
     def send(self) -> list[Append]:
@@ -176,7 +182,9 @@ def test_snapshot_that_failed_is_asked_for_again(leader: Leader) -> None:
 def test_commit_news_goes_out_once_and_only_to_who_keeps_up(leader: Leader) -> None:
     assert leader.replicator.commit_notices() == [], "a probed follower is not told"
     parts = leader.parts
-    leader.replicator = Replicator(GROUP, 2, parts.journal, parts.members, (2,), PeerWindows())
+    leader.replicator = Replicator(
+        GROUP, 2, parts.journal, parts.members, (2,), PeerWindows(), reads_at_once()
+    )
     leader.replicator.commit_index = 5
     leader.send()
     leader.ack(7)

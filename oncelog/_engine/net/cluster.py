@@ -138,11 +138,13 @@ class Cluster:
         address: str | None = None,
         attempt_timeout_s: float | None = None,
         on_retry: Callable[[OncelogError], None] | None = None,
+        first: str = "",
     ) -> Any:
         """Call a unary method until it succeeds, fails for good, or time is up.
 
         `method` takes a channel and returns the stub's method. With `address` only that
-        node is asked, once. Raises the OncelogError of the last answer.
+        node is asked, once; `first`: the node to begin with. Raises the OncelogError of the
+        last answer.
         """
         limit = timeout_s if timeout_s is not None else self.config.request_timeout_ms / 1000
         deadline = time.monotonic() + limit
@@ -152,7 +154,10 @@ class Cluster:
         failures = 0
         last: OncelogError = BrokerUnavailableError("no node was asked")
         while True:
-            for target in self.addresses():
+            targets = self.addresses()
+            if first and not failures:
+                targets = list(dict.fromkeys((first, *targets)))
+            for target in targets:
                 remaining = deadline - time.monotonic()
                 try:
                     answer = await self._call_one(
@@ -165,7 +170,8 @@ class Cluster:
                     if on_retry is not None:
                         on_retry(error)
                 else:
-                    self._preferred = target
+                    if target != first:
+                        self._preferred = target
                     return answer
                 if time.monotonic() >= deadline:
                     raise last

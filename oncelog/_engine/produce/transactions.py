@@ -19,11 +19,13 @@ from typing import Any
 from oncelog import errors
 from oncelog._engine.consume.groups import CommitTerms, Groups
 from oncelog._engine.net.cluster import transaction_stub
+from oncelog._engine.produce.following import Following, Terms
 from oncelog._engine.produce.sealing import Identity
 from oncelog._engine.produce.sender import Sender
 from oncelog._engine.produce.transaction import Call, ProducerTransaction, StagedOffsets, State
 from oncelog.types import CommittedTransaction, OffsetCommit, PublishedRun, TopicPartition
 from oncelog.v1 import transaction_pb2 as pb
+from oncelog.v1.batch_pb2 import TopicPartition as Partition
 
 log = logging.getLogger("oncelog.producer")
 
@@ -49,6 +51,9 @@ class Transactions:
         self._nonce_of = 0  # the identity's serial
         self._answered = True
         self._alive: asyncio.Task[None] | None = None
+        self._following = Following()
+        self._next: pb.NextTransaction | None = None  # that the commit under way shall begin
+        self._unused: asyncio.Task[None] | None = None
 
     # --- begin -------------------------------------------------------------------------
 
@@ -93,10 +98,18 @@ class Transactions:
         total_s = total_timeout_ms / 1000 or _DEFAULT_TOTAL_S
         identities = self._sender.identities
         identity = await identities.for_transaction(total_s, self._sender.has_used_up)
+        following, terms = self._following, Terms(identity, idle_timeout_ms, total_timeout_ms)
+        if following.begun is not None and following.terms != terms:
+            await self._abort_following()
+        following.note_begin(terms, time.monotonic())
+        if self._unused is not None:
+            self._unused.cancel()  # it does not hold the lock
+        begun = following.take()
+        if begun is not None:
+            return self._transaction(identity, begun)
         if self._nonce_of != identity.serial:
             self._nonce, self._nonce_of, self._answered = 0, identity.serial, True
-        self._nonce += self._answered
-        self._answered = False
+        self._draw_nonce()
         request = pb.BeginTransactionRequest(
             producer_name=self._config.producer_name,
             producer_id=identity.producer_id,
@@ -105,6 +118,7 @@ class Transactions:
             nonce=self._nonce,
             idle_timeout_ms=idle_timeout_ms,
             total_timeout_ms=total_timeout_ms,
+            partitions=_written(self.current),
         )
         limit = max(self._config.max_block_ms, self._config.request_timeout_ms) / 1000
         doubts: list[errors.OncelogError] = []
@@ -115,6 +129,7 @@ class Transactions:
                 timeout_s=limit,
                 attempt_timeout_s=_ATTEMPT_S,
                 on_retry=doubts.append,
+                first=self._near(self.current),
             )
         except errors.RetriableError:
             raise
@@ -126,6 +141,35 @@ class Transactions:
             raise
         self._answered = True
         return self._transaction(identity, answer)
+
+    def _draw_nonce(self) -> None:
+        self._nonce += self._answered
+        self._answered = False
+
+    def _near(self, transaction: ProducerTransaction | None) -> str:
+        """A node that leads where the transaction writes has a hop less to make."""
+        written = next(iter(transaction.runs), None) if transaction is not None else None
+        return self._cluster.leaders.address(written) if written is not None else ""
+
+    async def _abort_following(self) -> None:
+        begun, terms = self._following.take(), self._following.terms
+        if begun is None or terms is None:
+            return
+        abort = pb.AbortTransactionRequest(
+            transaction_id=begun.transaction_id,
+            producer_id=terms.identity.producer_id,
+            epoch=terms.identity.epoch,
+        )
+        # Where nobody answers it is aborted when it has been idle, or by the next lease.
+        with contextlib.suppress(errors.OncelogError):
+            await self._call(
+                lambda channel: transaction_stub(channel).AbortTransaction, abort, _ATTEMPT_S
+            )
+
+    async def _abort_unused(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        async with self._lock:
+            await self._abort_following()
 
     @staticmethod
     def _transaction(
@@ -277,9 +321,20 @@ class Transactions:
             return await self._call(
                 lambda channel: transaction_stub(channel).AbortTransaction, abort, left
             )
+        if self._next is None and self._following.is_expected:
+            self._draw_nonce()
+            terms = self._following.terms
+            assert terms is not None
+            self._next = pb.NextTransaction(
+                nonce=self._nonce,
+                idle_timeout_ms=terms.idle_timeout_ms,
+                total_timeout_ms=terms.total_timeout_ms,
+                partitions=_written(transaction),
+            )
         return await self._cluster.call(
             lambda channel: transaction_stub(channel).CommitTransaction,
-            _commit_request(transaction),
+            _commit_request(transaction, self._next),
+            first=self._near(transaction),
             timeout_s=left,
             attempt_timeout_s=_COMMIT_ATTEMPT_S,
             # It may be decided by a call without an answer, whatever the next one is told.
@@ -307,17 +362,25 @@ class Transactions:
             return  # refused: it may be asked again
         if self._alive is not None:
             self._alive.cancel()
+        self._following.note_end(time.monotonic())
+        self._next = None
+        if answer is not None and answer.HasField("next"):
+            self._answered = True
+            kept_s = self._following.keep(answer.next)
+            self._unused = asyncio.create_task(self._abort_unused(kept_s), name="unused")
         self._accumulator.resume(None)
 
     async def close(self, timeout_s: float | None) -> None:
         """Abort what is open. What was asked to be committed is left to the cluster."""
-        transaction = self.current
-        if transaction is not None and transaction.state is State.OPEN:
-            request_s = self._config.request_timeout_ms / 1000
-            # Where nobody answers it is aborted when it has been idle.
-            with contextlib.suppress(errors.OncelogError, TimeoutError):
-                async with asyncio.timeout(min(request_s, timeout_s or request_s)):
+        transaction, request_s = self.current, self._config.request_timeout_ms / 1000
+        if self._unused is not None:
+            self._unused.cancel()
+        # Where nobody answers it is aborted when it has been idle.
+        with contextlib.suppress(errors.OncelogError, TimeoutError):
+            async with asyncio.timeout(min(request_s, timeout_s or request_s)):
+                if transaction is not None and transaction.state is State.OPEN:
                     await self.abort(transaction)
+                await self._abort_following()
         if self._alive is not None:
             self._alive.cancel()
 
@@ -329,13 +392,22 @@ class Transactions:
         )
 
 
-def _commit_request(transaction: ProducerTransaction) -> pb.CommitTransactionRequest:
+def _written(transaction: ProducerTransaction | None) -> list[Partition]:
+    """Where it has staged something; the next one probably does as well."""
+    runs = transaction.runs if transaction is not None else ()
+    return [Partition(topic=tp.topic, partition=tp.partition) for tp in runs]
+
+
+def _commit_request(
+    transaction: ProducerTransaction, following: pb.NextTransaction | None
+) -> pb.CommitTransactionRequest:
     """The same in each call: nothing is staged after the first one."""
     request = pb.CommitTransactionRequest(
         transaction_id=transaction.transaction_id,
         producer_id=transaction.producer_id,
         epoch=transaction.epoch,
         timeout_ms=int(_COMMIT_ATTEMPT_S * 800),
+        begin_next=following,
     )
     for tp, run in transaction.runs.items():
         request.runs.add(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -199,14 +200,14 @@ def polls_prove_nothing() -> Any:
 
 @mutation("a snapshot is sent without its configuration")
 def snapshot_without_configuration() -> Any:
-    made = snapshots.base_snapshot
+    made = snapshots.base_reading
 
-    def without(group: int, raft: Raft, peer: int) -> Snapshot:
-        sound = made(group, raft, peer)
+    def without(group: int, raft: Raft, peer: int) -> Callable[[], Snapshot]:
+        sound = made(group, raft, peer)()
         checksum = checksum_of(group, sound.index, sound.index_term, sound.state)
-        return replace(sound, configuration=b"", checksum=checksum)
+        return lambda: replace(sound, configuration=b"", checksum=checksum)
 
-    return [(group_module, "base_snapshot", without)]
+    return [(group_module, "base_reading", without)]
 
 
 # -- nodes --------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ class Producer:
         self.holder = Holder(0, 0)
         self.last: dict[int, int] = {}  # group -> last sequence, without what is open
         self.begins = 0
+        self.begun = 0  # by the commit of the one before
         self.stopped = self.done = False
 
     # -- a life ---------------------------------------------------------------------------
@@ -138,6 +139,9 @@ class Producer:
         yield from self._commit(number, asked, staged, visible, straggler)
 
     def _begin(self) -> Process:
+        if self.begun:
+            number, self.begun = self.begun, 0
+            return number
         self.begins += 1
         while True:
             call = command(
@@ -237,6 +241,7 @@ class Producer:
                 "holder": self.holder,
                 "asked": asked,
                 "visible": visible,
+                "next_nonce": self.begins + 1 if self.rng.random() < 0.5 else 0,
             },
         )
         if straggler is not None:
@@ -253,6 +258,8 @@ class Producer:
             self._committed(number, asked, staged)
             if answer[0] == "VISIBLE":
                 self._remember_places(number, answer[1])
+            self.begun = answer[3]
+            self.begins += bool(self.begun)
         elif answer[0] in ("ABORTING", "ABORTED", "TRANSACTION_ABORTED"):
             self.checker.told.aborted.add(number)
         elif answer[0] == "UNKNOWN_TRANSACTION":

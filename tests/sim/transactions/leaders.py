@@ -292,9 +292,10 @@ class MetadataLeader:
         asked: tuple[Asked, ...],
         visible: bool = True,
         digest: int = 0,
+        next_nonce: int = 0,
     ) -> None:
         """Asks the partitions, decides, and waits for the markers if the caller wants that."""
-        process = self._commit(transaction_id, holder, asked, visible, digest)
+        process = self._commit(transaction_id, holder, asked, visible, digest, next_nonce)
         self.group.world.spawn(process, reply)
 
     def _commit(
@@ -304,6 +305,7 @@ class MetadataLeader:
         asked: tuple[Asked, ...],
         visible: bool,
         digest: int,
+        next_nonce: int,
     ) -> Process:
         while self.alive:
             row = self.group.machine.coordinator.get(transaction_id)
@@ -324,6 +326,7 @@ class MetadataLeader:
                 expected=expected,
                 checked=len(groups),
                 digest=digest,
+                next_nonce=next_nonce,
             )
             if result is LOST or result[0] != "CHECK_AGAIN":
                 return (yield from self._decided(transaction_id, result, visible))
@@ -361,7 +364,7 @@ class MetadataLeader:
             yield None
         if not self.alive:
             return LOST
-        return ("VISIBLE", {g: (p.gone, p.runs) for g, p in row.parts.items()})
+        return ("VISIBLE", {g: (p.gone, p.runs) for g, p in row.parts.items()}, *result[2:])
 
     def _confirm(
         self,

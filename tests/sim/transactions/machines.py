@@ -12,7 +12,7 @@ from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run_records import pack_marker, unpack_marker
 from cluster.transactions.runs import Marked, RunTable
 from cluster.transactions.sinks import Asked
-from cluster.transactions.types import Holder, Marker, Refused
+from cluster.transactions.types import COMMIT_STATES, Holder, Marker, Refused
 
 LIFETIME_MS = 10**12
 HOUR_MS = 3_600_000
@@ -130,7 +130,7 @@ class MetadataMachine:
     def dump(self) -> bytes:
         numbers = [self.clock_ms, self.next_producer_id]
         head = json.dumps([sorted(self.names.items()), sorted(self.groups), numbers])
-        return head.encode() + b"\n" + self.coordinator.dump()
+        return head.encode() + b"\n" + b"".join(self.coordinator.pieces())
 
     def load(self, data: bytes) -> None:
         head, rest = data.split(b"\n", 1)
@@ -161,13 +161,19 @@ class MetadataMachine:
         self.coordinator.fence(name, Holder(known.producer_id, known.epoch))
         return known
 
-    def begin(self, name: str, holder: Holder, nonce: int, stamp_ms: int) -> Any:
+    def begin(self, name: str, holder: Holder, nonce: int, stamp_ms: int, after: int = 0) -> Any:
         self.clock_ms = max(self.clock_ms, stamp_ms)
         known = self.names[name]
         if (known.producer_id, known.epoch) != holder:
             raise Refused("FENCED", f"{name} has epoch {known.epoch}")
         row = self.coordinator.begin(
-            name, holder, nonce, now_ms=self.clock_ms, idle_ms=60_000, total_ms=900_000
+            name,
+            holder,
+            nonce,
+            now_ms=self.clock_ms,
+            idle_ms=60_000,
+            total_ms=900_000,
+            after=after,
         )
         return row.transaction_id
 
@@ -182,12 +188,19 @@ class MetadataMachine:
         expected: Any,
         checked: int,
         digest: int = 0,
+        next_nonce: int = 0,
     ) -> Any:
         records = sum(run.records for run in expected)
         row = self.coordinator.commit(
             transaction_id, holder, expected, checked, records=records, digest=digest
         )
-        return row.state.name, row.reason, transaction_id
+        begun = 0
+        if next_nonce and row.state in COMMIT_STATES and not row.sink:
+            try:
+                begun = self.begin(row.owner, row.holder, next_nonce, next_nonce, transaction_id)
+            except Refused:
+                pass  # the commit stands
+        return row.state.name, row.reason, transaction_id, begun
 
     def abort(self, transaction_id: int, holder: Holder | None, reason: str) -> Any:
         row = self.coordinator.abort(transaction_id, holder, reason)

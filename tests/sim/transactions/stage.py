@@ -69,14 +69,16 @@ class Stage:
         """Sends a batch (number 0: a plain one); the name of its verdict."""
         return self.ask(self.batch(group, holder, number, first, last)).kind
 
-    def commit_call(self, number: int, holder: Holder | None, *runs: Any) -> Call:
+    def commit_call(
+        self, number: int, holder: Holder | None, *runs: Any, next_nonce: int = 0
+    ) -> Call:
         """`runs`: (group, records, last), of the holder's producer."""
         asked = tuple((g, holder.producer_id, *run) for g, *run in runs) if holder else runs
         arguments = {"transaction_id": number, "holder": holder, "asked": asked}
-        return Call(METADATA, "commit", arguments)
+        return Call(METADATA, "commit", arguments | {"next_nonce": next_nonce})
 
-    def commit(self, number: int, holder: Holder, *runs: Any) -> Asked:
-        asked = self.ask(self.commit_call(number, holder, *runs))
+    def commit(self, number: int, holder: Holder, *runs: Any, next_nonce: int = 0) -> Asked:
+        asked = self.ask(self.commit_call(number, holder, *runs, next_nonce=next_nonce))
         if asked.answer is not NOT_YET and asked.answer[0] in ("COMMITTED", "VISIBLE"):
             named = tuple((g, holder.producer_id, *run) for g, *run in runs)
             self.checker.told.committed[number] = named

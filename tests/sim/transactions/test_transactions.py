@@ -35,6 +35,7 @@ CAUGHT_BY = {
     "a-lease-leaves-transactions-open": "c14_successor_comes_while_it_is_open",
     "begin-without-order": "c40_delayed_begin",
     "the-last-one-of-an-owner-is-forgotten": "c05_commit_repeated_over_leader_changes",
+    "the-one-before-is-forgotten": "c05_commit_that_begins_the_next_one_is_repeated",
     "open-low-too-high": "c28_checkpoint_and_restart_with_many_runs",
     "markers-only-once": "c07_metadata_leader_goes_after_one_marker_of_many",
     "deleted-partitions-are-waited-for": "c18_topic_deleted_between_decision_and_marker",

@@ -250,6 +250,17 @@ def begin_without_order() -> list[Patch]:
 
 
 @weakness
+def the_one_before_is_forgotten() -> list[Patch]:
+    """As soon as the next one begins, also if it was begun by its own commit."""
+    begin = Coordinator.begin
+
+    def forgetful(self: Coordinator, *arguments: Any, after: int = 0, **more: Any) -> Any:
+        return begin(self, *arguments, **more)
+
+    return [(Coordinator, "begin", forgetful)]
+
+
+@weakness
 def the_last_one_of_an_owner_is_forgotten() -> list[Patch]:
     """Who repeats a commit is told that nobody knows of it."""
     finish = Coordinator._finish

@@ -347,7 +347,9 @@ type CommitTransactionRequest struct {
 	AtDecision bool  `protobuf:"varint,5,opt,name=at_decision,json=atDecision,proto3" json:"at_decision,omitempty"`
 	TimeoutMs  int32 `protobuf:"varint,6,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	// All offsets that were staged (GroupService.StageOffsets): one for each group.
-	Offsets       []*StagedOffsets `protobuf:"bytes,7,rep,name=offsets,proto3" json:"offsets,omitempty"`
+	Offsets []*StagedOffsets `protobuf:"bytes,7,rep,name=offsets,proto3" json:"offsets,omitempty"`
+	// Begins the producer's next transaction with the decision, without another call.
+	BeginNext     *NextTransaction `protobuf:"bytes,8,opt,name=begin_next,json=beginNext,proto3" json:"begin_next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -431,6 +433,82 @@ func (x *CommitTransactionRequest) GetOffsets() []*StagedOffsets {
 	return nil
 }
 
+func (x *CommitTransactionRequest) GetBeginNext() *NextTransaction {
+	if x != nil {
+		return x.BeginNext
+	}
+	return nil
+}
+
+// As in BeginTransactionRequest.
+type NextTransaction struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Nonce          uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	IdleTimeoutMs  int32                  `protobuf:"varint,2,opt,name=idle_timeout_ms,json=idleTimeoutMs,proto3" json:"idle_timeout_ms,omitempty"`
+	TotalTimeoutMs int32                  `protobuf:"varint,3,opt,name=total_timeout_ms,json=totalTimeoutMs,proto3" json:"total_timeout_ms,omitempty"`
+	Partitions     []*TopicPartition      `protobuf:"bytes,4,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *NextTransaction) Reset() {
+	*x = NextTransaction{}
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NextTransaction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NextTransaction) ProtoMessage() {}
+
+func (x *NextTransaction) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NextTransaction.ProtoReflect.Descriptor instead.
+func (*NextTransaction) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *NextTransaction) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *NextTransaction) GetIdleTimeoutMs() int32 {
+	if x != nil {
+		return x.IdleTimeoutMs
+	}
+	return 0
+}
+
+func (x *NextTransaction) GetTotalTimeoutMs() int32 {
+	if x != nil {
+		return x.TotalTimeoutMs
+	}
+	return 0
+}
+
+func (x *NextTransaction) GetPartitions() []*TopicPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
 // What a transaction has staged of one group's offsets.
 type StagedOffsets struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -443,7 +521,7 @@ type StagedOffsets struct {
 
 func (x *StagedOffsets) Reset() {
 	*x = StagedOffsets{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[5]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +533,7 @@ func (x *StagedOffsets) String() string {
 func (*StagedOffsets) ProtoMessage() {}
 
 func (x *StagedOffsets) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[5]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +546,7 @@ func (x *StagedOffsets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagedOffsets.ProtoReflect.Descriptor instead.
 func (*StagedOffsets) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{5}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StagedOffsets) GetGroup() string {
@@ -505,7 +583,7 @@ type StagedRun struct {
 
 func (x *StagedRun) Reset() {
 	*x = StagedRun{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[6]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +595,7 @@ func (x *StagedRun) String() string {
 func (*StagedRun) ProtoMessage() {}
 
 func (x *StagedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[6]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +608,7 @@ func (x *StagedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagedRun.ProtoReflect.Descriptor instead.
 func (*StagedRun) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{6}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StagedRun) GetTopic() string {
@@ -565,14 +643,17 @@ type CommitTransactionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State TransactionState       `protobuf:"varint,1,opt,name=state,proto3,enum=oncelog.v1.TransactionState" json:"state,omitempty"`
 	// With COMMITTED: where the records are. Empty if the transaction ended long ago.
-	Runs          []*PublishedRun `protobuf:"bytes,2,rep,name=runs,proto3" json:"runs,omitempty"`
+	Runs []*PublishedRun `protobuf:"bytes,2,rep,name=runs,proto3" json:"runs,omitempty"`
+	// The transaction that was begun. Not there: none was asked for, or none could be begun;
+	// BeginTransaction with the same nonce says why.
+	Next          *BeginTransactionResponse `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommitTransactionResponse) Reset() {
 	*x = CommitTransactionResponse{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[7]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +665,7 @@ func (x *CommitTransactionResponse) String() string {
 func (*CommitTransactionResponse) ProtoMessage() {}
 
 func (x *CommitTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[7]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +678,7 @@ func (x *CommitTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitTransactionResponse.ProtoReflect.Descriptor instead.
 func (*CommitTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{7}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CommitTransactionResponse) GetState() TransactionState {
@@ -610,6 +691,13 @@ func (x *CommitTransactionResponse) GetState() TransactionState {
 func (x *CommitTransactionResponse) GetRuns() []*PublishedRun {
 	if x != nil {
 		return x.Runs
+	}
+	return nil
+}
+
+func (x *CommitTransactionResponse) GetNext() *BeginTransactionResponse {
+	if x != nil {
+		return x.Next
 	}
 	return nil
 }
@@ -627,7 +715,7 @@ type PublishedRun struct {
 
 func (x *PublishedRun) Reset() {
 	*x = PublishedRun{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[8]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -639,7 +727,7 @@ func (x *PublishedRun) String() string {
 func (*PublishedRun) ProtoMessage() {}
 
 func (x *PublishedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[8]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -652,7 +740,7 @@ func (x *PublishedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishedRun.ProtoReflect.Descriptor instead.
 func (*PublishedRun) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{8}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PublishedRun) GetTopic() string {
@@ -695,7 +783,7 @@ type AbortTransactionRequest struct {
 
 func (x *AbortTransactionRequest) Reset() {
 	*x = AbortTransactionRequest{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[9]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +795,7 @@ func (x *AbortTransactionRequest) String() string {
 func (*AbortTransactionRequest) ProtoMessage() {}
 
 func (x *AbortTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[9]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +808,7 @@ func (x *AbortTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortTransactionRequest.ProtoReflect.Descriptor instead.
 func (*AbortTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{9}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AbortTransactionRequest) GetTransactionId() int64 {
@@ -752,7 +840,7 @@ type AbortTransactionResponse struct {
 
 func (x *AbortTransactionResponse) Reset() {
 	*x = AbortTransactionResponse{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[10]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +852,7 @@ func (x *AbortTransactionResponse) String() string {
 func (*AbortTransactionResponse) ProtoMessage() {}
 
 func (x *AbortTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[10]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +865,7 @@ func (x *AbortTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortTransactionResponse.ProtoReflect.Descriptor instead.
 func (*AbortTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{10}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{11}
 }
 
 type ListTransactionsRequest struct {
@@ -791,7 +879,7 @@ type ListTransactionsRequest struct {
 
 func (x *ListTransactionsRequest) Reset() {
 	*x = ListTransactionsRequest{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[11]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +891,7 @@ func (x *ListTransactionsRequest) String() string {
 func (*ListTransactionsRequest) ProtoMessage() {}
 
 func (x *ListTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[11]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +904,7 @@ func (x *ListTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{11}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTransactionsRequest) GetProducerName() string {
@@ -849,7 +937,7 @@ type ListTransactionsResponse struct {
 
 func (x *ListTransactionsResponse) Reset() {
 	*x = ListTransactionsResponse{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[12]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +949,7 @@ func (x *ListTransactionsResponse) String() string {
 func (*ListTransactionsResponse) ProtoMessage() {}
 
 func (x *ListTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[12]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +962,7 @@ func (x *ListTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{12}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListTransactionsResponse) GetTransactions() []*TransactionDescription {
@@ -907,7 +995,7 @@ type TransactionDescription struct {
 
 func (x *TransactionDescription) Reset() {
 	*x = TransactionDescription{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[13]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1007,7 @@ func (x *TransactionDescription) String() string {
 func (*TransactionDescription) ProtoMessage() {}
 
 func (x *TransactionDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[13]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1020,7 @@ func (x *TransactionDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionDescription.ProtoReflect.Descriptor instead.
 func (*TransactionDescription) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{13}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TransactionDescription) GetTransactionId() int64 {
@@ -1042,7 +1130,7 @@ type TransactionPart struct {
 
 func (x *TransactionPart) Reset() {
 	*x = TransactionPart{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[14]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1142,7 @@ func (x *TransactionPart) String() string {
 func (*TransactionPart) ProtoMessage() {}
 
 func (x *TransactionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[14]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1155,7 @@ func (x *TransactionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionPart.ProtoReflect.Descriptor instead.
 func (*TransactionPart) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{14}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TransactionPart) GetTopic() string {
@@ -1121,7 +1209,7 @@ type DescribeTransactionRequest struct {
 
 func (x *DescribeTransactionRequest) Reset() {
 	*x = DescribeTransactionRequest{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[15]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1221,7 @@ func (x *DescribeTransactionRequest) String() string {
 func (*DescribeTransactionRequest) ProtoMessage() {}
 
 func (x *DescribeTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[15]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1234,7 @@ func (x *DescribeTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTransactionRequest.ProtoReflect.Descriptor instead.
 func (*DescribeTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{15}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DescribeTransactionRequest) GetTransactionId() int64 {
@@ -1165,7 +1253,7 @@ type DescribeTransactionResponse struct {
 
 func (x *DescribeTransactionResponse) Reset() {
 	*x = DescribeTransactionResponse{}
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[16]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1265,7 @@ func (x *DescribeTransactionResponse) String() string {
 func (*DescribeTransactionResponse) ProtoMessage() {}
 
 func (x *DescribeTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_transaction_proto_msgTypes[16]
+	mi := &file_oncelog_v1_transaction_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1278,7 @@ func (x *DescribeTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTransactionResponse.ProtoReflect.Descriptor instead.
 func (*DescribeTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{16}
+	return file_oncelog_v1_transaction_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DescribeTransactionResponse) GetTransaction() *TransactionDescription {
@@ -1226,7 +1314,7 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"\x1cKeepTransactionsAliveRequest\x12'\n" +
 	"\x0ftransaction_ids\x18\x01 \x03(\x03R\x0etransactionIds\"5\n" +
 	"\x1dKeepTransactionsAliveResponse\x12\x14\n" +
-	"\x05ended\x18\x01 \x03(\x03R\x05ended\"\x98\x02\n" +
+	"\x05ended\x18\x01 \x03(\x03R\x05ended\"\xd4\x02\n" +
 	"\x18CommitTransactionRequest\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\x03R\rtransactionId\x12\x1f\n" +
 	"\vproducer_id\x18\x02 \x01(\x03R\n" +
@@ -1237,7 +1325,16 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"atDecision\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x06 \x01(\x05R\ttimeoutMs\x123\n" +
-	"\aoffsets\x18\a \x03(\v2\x19.oncelog.v1.StagedOffsetsR\aoffsets\"i\n" +
+	"\aoffsets\x18\a \x03(\v2\x19.oncelog.v1.StagedOffsetsR\aoffsets\x12:\n" +
+	"\n" +
+	"begin_next\x18\b \x01(\v2\x1b.oncelog.v1.NextTransactionR\tbeginNext\"\xb5\x01\n" +
+	"\x0fNextTransaction\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12&\n" +
+	"\x0fidle_timeout_ms\x18\x02 \x01(\x05R\ridleTimeoutMs\x12(\n" +
+	"\x10total_timeout_ms\x18\x03 \x01(\x05R\x0etotalTimeoutMs\x12:\n" +
+	"\n" +
+	"partitions\x18\x04 \x03(\v2\x1a.oncelog.v1.TopicPartitionR\n" +
+	"partitions\"i\n" +
 	"\rStagedOffsets\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\foffset_count\x18\x02 \x01(\x03R\voffsetCount\x12\x1f\n" +
@@ -1247,10 +1344,11 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12!\n" +
 	"\frecord_count\x18\x03 \x01(\x03R\vrecordCount\x12#\n" +
-	"\rlast_sequence\x18\x04 \x01(\x03R\flastSequence\"}\n" +
+	"\rlast_sequence\x18\x04 \x01(\x03R\flastSequence\"\xb7\x01\n" +
 	"\x19CommitTransactionResponse\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.oncelog.v1.TransactionStateR\x05state\x12,\n" +
-	"\x04runs\x18\x02 \x03(\v2\x18.oncelog.v1.PublishedRunR\x04runs\"\x86\x01\n" +
+	"\x04runs\x18\x02 \x03(\v2\x18.oncelog.v1.PublishedRunR\x04runs\x128\n" +
+	"\x04next\x18\x03 \x01(\v2$.oncelog.v1.BeginTransactionResponseR\x04next\"\x86\x01\n" +
 	"\fPublishedRun\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x1f\n" +
@@ -1326,7 +1424,7 @@ func file_oncelog_v1_transaction_proto_rawDescGZIP() []byte {
 }
 
 var file_oncelog_v1_transaction_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_oncelog_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_oncelog_v1_transaction_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_oncelog_v1_transaction_proto_goTypes = []any{
 	(TransactionState)(0),                 // 0: oncelog.v1.TransactionState
 	(*BeginTransactionRequest)(nil),       // 1: oncelog.v1.BeginTransactionRequest
@@ -1334,47 +1432,51 @@ var file_oncelog_v1_transaction_proto_goTypes = []any{
 	(*KeepTransactionsAliveRequest)(nil),  // 3: oncelog.v1.KeepTransactionsAliveRequest
 	(*KeepTransactionsAliveResponse)(nil), // 4: oncelog.v1.KeepTransactionsAliveResponse
 	(*CommitTransactionRequest)(nil),      // 5: oncelog.v1.CommitTransactionRequest
-	(*StagedOffsets)(nil),                 // 6: oncelog.v1.StagedOffsets
-	(*StagedRun)(nil),                     // 7: oncelog.v1.StagedRun
-	(*CommitTransactionResponse)(nil),     // 8: oncelog.v1.CommitTransactionResponse
-	(*PublishedRun)(nil),                  // 9: oncelog.v1.PublishedRun
-	(*AbortTransactionRequest)(nil),       // 10: oncelog.v1.AbortTransactionRequest
-	(*AbortTransactionResponse)(nil),      // 11: oncelog.v1.AbortTransactionResponse
-	(*ListTransactionsRequest)(nil),       // 12: oncelog.v1.ListTransactionsRequest
-	(*ListTransactionsResponse)(nil),      // 13: oncelog.v1.ListTransactionsResponse
-	(*TransactionDescription)(nil),        // 14: oncelog.v1.TransactionDescription
-	(*TransactionPart)(nil),               // 15: oncelog.v1.TransactionPart
-	(*DescribeTransactionRequest)(nil),    // 16: oncelog.v1.DescribeTransactionRequest
-	(*DescribeTransactionResponse)(nil),   // 17: oncelog.v1.DescribeTransactionResponse
-	(*TopicPartition)(nil),                // 18: oncelog.v1.TopicPartition
+	(*NextTransaction)(nil),               // 6: oncelog.v1.NextTransaction
+	(*StagedOffsets)(nil),                 // 7: oncelog.v1.StagedOffsets
+	(*StagedRun)(nil),                     // 8: oncelog.v1.StagedRun
+	(*CommitTransactionResponse)(nil),     // 9: oncelog.v1.CommitTransactionResponse
+	(*PublishedRun)(nil),                  // 10: oncelog.v1.PublishedRun
+	(*AbortTransactionRequest)(nil),       // 11: oncelog.v1.AbortTransactionRequest
+	(*AbortTransactionResponse)(nil),      // 12: oncelog.v1.AbortTransactionResponse
+	(*ListTransactionsRequest)(nil),       // 13: oncelog.v1.ListTransactionsRequest
+	(*ListTransactionsResponse)(nil),      // 14: oncelog.v1.ListTransactionsResponse
+	(*TransactionDescription)(nil),        // 15: oncelog.v1.TransactionDescription
+	(*TransactionPart)(nil),               // 16: oncelog.v1.TransactionPart
+	(*DescribeTransactionRequest)(nil),    // 17: oncelog.v1.DescribeTransactionRequest
+	(*DescribeTransactionResponse)(nil),   // 18: oncelog.v1.DescribeTransactionResponse
+	(*TopicPartition)(nil),                // 19: oncelog.v1.TopicPartition
 }
 var file_oncelog_v1_transaction_proto_depIdxs = []int32{
-	18, // 0: oncelog.v1.BeginTransactionRequest.partitions:type_name -> oncelog.v1.TopicPartition
-	7,  // 1: oncelog.v1.CommitTransactionRequest.runs:type_name -> oncelog.v1.StagedRun
-	6,  // 2: oncelog.v1.CommitTransactionRequest.offsets:type_name -> oncelog.v1.StagedOffsets
-	0,  // 3: oncelog.v1.CommitTransactionResponse.state:type_name -> oncelog.v1.TransactionState
-	9,  // 4: oncelog.v1.CommitTransactionResponse.runs:type_name -> oncelog.v1.PublishedRun
-	14, // 5: oncelog.v1.ListTransactionsResponse.transactions:type_name -> oncelog.v1.TransactionDescription
-	0,  // 6: oncelog.v1.TransactionDescription.state:type_name -> oncelog.v1.TransactionState
-	15, // 7: oncelog.v1.TransactionDescription.partitions:type_name -> oncelog.v1.TransactionPart
-	14, // 8: oncelog.v1.DescribeTransactionResponse.transaction:type_name -> oncelog.v1.TransactionDescription
-	1,  // 9: oncelog.v1.TransactionService.BeginTransaction:input_type -> oncelog.v1.BeginTransactionRequest
-	3,  // 10: oncelog.v1.TransactionService.KeepTransactionsAlive:input_type -> oncelog.v1.KeepTransactionsAliveRequest
-	5,  // 11: oncelog.v1.TransactionService.CommitTransaction:input_type -> oncelog.v1.CommitTransactionRequest
-	10, // 12: oncelog.v1.TransactionService.AbortTransaction:input_type -> oncelog.v1.AbortTransactionRequest
-	12, // 13: oncelog.v1.TransactionService.ListTransactions:input_type -> oncelog.v1.ListTransactionsRequest
-	16, // 14: oncelog.v1.TransactionService.DescribeTransaction:input_type -> oncelog.v1.DescribeTransactionRequest
-	2,  // 15: oncelog.v1.TransactionService.BeginTransaction:output_type -> oncelog.v1.BeginTransactionResponse
-	4,  // 16: oncelog.v1.TransactionService.KeepTransactionsAlive:output_type -> oncelog.v1.KeepTransactionsAliveResponse
-	8,  // 17: oncelog.v1.TransactionService.CommitTransaction:output_type -> oncelog.v1.CommitTransactionResponse
-	11, // 18: oncelog.v1.TransactionService.AbortTransaction:output_type -> oncelog.v1.AbortTransactionResponse
-	13, // 19: oncelog.v1.TransactionService.ListTransactions:output_type -> oncelog.v1.ListTransactionsResponse
-	17, // 20: oncelog.v1.TransactionService.DescribeTransaction:output_type -> oncelog.v1.DescribeTransactionResponse
-	15, // [15:21] is the sub-list for method output_type
-	9,  // [9:15] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	19, // 0: oncelog.v1.BeginTransactionRequest.partitions:type_name -> oncelog.v1.TopicPartition
+	8,  // 1: oncelog.v1.CommitTransactionRequest.runs:type_name -> oncelog.v1.StagedRun
+	7,  // 2: oncelog.v1.CommitTransactionRequest.offsets:type_name -> oncelog.v1.StagedOffsets
+	6,  // 3: oncelog.v1.CommitTransactionRequest.begin_next:type_name -> oncelog.v1.NextTransaction
+	19, // 4: oncelog.v1.NextTransaction.partitions:type_name -> oncelog.v1.TopicPartition
+	0,  // 5: oncelog.v1.CommitTransactionResponse.state:type_name -> oncelog.v1.TransactionState
+	10, // 6: oncelog.v1.CommitTransactionResponse.runs:type_name -> oncelog.v1.PublishedRun
+	2,  // 7: oncelog.v1.CommitTransactionResponse.next:type_name -> oncelog.v1.BeginTransactionResponse
+	15, // 8: oncelog.v1.ListTransactionsResponse.transactions:type_name -> oncelog.v1.TransactionDescription
+	0,  // 9: oncelog.v1.TransactionDescription.state:type_name -> oncelog.v1.TransactionState
+	16, // 10: oncelog.v1.TransactionDescription.partitions:type_name -> oncelog.v1.TransactionPart
+	15, // 11: oncelog.v1.DescribeTransactionResponse.transaction:type_name -> oncelog.v1.TransactionDescription
+	1,  // 12: oncelog.v1.TransactionService.BeginTransaction:input_type -> oncelog.v1.BeginTransactionRequest
+	3,  // 13: oncelog.v1.TransactionService.KeepTransactionsAlive:input_type -> oncelog.v1.KeepTransactionsAliveRequest
+	5,  // 14: oncelog.v1.TransactionService.CommitTransaction:input_type -> oncelog.v1.CommitTransactionRequest
+	11, // 15: oncelog.v1.TransactionService.AbortTransaction:input_type -> oncelog.v1.AbortTransactionRequest
+	13, // 16: oncelog.v1.TransactionService.ListTransactions:input_type -> oncelog.v1.ListTransactionsRequest
+	17, // 17: oncelog.v1.TransactionService.DescribeTransaction:input_type -> oncelog.v1.DescribeTransactionRequest
+	2,  // 18: oncelog.v1.TransactionService.BeginTransaction:output_type -> oncelog.v1.BeginTransactionResponse
+	4,  // 19: oncelog.v1.TransactionService.KeepTransactionsAlive:output_type -> oncelog.v1.KeepTransactionsAliveResponse
+	9,  // 20: oncelog.v1.TransactionService.CommitTransaction:output_type -> oncelog.v1.CommitTransactionResponse
+	12, // 21: oncelog.v1.TransactionService.AbortTransaction:output_type -> oncelog.v1.AbortTransactionResponse
+	14, // 22: oncelog.v1.TransactionService.ListTransactions:output_type -> oncelog.v1.ListTransactionsResponse
+	18, // 23: oncelog.v1.TransactionService.DescribeTransaction:output_type -> oncelog.v1.DescribeTransactionResponse
+	18, // [18:24] is the sub-list for method output_type
+	12, // [12:18] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_transaction_proto_init() }
@@ -1389,7 +1491,7 @@ func file_oncelog_v1_transaction_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_transaction_proto_rawDesc), len(file_oncelog_v1_transaction_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -110,6 +110,46 @@ def c05_commit_repeated_over_leader_changes() -> None:
 
 
 @case
+def c05_commit_that_begins_the_next_one_is_repeated() -> None:
+    """Its answer was lost, and nothing keeps the first one in mind but its owner's doubt."""
+    stage = Stage(2)
+    holder = opened(stage)
+    number = stage.begin("p", holder, nonce=1)
+    stage.put(1, holder, number, 0, 1)
+    answers = []
+    for again in (lambda: None, lambda: stage.elect(METADATA), lambda: stage.group(0).restart(0)):
+        again()
+        answers.append(stage.commit(number, holder, (1, 2, 1), next_nonce=2).answer)
+    assert answers[0] == answers[1] == answers[2], answers
+    following = answers[0][3]
+    same(following, stage.begin("p", holder, nonce=2))
+    same(stage.put(1, holder, following, 2, 4), "STAGED")
+    third = stage.commit(following, holder, (1, 3, 4), next_nonce=3).answer[3]
+    assert stage.coordinator.get(number) is None, "its owner knows by now"
+    assert stage.coordinator.get(following) is not None
+    stage.abort(third, holder)
+    same(len(stage.readable(1)), 5)
+    stage.finish()
+
+
+@case
+def c05_next_one_that_cannot_begin() -> None:
+    """The commit stands."""
+    stage = Stage(1)
+    holder = opened(stage, groups=(1,))
+    number = stage.begin("p", holder, nonce=1)
+    stage.put(1, holder, number, 0, 1)
+    stage.lease("p")
+    same(stage.commit(number, holder, (1, 2, 1), next_nonce=2).kind, "TRANSACTION_ABORTED")
+    assert stage.coordinator.open_of("p") is None
+    other = opened(stage, "q", (1,))
+    number = stage.begin("q", other, nonce=5)
+    answer = stage.commit(number, other, next_nonce=4).answer
+    same((answer[0], answer[3]), ("VISIBLE", 0))
+    stage.finish()
+
+
+@case
 def c06_leader_of_a_partition_goes_at_each_step() -> None:
     for step in range(4):
         stage = Stage(1)

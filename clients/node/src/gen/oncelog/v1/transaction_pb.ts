@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file oncelog/v1/transaction.proto.
  */
 export const file_oncelog_v1_transaction: GenFile = /*@__PURE__*/
-  fileDesc("ChxvbmNlbG9nL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpvbmNlbG9nLnYxItsBChdCZWdpblRyYW5zYWN0aW9uUmVxdWVzdBIVCg1wcm9kdWNlcl9uYW1lGAEgASgJEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFEhMKC2xlYXNlX3Rva2VuGAQgASgMEg0KBW5vbmNlGAUgASgEEhcKD2lkbGVfdGltZW91dF9tcxgGIAEoBRIYChB0b3RhbF90aW1lb3V0X21zGAcgASgFEi4KCnBhcnRpdGlvbnMYCCADKAsyGi5vbmNlbG9nLnYxLlRvcGljUGFydGl0aW9uImUKGEJlZ2luVHJhbnNhY3Rpb25SZXNwb25zZRIWCg50cmFuc2FjdGlvbl9pZBgBIAEoAxIXCg9pZGxlX3RpbWVvdXRfbXMYAiABKAUSGAoQdG90YWxfdGltZW91dF9tcxgDIAEoBSI3ChxLZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXF1ZXN0EhcKD3RyYW5zYWN0aW9uX2lkcxgBIAMoAyIuCh1LZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXNwb25zZRINCgVlbmRlZBgBIAMoAyLQAQoYQ29tbWl0VHJhbnNhY3Rpb25SZXF1ZXN0EhYKDnRyYW5zYWN0aW9uX2lkGAEgASgDEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFEiMKBHJ1bnMYBCADKAsyFS5vbmNlbG9nLnYxLlN0YWdlZFJ1bhITCgthdF9kZWNpc2lvbhgFIAEoCBISCgp0aW1lb3V0X21zGAYgASgFEioKB29mZnNldHMYByADKAsyGS5vbmNlbG9nLnYxLlN0YWdlZE9mZnNldHMiSQoNU3RhZ2VkT2Zmc2V0cxINCgVncm91cBgBIAEoCRIUCgxvZmZzZXRfY291bnQYAiABKAMSEwoLbGFzdF9udW1iZXIYAyABKAMiWgoJU3RhZ2VkUnVuEg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIUCgxyZWNvcmRfY291bnQYAyABKAMSFQoNbGFzdF9zZXF1ZW5jZRgEIAEoAyJwChlDb21taXRUcmFuc2FjdGlvblJlc3BvbnNlEisKBXN0YXRlGAEgASgOMhwub25jZWxvZy52MS5UcmFuc2FjdGlvblN0YXRlEiYKBHJ1bnMYAiADKAsyGC5vbmNlbG9nLnYxLlB1Ymxpc2hlZFJ1biJbCgxQdWJsaXNoZWRSdW4SDQoFdG9waWMYASABKAkSEQoJcGFydGl0aW9uGAIgASgFEhMKC2Jhc2Vfb2Zmc2V0GAMgASgDEhQKDHJlY29yZF9jb3VudBgEIAEoAyJVChdBYm9ydFRyYW5zYWN0aW9uUmVxdWVzdBIWCg50cmFuc2FjdGlvbl9pZBgBIAEoAxITCgtwcm9kdWNlcl9pZBgCIAEoAxINCgVlcG9jaBgDIAEoBSIaChhBYm9ydFRyYW5zYWN0aW9uUmVzcG9uc2UiVgoXTGlzdFRyYW5zYWN0aW9uc1JlcXVlc3QSFQoNcHJvZHVjZXJfbmFtZRgBIAEoCRIVCg1vbGRlcl90aGFuX21zGAIgASgDEg0KBWxpbWl0GAMgASgFIlQKGExpc3RUcmFuc2FjdGlvbnNSZXNwb25zZRI4Cgx0cmFuc2FjdGlvbnMYASADKAsyIi5vbmNlbG9nLnYxLlRyYW5zYWN0aW9uRGVzY3JpcHRpb24i0gIKFlRyYW5zYWN0aW9uRGVzY3JpcHRpb24SFgoOdHJhbnNhY3Rpb25faWQYASABKAMSKwoFc3RhdGUYAiABKA4yHC5vbmNlbG9nLnYxLlRyYW5zYWN0aW9uU3RhdGUSDgoGcmVhc29uGAMgASgJEhUKDXByb2R1Y2VyX25hbWUYBCABKAkSEwoLcHJvZHVjZXJfaWQYBSABKAMSDQoFZXBvY2gYBiABKAUSEAoIYmVndW5fbXMYByABKAMSDgoGYWdlX21zGAggASgDEhcKD2lkbGVfdGltZW91dF9tcxgJIAEoBRIYChB0b3RhbF90aW1lb3V0X21zGAogASgFEi8KCnBhcnRpdGlvbnMYCyADKAsyGy5vbmNlbG9nLnYxLlRyYW5zYWN0aW9uUGFydBIMCgRzaW5rGAwgASgIEhQKDHN0YWdlZF9ieXRlcxgNIAEoAyKIAQoPVHJhbnNhY3Rpb25QYXJ0Eg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRINCgVlbmRlZBgDIAEoCBIWCg5zdGFnZWRfcmVjb3JkcxgEIAEoAxIUCgxzdGFnZWRfYnl0ZXMYBSABKAMSFgoOc3RhZ2VkX29mZnNldHMYBiABKAMiNAoaRGVzY3JpYmVUcmFuc2FjdGlvblJlcXVlc3QSFgoOdHJhbnNhY3Rpb25faWQYASABKAMiVgobRGVzY3JpYmVUcmFuc2FjdGlvblJlc3BvbnNlEjcKC3RyYW5zYWN0aW9uGAEgASgLMiIub25jZWxvZy52MS5UcmFuc2FjdGlvbkRlc2NyaXB0aW9uKtMBChBUcmFuc2FjdGlvblN0YXRlEiEKHVRSQU5TQUNUSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWVFJBTlNBQ1RJT05fU1RBVEVfT1BFThABEiAKHFRSQU5TQUNUSU9OX1NUQVRFX0NPTU1JVFRJTkcQAhIfChtUUkFOU0FDVElPTl9TVEFURV9DT01NSVRURUQQAxIeChpUUkFOU0FDVElPTl9TVEFURV9BQk9SVElORxAEEh0KGVRSQU5TQUNUSU9OX1NUQVRFX0FCT1JURUQQBTLpBAoSVHJhbnNhY3Rpb25TZXJ2aWNlEl0KEEJlZ2luVHJhbnNhY3Rpb24SIy5vbmNlbG9nLnYxLkJlZ2luVHJhbnNhY3Rpb25SZXF1ZXN0GiQub25jZWxvZy52MS5CZWdpblRyYW5zYWN0aW9uUmVzcG9uc2USbAoVS2VlcFRyYW5zYWN0aW9uc0FsaXZlEigub25jZWxvZy52MS5LZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXF1ZXN0Gikub25jZWxvZy52MS5LZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXNwb25zZRJgChFDb21taXRUcmFuc2FjdGlvbhIkLm9uY2Vsb2cudjEuQ29tbWl0VHJhbnNhY3Rpb25SZXF1ZXN0GiUub25jZWxvZy52MS5Db21taXRUcmFuc2FjdGlvblJlc3BvbnNlEl0KEEFib3J0VHJhbnNhY3Rpb24SIy5vbmNlbG9nLnYxLkFib3J0VHJhbnNhY3Rpb25SZXF1ZXN0GiQub25jZWxvZy52MS5BYm9ydFRyYW5zYWN0aW9uUmVzcG9uc2USXQoQTGlzdFRyYW5zYWN0aW9ucxIjLm9uY2Vsb2cudjEuTGlzdFRyYW5zYWN0aW9uc1JlcXVlc3QaJC5vbmNlbG9nLnYxLkxpc3RUcmFuc2FjdGlvbnNSZXNwb25zZRJmChNEZXNjcmliZVRyYW5zYWN0aW9uEiYub25jZWxvZy52MS5EZXNjcmliZVRyYW5zYWN0aW9uUmVxdWVzdBonLm9uY2Vsb2cudjEuRGVzY3JpYmVUcmFuc2FjdGlvblJlc3BvbnNlYgZwcm90bzM", [file_oncelog_v1_batch]);
+  fileDesc("ChxvbmNlbG9nL3YxL3RyYW5zYWN0aW9uLnByb3RvEgpvbmNlbG9nLnYxItsBChdCZWdpblRyYW5zYWN0aW9uUmVxdWVzdBIVCg1wcm9kdWNlcl9uYW1lGAEgASgJEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFEhMKC2xlYXNlX3Rva2VuGAQgASgMEg0KBW5vbmNlGAUgASgEEhcKD2lkbGVfdGltZW91dF9tcxgGIAEoBRIYChB0b3RhbF90aW1lb3V0X21zGAcgASgFEi4KCnBhcnRpdGlvbnMYCCADKAsyGi5vbmNlbG9nLnYxLlRvcGljUGFydGl0aW9uImUKGEJlZ2luVHJhbnNhY3Rpb25SZXNwb25zZRIWCg50cmFuc2FjdGlvbl9pZBgBIAEoAxIXCg9pZGxlX3RpbWVvdXRfbXMYAiABKAUSGAoQdG90YWxfdGltZW91dF9tcxgDIAEoBSI3ChxLZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXF1ZXN0EhcKD3RyYW5zYWN0aW9uX2lkcxgBIAMoAyIuCh1LZWVwVHJhbnNhY3Rpb25zQWxpdmVSZXNwb25zZRINCgVlbmRlZBgBIAMoAyKBAgoYQ29tbWl0VHJhbnNhY3Rpb25SZXF1ZXN0EhYKDnRyYW5zYWN0aW9uX2lkGAEgASgDEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFEiMKBHJ1bnMYBCADKAsyFS5vbmNlbG9nLnYxLlN0YWdlZFJ1bhITCgthdF9kZWNpc2lvbhgFIAEoCBISCgp0aW1lb3V0X21zGAYgASgFEioKB29mZnNldHMYByADKAsyGS5vbmNlbG9nLnYxLlN0YWdlZE9mZnNldHMSLwoKYmVnaW5fbmV4dBgIIAEoCzIbLm9uY2Vsb2cudjEuTmV4dFRyYW5zYWN0aW9uIoMBCg9OZXh0VHJhbnNhY3Rpb24SDQoFbm9uY2UYASABKAQSFwoPaWRsZV90aW1lb3V0X21zGAIgASgFEhgKEHRvdGFsX3RpbWVvdXRfbXMYAyABKAUSLgoKcGFydGl0aW9ucxgEIAMoCzIaLm9uY2Vsb2cudjEuVG9waWNQYXJ0aXRpb24iSQoNU3RhZ2VkT2Zmc2V0cxINCgVncm91cBgBIAEoCRIUCgxvZmZzZXRfY291bnQYAiABKAMSEwoLbGFzdF9udW1iZXIYAyABKAMiWgoJU3RhZ2VkUnVuEg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIUCgxyZWNvcmRfY291bnQYAyABKAMSFQoNbGFzdF9zZXF1ZW5jZRgEIAEoAyKkAQoZQ29tbWl0VHJhbnNhY3Rpb25SZXNwb25zZRIrCgVzdGF0ZRgBIAEoDjIcLm9uY2Vsb2cudjEuVHJhbnNhY3Rpb25TdGF0ZRImCgRydW5zGAIgAygLMhgub25jZWxvZy52MS5QdWJsaXNoZWRSdW4SMgoEbmV4dBgDIAEoCzIkLm9uY2Vsb2cudjEuQmVnaW5UcmFuc2FjdGlvblJlc3BvbnNlIlsKDFB1Ymxpc2hlZFJ1bhINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSEwoLYmFzZV9vZmZzZXQYAyABKAMSFAoMcmVjb3JkX2NvdW50GAQgASgDIlUKF0Fib3J0VHJhbnNhY3Rpb25SZXF1ZXN0EhYKDnRyYW5zYWN0aW9uX2lkGAEgASgDEhMKC3Byb2R1Y2VyX2lkGAIgASgDEg0KBWVwb2NoGAMgASgFIhoKGEFib3J0VHJhbnNhY3Rpb25SZXNwb25zZSJWChdMaXN0VHJhbnNhY3Rpb25zUmVxdWVzdBIVCg1wcm9kdWNlcl9uYW1lGAEgASgJEhUKDW9sZGVyX3RoYW5fbXMYAiABKAMSDQoFbGltaXQYAyABKAUiVAoYTGlzdFRyYW5zYWN0aW9uc1Jlc3BvbnNlEjgKDHRyYW5zYWN0aW9ucxgBIAMoCzIiLm9uY2Vsb2cudjEuVHJhbnNhY3Rpb25EZXNjcmlwdGlvbiLSAgoWVHJhbnNhY3Rpb25EZXNjcmlwdGlvbhIWCg50cmFuc2FjdGlvbl9pZBgBIAEoAxIrCgVzdGF0ZRgCIAEoDjIcLm9uY2Vsb2cudjEuVHJhbnNhY3Rpb25TdGF0ZRIOCgZyZWFzb24YAyABKAkSFQoNcHJvZHVjZXJfbmFtZRgEIAEoCRITCgtwcm9kdWNlcl9pZBgFIAEoAxINCgVlcG9jaBgGIAEoBRIQCghiZWd1bl9tcxgHIAEoAxIOCgZhZ2VfbXMYCCABKAMSFwoPaWRsZV90aW1lb3V0X21zGAkgASgFEhgKEHRvdGFsX3RpbWVvdXRfbXMYCiABKAUSLwoKcGFydGl0aW9ucxgLIAMoCzIbLm9uY2Vsb2cudjEuVHJhbnNhY3Rpb25QYXJ0EgwKBHNpbmsYDCABKAgSFAoMc3RhZ2VkX2J5dGVzGA0gASgDIogBCg9UcmFuc2FjdGlvblBhcnQSDQoFdG9waWMYASABKAkSEQoJcGFydGl0aW9uGAIgASgFEg0KBWVuZGVkGAMgASgIEhYKDnN0YWdlZF9yZWNvcmRzGAQgASgDEhQKDHN0YWdlZF9ieXRlcxgFIAEoAxIWCg5zdGFnZWRfb2Zmc2V0cxgGIAEoAyI0ChpEZXNjcmliZVRyYW5zYWN0aW9uUmVxdWVzdBIWCg50cmFuc2FjdGlvbl9pZBgBIAEoAyJWChtEZXNjcmliZVRyYW5zYWN0aW9uUmVzcG9uc2USNwoLdHJhbnNhY3Rpb24YASABKAsyIi5vbmNlbG9nLnYxLlRyYW5zYWN0aW9uRGVzY3JpcHRpb24q0wEKEFRyYW5zYWN0aW9uU3RhdGUSIQodVFJBTlNBQ1RJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIaChZUUkFOU0FDVElPTl9TVEFURV9PUEVOEAESIAocVFJBTlNBQ1RJT05fU1RBVEVfQ09NTUlUVElORxACEh8KG1RSQU5TQUNUSU9OX1NUQVRFX0NPTU1JVFRFRBADEh4KGlRSQU5TQUNUSU9OX1NUQVRFX0FCT1JUSU5HEAQSHQoZVFJBTlNBQ1RJT05fU1RBVEVfQUJPUlRFRBAFMukEChJUcmFuc2FjdGlvblNlcnZpY2USXQoQQmVnaW5UcmFuc2FjdGlvbhIjLm9uY2Vsb2cudjEuQmVnaW5UcmFuc2FjdGlvblJlcXVlc3QaJC5vbmNlbG9nLnYxLkJlZ2luVHJhbnNhY3Rpb25SZXNwb25zZRJsChVLZWVwVHJhbnNhY3Rpb25zQWxpdmUSKC5vbmNlbG9nLnYxLktlZXBUcmFuc2FjdGlvbnNBbGl2ZVJlcXVlc3QaKS5vbmNlbG9nLnYxLktlZXBUcmFuc2FjdGlvbnNBbGl2ZVJlc3BvbnNlEmAKEUNvbW1pdFRyYW5zYWN0aW9uEiQub25jZWxvZy52MS5Db21taXRUcmFuc2FjdGlvblJlcXVlc3QaJS5vbmNlbG9nLnYxLkNvbW1pdFRyYW5zYWN0aW9uUmVzcG9uc2USXQoQQWJvcnRUcmFuc2FjdGlvbhIjLm9uY2Vsb2cudjEuQWJvcnRUcmFuc2FjdGlvblJlcXVlc3QaJC5vbmNlbG9nLnYxLkFib3J0VHJhbnNhY3Rpb25SZXNwb25zZRJdChBMaXN0VHJhbnNhY3Rpb25zEiMub25jZWxvZy52MS5MaXN0VHJhbnNhY3Rpb25zUmVxdWVzdBokLm9uY2Vsb2cudjEuTGlzdFRyYW5zYWN0aW9uc1Jlc3BvbnNlEmYKE0Rlc2NyaWJlVHJhbnNhY3Rpb24SJi5vbmNlbG9nLnYxLkRlc2NyaWJlVHJhbnNhY3Rpb25SZXF1ZXN0Gicub25jZWxvZy52MS5EZXNjcmliZVRyYW5zYWN0aW9uUmVzcG9uc2ViBnByb3RvMw", [file_oncelog_v1_batch]);
 
 /**
  * @generated from message oncelog.v1.BeginTransactionRequest
@@ -185,6 +185,13 @@ export type CommitTransactionRequest = Message<"oncelog.v1.CommitTransactionRequ
    * @generated from field: repeated oncelog.v1.StagedOffsets offsets = 7;
    */
   offsets: StagedOffsets[];
+
+  /**
+   * Begins the producer's next transaction with the decision, without another call.
+   *
+   * @generated from field: oncelog.v1.NextTransaction begin_next = 8;
+   */
+  beginNext?: NextTransaction | undefined;
 };
 
 /**
@@ -193,6 +200,40 @@ export type CommitTransactionRequest = Message<"oncelog.v1.CommitTransactionRequ
  */
 export const CommitTransactionRequestSchema: GenMessage<CommitTransactionRequest> = /*@__PURE__*/
   messageDesc(file_oncelog_v1_transaction, 4);
+
+/**
+ * As in BeginTransactionRequest.
+ *
+ * @generated from message oncelog.v1.NextTransaction
+ */
+export type NextTransaction = Message<"oncelog.v1.NextTransaction"> & {
+  /**
+   * @generated from field: uint64 nonce = 1;
+   */
+  nonce: bigint;
+
+  /**
+   * @generated from field: int32 idle_timeout_ms = 2;
+   */
+  idleTimeoutMs: number;
+
+  /**
+   * @generated from field: int32 total_timeout_ms = 3;
+   */
+  totalTimeoutMs: number;
+
+  /**
+   * @generated from field: repeated oncelog.v1.TopicPartition partitions = 4;
+   */
+  partitions: TopicPartition[];
+};
+
+/**
+ * Describes the message oncelog.v1.NextTransaction.
+ * Use `create(NextTransactionSchema)` to create a new message.
+ */
+export const NextTransactionSchema: GenMessage<NextTransaction> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_transaction, 5);
 
 /**
  * What a transaction has staged of one group's offsets.
@@ -225,7 +266,7 @@ export type StagedOffsets = Message<"oncelog.v1.StagedOffsets"> & {
  * Use `create(StagedOffsetsSchema)` to create a new message.
  */
 export const StagedOffsetsSchema: GenMessage<StagedOffsets> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 5);
+  messageDesc(file_oncelog_v1_transaction, 6);
 
 /**
  * What a transaction has staged in one partition.
@@ -259,7 +300,7 @@ export type StagedRun = Message<"oncelog.v1.StagedRun"> & {
  * Use `create(StagedRunSchema)` to create a new message.
  */
 export const StagedRunSchema: GenMessage<StagedRun> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 6);
+  messageDesc(file_oncelog_v1_transaction, 7);
 
 /**
  * @generated from message oncelog.v1.CommitTransactionResponse
@@ -276,6 +317,14 @@ export type CommitTransactionResponse = Message<"oncelog.v1.CommitTransactionRes
    * @generated from field: repeated oncelog.v1.PublishedRun runs = 2;
    */
   runs: PublishedRun[];
+
+  /**
+   * The transaction that was begun. Not there: none was asked for, or none could be begun;
+   * BeginTransaction with the same nonce says why.
+   *
+   * @generated from field: oncelog.v1.BeginTransactionResponse next = 3;
+   */
+  next?: BeginTransactionResponse | undefined;
 };
 
 /**
@@ -283,7 +332,7 @@ export type CommitTransactionResponse = Message<"oncelog.v1.CommitTransactionRes
  * Use `create(CommitTransactionResponseSchema)` to create a new message.
  */
 export const CommitTransactionResponseSchema: GenMessage<CommitTransactionResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 7);
+  messageDesc(file_oncelog_v1_transaction, 8);
 
 /**
  * @generated from message oncelog.v1.PublishedRun
@@ -317,7 +366,7 @@ export type PublishedRun = Message<"oncelog.v1.PublishedRun"> & {
  * Use `create(PublishedRunSchema)` to create a new message.
  */
 export const PublishedRunSchema: GenMessage<PublishedRun> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 8);
+  messageDesc(file_oncelog_v1_transaction, 9);
 
 /**
  * @generated from message oncelog.v1.AbortTransactionRequest
@@ -346,7 +395,7 @@ export type AbortTransactionRequest = Message<"oncelog.v1.AbortTransactionReques
  * Use `create(AbortTransactionRequestSchema)` to create a new message.
  */
 export const AbortTransactionRequestSchema: GenMessage<AbortTransactionRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 9);
+  messageDesc(file_oncelog_v1_transaction, 10);
 
 /**
  * @generated from message oncelog.v1.AbortTransactionResponse
@@ -359,7 +408,7 @@ export type AbortTransactionResponse = Message<"oncelog.v1.AbortTransactionRespo
  * Use `create(AbortTransactionResponseSchema)` to create a new message.
  */
 export const AbortTransactionResponseSchema: GenMessage<AbortTransactionResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 10);
+  messageDesc(file_oncelog_v1_transaction, 11);
 
 /**
  * @generated from message oncelog.v1.ListTransactionsRequest
@@ -390,7 +439,7 @@ export type ListTransactionsRequest = Message<"oncelog.v1.ListTransactionsReques
  * Use `create(ListTransactionsRequestSchema)` to create a new message.
  */
 export const ListTransactionsRequestSchema: GenMessage<ListTransactionsRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 11);
+  messageDesc(file_oncelog_v1_transaction, 12);
 
 /**
  * @generated from message oncelog.v1.ListTransactionsResponse
@@ -407,7 +456,7 @@ export type ListTransactionsResponse = Message<"oncelog.v1.ListTransactionsRespo
  * Use `create(ListTransactionsResponseSchema)` to create a new message.
  */
 export const ListTransactionsResponseSchema: GenMessage<ListTransactionsResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 12);
+  messageDesc(file_oncelog_v1_transaction, 13);
 
 /**
  * @generated from message oncelog.v1.TransactionDescription
@@ -490,7 +539,7 @@ export type TransactionDescription = Message<"oncelog.v1.TransactionDescription"
  * Use `create(TransactionDescriptionSchema)` to create a new message.
  */
 export const TransactionDescriptionSchema: GenMessage<TransactionDescription> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 13);
+  messageDesc(file_oncelog_v1_transaction, 14);
 
 /**
  * @generated from message oncelog.v1.TransactionPart
@@ -540,7 +589,7 @@ export type TransactionPart = Message<"oncelog.v1.TransactionPart"> & {
  * Use `create(TransactionPartSchema)` to create a new message.
  */
 export const TransactionPartSchema: GenMessage<TransactionPart> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 14);
+  messageDesc(file_oncelog_v1_transaction, 15);
 
 /**
  * @generated from message oncelog.v1.DescribeTransactionRequest
@@ -557,7 +606,7 @@ export type DescribeTransactionRequest = Message<"oncelog.v1.DescribeTransaction
  * Use `create(DescribeTransactionRequestSchema)` to create a new message.
  */
 export const DescribeTransactionRequestSchema: GenMessage<DescribeTransactionRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 15);
+  messageDesc(file_oncelog_v1_transaction, 16);
 
 /**
  * @generated from message oncelog.v1.DescribeTransactionResponse
@@ -574,7 +623,7 @@ export type DescribeTransactionResponse = Message<"oncelog.v1.DescribeTransactio
  * Use `create(DescribeTransactionResponseSchema)` to create a new message.
  */
 export const DescribeTransactionResponseSchema: GenMessage<DescribeTransactionResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_transaction, 16);
+  messageDesc(file_oncelog_v1_transaction, 17);
 
 /**
  * @generated from enum oncelog.v1.TransactionState

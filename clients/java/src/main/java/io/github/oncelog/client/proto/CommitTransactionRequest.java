@@ -18,6 +18,7 @@ public  final class CommitTransactionRequest extends
     runs_ = emptyProtobufList();
     offsets_ = emptyProtobufList();
   }
+  private int bitField0_;
   public static final int TRANSACTION_ID_FIELD_NUMBER = 1;
   private long transactionId_;
   /**
@@ -434,6 +435,73 @@ public  final class CommitTransactionRequest extends
   private void removeOffsets(int index) {
     ensureOffsetsIsMutable();
     offsets_.remove(index);
+  }
+
+  public static final int BEGIN_NEXT_FIELD_NUMBER = 8;
+  private io.github.oncelog.client.proto.NextTransaction beginNext_;
+  /**
+   * <pre>
+   * Begins the producer's next transaction with the decision, without another call.
+   * </pre>
+   *
+   * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+   */
+  @java.lang.Override
+  public boolean hasBeginNext() {
+    return ((bitField0_ & 0x00000001) != 0);
+  }
+  /**
+   * <pre>
+   * Begins the producer's next transaction with the decision, without another call.
+   * </pre>
+   *
+   * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+   */
+  @java.lang.Override
+  public io.github.oncelog.client.proto.NextTransaction getBeginNext() {
+    return beginNext_ == null ? io.github.oncelog.client.proto.NextTransaction.getDefaultInstance() : beginNext_;
+  }
+  /**
+   * <pre>
+   * Begins the producer's next transaction with the decision, without another call.
+   * </pre>
+   *
+   * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+   */
+  private void setBeginNext(io.github.oncelog.client.proto.NextTransaction value) {
+    java.util.Objects.requireNonNull(value);
+    beginNext_ = value;
+    bitField0_ |= 0x00000001;
+  }
+  /**
+   * <pre>
+   * Begins the producer's next transaction with the decision, without another call.
+   * </pre>
+   *
+   * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+   */
+  @java.lang.SuppressWarnings("ReferenceEquality")
+  private void mergeBeginNext(io.github.oncelog.client.proto.NextTransaction value) {
+    java.util.Objects.requireNonNull(value);
+    if (beginNext_ != null &&
+        beginNext_ != io.github.oncelog.client.proto.NextTransaction.getDefaultInstance()) {
+      beginNext_ =
+        io.github.oncelog.client.proto.NextTransaction.newBuilder(beginNext_).mergeFrom(value).buildPartial();
+    } else {
+      beginNext_ = value;
+    }
+    bitField0_ |= 0x00000001;
+  }
+  /**
+   * <pre>
+   * Begins the producer's next transaction with the decision, without another call.
+   * </pre>
+   *
+   * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+   */
+  private void clearBeginNext() {
+    beginNext_ = null;
+    bitField0_ = (bitField0_ & ~0x00000001);
   }
 
   public static io.github.oncelog.client.proto.CommitTransactionRequest parseFrom(
@@ -985,6 +1053,77 @@ public  final class CommitTransactionRequest extends
       return this;
     }
 
+    /**
+     * <pre>
+     * Begins the producer's next transaction with the decision, without another call.
+     * </pre>
+     *
+     * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+     */
+    @java.lang.Override
+    public boolean hasBeginNext() {
+      return instance.hasBeginNext();
+    }
+    /**
+     * <pre>
+     * Begins the producer's next transaction with the decision, without another call.
+     * </pre>
+     *
+     * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+     */
+    @java.lang.Override
+    public io.github.oncelog.client.proto.NextTransaction getBeginNext() {
+      return instance.getBeginNext();
+    }
+    /**
+     * <pre>
+     * Begins the producer's next transaction with the decision, without another call.
+     * </pre>
+     *
+     * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+     */
+    public Builder setBeginNext(io.github.oncelog.client.proto.NextTransaction value) {
+      copyOnWrite();
+      instance.setBeginNext(value);
+      return this;
+      }
+    /**
+     * <pre>
+     * Begins the producer's next transaction with the decision, without another call.
+     * </pre>
+     *
+     * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+     */
+    public Builder setBeginNext(
+        io.github.oncelog.client.proto.NextTransaction.Builder builderForValue) {
+      copyOnWrite();
+      instance.setBeginNext(builderForValue.build());
+      return this;
+    }
+    /**
+     * <pre>
+     * Begins the producer's next transaction with the decision, without another call.
+     * </pre>
+     *
+     * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+     */
+    public Builder mergeBeginNext(io.github.oncelog.client.proto.NextTransaction value) {
+      copyOnWrite();
+      instance.mergeBeginNext(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Begins the producer's next transaction with the decision, without another call.
+     * </pre>
+     *
+     * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+     */
+    public Builder clearBeginNext() {  copyOnWrite();
+      instance.clearBeginNext();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.CommitTransactionRequest)
   }
   @java.lang.Override
@@ -1001,6 +1140,7 @@ public  final class CommitTransactionRequest extends
       }
       case BUILD_MESSAGE_INFO: {
           java.lang.Object[] objects = new java.lang.Object[] {
+            "bitField0_",
             "transactionId_",
             "producerId_",
             "epoch_",
@@ -1010,10 +1150,11 @@ public  final class CommitTransactionRequest extends
             "timeoutMs_",
             "offsets_",
             io.github.oncelog.client.proto.StagedOffsets.class,
+            "beginNext_",
           };
           java.lang.String info =
-              "\u0000\u0007\u0000\u0000\u0001\u0007\u0007\u0000\u0002\u0000\u0001\u0002\u0002\u0002" +
-              "\u0003\u0004\u0004\u001b\u0005\u0007\u0006\u0004\u0007\u001b";
+              "\u0000\b\u0000\u0001\u0001\b\b\u0000\u0002\u0000\u0001\u0002\u0002\u0002\u0003\u0004" +
+              "\u0004\u001b\u0005\u0007\u0006\u0004\u0007\u001b\b\u1009\u0000";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

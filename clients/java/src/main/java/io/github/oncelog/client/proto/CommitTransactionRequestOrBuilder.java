@@ -95,4 +95,23 @@ public interface CommitTransactionRequestOrBuilder extends
    * <code>repeated .oncelog.v1.StagedOffsets offsets = 7;</code>
    */
   int getOffsetsCount();
+
+  /**
+   * <pre>
+   * Begins the producer's next transaction with the decision, without another call.
+   * </pre>
+   *
+   * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+   * @return Whether the beginNext field is set.
+   */
+  boolean hasBeginNext();
+  /**
+   * <pre>
+   * Begins the producer's next transaction with the decision, without another call.
+   * </pre>
+   *
+   * <code>.oncelog.v1.NextTransaction begin_next = 8;</code>
+   * @return The beginNext.
+   */
+  io.github.oncelog.client.proto.NextTransaction getBeginNext();
 }

@@ -17,6 +17,7 @@ public  final class CommitTransactionResponse extends
   private CommitTransactionResponse() {
     runs_ = emptyProtobufList();
   }
+  private int bitField0_;
   public static final int STATE_FIELD_NUMBER = 1;
   private int state_;
   /**
@@ -196,6 +197,78 @@ public  final class CommitTransactionResponse extends
   private void removeRuns(int index) {
     ensureRunsIsMutable();
     runs_.remove(index);
+  }
+
+  public static final int NEXT_FIELD_NUMBER = 3;
+  private io.github.oncelog.client.proto.BeginTransactionResponse next_;
+  /**
+   * <pre>
+   * The transaction that was begun. Not there: none was asked for, or none could be begun;
+   * BeginTransaction with the same nonce says why.
+   * </pre>
+   *
+   * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+   */
+  @java.lang.Override
+  public boolean hasNext() {
+    return ((bitField0_ & 0x00000001) != 0);
+  }
+  /**
+   * <pre>
+   * The transaction that was begun. Not there: none was asked for, or none could be begun;
+   * BeginTransaction with the same nonce says why.
+   * </pre>
+   *
+   * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+   */
+  @java.lang.Override
+  public io.github.oncelog.client.proto.BeginTransactionResponse getNext() {
+    return next_ == null ? io.github.oncelog.client.proto.BeginTransactionResponse.getDefaultInstance() : next_;
+  }
+  /**
+   * <pre>
+   * The transaction that was begun. Not there: none was asked for, or none could be begun;
+   * BeginTransaction with the same nonce says why.
+   * </pre>
+   *
+   * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+   */
+  private void setNext(io.github.oncelog.client.proto.BeginTransactionResponse value) {
+    java.util.Objects.requireNonNull(value);
+    next_ = value;
+    bitField0_ |= 0x00000001;
+  }
+  /**
+   * <pre>
+   * The transaction that was begun. Not there: none was asked for, or none could be begun;
+   * BeginTransaction with the same nonce says why.
+   * </pre>
+   *
+   * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+   */
+  @java.lang.SuppressWarnings("ReferenceEquality")
+  private void mergeNext(io.github.oncelog.client.proto.BeginTransactionResponse value) {
+    java.util.Objects.requireNonNull(value);
+    if (next_ != null &&
+        next_ != io.github.oncelog.client.proto.BeginTransactionResponse.getDefaultInstance()) {
+      next_ =
+        io.github.oncelog.client.proto.BeginTransactionResponse.newBuilder(next_).mergeFrom(value).buildPartial();
+    } else {
+      next_ = value;
+    }
+    bitField0_ |= 0x00000001;
+  }
+  /**
+   * <pre>
+   * The transaction that was begun. Not there: none was asked for, or none could be begun;
+   * BeginTransaction with the same nonce says why.
+   * </pre>
+   *
+   * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+   */
+  private void clearNext() {
+    next_ = null;
+    bitField0_ = (bitField0_ & ~0x00000001);
   }
 
   public static io.github.oncelog.client.proto.CommitTransactionResponse parseFrom(
@@ -492,6 +565,83 @@ public  final class CommitTransactionResponse extends
       return this;
     }
 
+    /**
+     * <pre>
+     * The transaction that was begun. Not there: none was asked for, or none could be begun;
+     * BeginTransaction with the same nonce says why.
+     * </pre>
+     *
+     * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+     */
+    @java.lang.Override
+    public boolean hasNext() {
+      return instance.hasNext();
+    }
+    /**
+     * <pre>
+     * The transaction that was begun. Not there: none was asked for, or none could be begun;
+     * BeginTransaction with the same nonce says why.
+     * </pre>
+     *
+     * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+     */
+    @java.lang.Override
+    public io.github.oncelog.client.proto.BeginTransactionResponse getNext() {
+      return instance.getNext();
+    }
+    /**
+     * <pre>
+     * The transaction that was begun. Not there: none was asked for, or none could be begun;
+     * BeginTransaction with the same nonce says why.
+     * </pre>
+     *
+     * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+     */
+    public Builder setNext(io.github.oncelog.client.proto.BeginTransactionResponse value) {
+      copyOnWrite();
+      instance.setNext(value);
+      return this;
+      }
+    /**
+     * <pre>
+     * The transaction that was begun. Not there: none was asked for, or none could be begun;
+     * BeginTransaction with the same nonce says why.
+     * </pre>
+     *
+     * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+     */
+    public Builder setNext(
+        io.github.oncelog.client.proto.BeginTransactionResponse.Builder builderForValue) {
+      copyOnWrite();
+      instance.setNext(builderForValue.build());
+      return this;
+    }
+    /**
+     * <pre>
+     * The transaction that was begun. Not there: none was asked for, or none could be begun;
+     * BeginTransaction with the same nonce says why.
+     * </pre>
+     *
+     * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+     */
+    public Builder mergeNext(io.github.oncelog.client.proto.BeginTransactionResponse value) {
+      copyOnWrite();
+      instance.mergeNext(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * The transaction that was begun. Not there: none was asked for, or none could be begun;
+     * BeginTransaction with the same nonce says why.
+     * </pre>
+     *
+     * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+     */
+    public Builder clearNext() {  copyOnWrite();
+      instance.clearNext();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.CommitTransactionResponse)
   }
   @java.lang.Override
@@ -508,13 +658,15 @@ public  final class CommitTransactionResponse extends
       }
       case BUILD_MESSAGE_INFO: {
           java.lang.Object[] objects = new java.lang.Object[] {
+            "bitField0_",
             "state_",
             "runs_",
             io.github.oncelog.client.proto.PublishedRun.class,
+            "next_",
           };
           java.lang.String info =
-              "\u0000\u0002\u0000\u0000\u0001\u0002\u0002\u0000\u0001\u0000\u0001\f\u0002\u001b" +
-              "";
+              "\u0000\u0003\u0000\u0001\u0001\u0003\u0003\u0000\u0001\u0000\u0001\f\u0002\u001b" +
+              "\u0003\u1009\u0000";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

@@ -46,4 +46,25 @@ public interface CommitTransactionResponseOrBuilder extends
    * <code>repeated .oncelog.v1.PublishedRun runs = 2;</code>
    */
   int getRunsCount();
+
+  /**
+   * <pre>
+   * The transaction that was begun. Not there: none was asked for, or none could be begun;
+   * BeginTransaction with the same nonce says why.
+   * </pre>
+   *
+   * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+   * @return Whether the next field is set.
+   */
+  boolean hasNext();
+  /**
+   * <pre>
+   * The transaction that was begun. Not there: none was asked for, or none could be begun;
+   * BeginTransaction with the same nonce says why.
+   * </pre>
+   *
+   * <code>.oncelog.v1.BeginTransactionResponse next = 3;</code>
+   * @return The next.
+   */
+  io.github.oncelog.client.proto.BeginTransactionResponse getNext();
 }

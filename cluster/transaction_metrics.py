@@ -1,0 +1,44 @@
+"""Figures of transactions for Prometheus, in the form of its page. See `cluster.metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSample:
+    """The coordinator at one moment, by this node's copy of the metadata.
+
+    aborts: by reason, as this node has applied them since it started.
+    orphaned: runs of partitions led here whose transaction has ended everywhere: damage.
+    """
+
+    open: int = 0
+    ending: int = 0  # decided; some partitions do not know it yet
+    oldest_open_s: float = 0.0
+    remembered: int = 0  # numbers from the oldest one that has not ended to the newest
+    aborts: Mapping[str, int] = field(default_factory=dict)
+    orphaned: int = 0
+
+
+def transaction_families(sample: TransactionSample) -> Iterator[Metric]:
+    gauges = (
+        ("open", "Open transactions of the cluster", sample.open),
+        ("ending", "Decided ones that some partitions do not know of yet", sample.ending),
+        ("oldest_open_seconds", "Since the oldest open one began", sample.oldest_open_s),
+        ("remembered", "Since the oldest one that has not ended, open ones too", sample.remembered),
+        ("orphaned_runs", "Staged here, of transactions that have ended: none", sample.orphaned),
+    )
+    for name, text, value in gauges:
+        yield GaugeMetricFamily(f"oncelog_transactions_{name}", text, value)
+    aborted = CounterMetricFamily(
+        "oncelog_transactions_aborted",
+        "Aborted ones by reason, as this node has applied them since it started",
+        labels=["reason"],
+    )
+    for reason, count in sorted(sample.aborts.items()):
+        aborted.add_metric([reason.replace(" ", "_")], count)
+    yield aborted
