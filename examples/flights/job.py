@@ -172,19 +172,24 @@ def start(
         F.col("origin").alias("key"),
         F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
     )
-    writer = (
-        records.writeStream.format(sink)
-        .outputMode(mode)
-        .option("bootstrap.servers", bootstrap)
-        .option("topic", topic)
-        # A query that is started again here goes on where it stopped.
-        .option("checkpointLocation", str(directory / f"checkpoint-{topic}"))
-        .trigger(processingTime="2 seconds")
-    )
+    options = {"bootstrap.servers": bootstrap, "topic": topic}
     if sink == "oncelog":
         # By this name the cluster knows which micro-batches are written.
-        writer = writer.option("sinkId", topic)
-    return writer.start()
+        options["sinkId"] = topic
+
+    def batch(rows: DataFrame, number: int) -> None:
+        job = rows.write.format(sink).mode("append").options(**options)
+        (job.option("batchId", number) if sink == "oncelog" else job).save()
+
+    query = records.writeStream.outputMode(mode)
+    # Spark lets no Python sink take a stream in update mode; each micro-batch as a job it does.
+    query = query.foreachBatch(batch) if mode == "update" else query.format(sink).options(**options)
+    return (
+        # A query that is started again here goes on where it stopped.
+        query.option("checkpointLocation", str(directory / f"checkpoint-{topic}"))
+        .trigger(processingTime="2 seconds")
+        .start()
+    )
 
 
 def results(bootstrap: str, topic: str) -> Any:
