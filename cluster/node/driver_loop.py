@@ -106,6 +106,8 @@ class DriverLoop:
 
     def read(self, read: Callable[[], object], done: Done) -> None:
         """Calls `read` in a thread, then `done` with what it gave on the event loop."""
+        if self._stopping:
+            return  # nobody will use it
         reading = asyncio.get_running_loop().run_in_executor(self._readers, read)
         reading.add_done_callback(lambda reading: done(reading.result()))
 
