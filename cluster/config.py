@@ -83,6 +83,7 @@ class NodeConfig:
     clock_bound_ms: int = 10_000
     request_timeout_ms: int = 10_000
     max_batch_bytes: int = 64 * MIB
+    learner_bytes_per_s: int = 0
     lease_lifetime_ms: int = DAY_MS
     producer_name_expiry_ms: int = 7 * DAY_MS
     pid_block_size: int = 100

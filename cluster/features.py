@@ -113,6 +113,7 @@ COMMANDS: Mapping[str, Since] = {
     "report_replicas": REPLICA_CHANGES,
     "change_node": REPLICA_CHANGES,
     "join_node": REPLICA_CHANGES,
+    "change_balance": REPLICA_CHANGES,
     "alter_permissions": PERMISSIONS,
     "alter_quotas": QUOTAS,
 }

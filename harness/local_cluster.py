@@ -18,6 +18,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any, Self
@@ -29,6 +30,7 @@ from harness.api import Api, Batch, Result, verdict
 from harness.layout import DESCRIPTION, Layout
 from harness.lease_tokens import Tokens
 from harness.node_process import HarnessError, NodeProcess
+from harness.ports import LOOPBACK, free_ports
 from harness.proxy import Proxy
 from oncelog.v1 import cluster_pb2, log_pb2
 
@@ -172,6 +174,42 @@ class LocalCluster:
         if self.network is not None:
             self.network.close()
 
+    @contextmanager
+    def spare(self) -> Iterator[int]:
+        """Inside, one node more runs, that the cluster does not know yet; then it is gone.
+
+        It asks the others what it is (setting `join`); routes and disks it has none.
+        """
+        assert self.may_grow
+        node = max(self.nodes) + 1
+        (port,) = free_ports(1)
+        address = f"{LOOPBACK}:{port}"
+        first = self._layout.spec(min(self.nodes))
+        spec = replace(
+            first,
+            node_id=node,
+            listen=address,
+            advertise=address,
+            nodes={node: address},
+            data_dir=self.root / f"node{node}",
+            log_file=self.root / f"node{node}.log",
+            metrics_listen="",
+            settings={**first.settings, "join": ",".join(self._layout.listen.values())},
+        )
+        shutil.rmtree(spec.data_dir, ignore_errors=True)
+        self.nodes[node], self.addresses[node] = NodeProcess(spec), address
+        try:
+            self.nodes[node].start()
+            yield node
+        finally:
+            process = self.nodes.pop(node)
+            del self.addresses[node]
+            if node in self._apis:
+                self._apis.pop(node).close()
+            if process.running:
+                process.kill()
+            shutil.rmtree(spec.data_dir, ignore_errors=True)
+
     # -- faults -----------------------------------------------------------------------------
 
     def kill(self, nodes: Iterable[int]) -> None:
@@ -246,6 +284,11 @@ class LocalCluster:
     @property
     def bootstrap(self) -> str:
         return ",".join(self.addresses.values())
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a node of which the layout says nothing can join."""
+        return self.network is None and not self._layout.secured
 
     @property
     def client_files(self) -> dict[str, Any]:

@@ -61,6 +61,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
     UnknownTransactionError,
 )
+from oncelog.moves import Balance, PartitionMove
 from oncelog.types import (
     BatchMetadata,
     ClusterInfo,
@@ -110,6 +111,7 @@ logging.getLogger("oncelog").addHandler(logging.NullHandler())
 __all__ = [
     "Admin",
     "AdminConfig",
+    "Balance",
     "BatchMetadata",
     "BatchTooLargeError",
     "BrokerUnavailableError",
@@ -152,6 +154,7 @@ __all__ = [
     "OncelogError",
     "OutOfOrderError",
     "PartitionInfo",
+    "PartitionMove",
     "PermissionRule",
     "Permissions",
     "Producer",

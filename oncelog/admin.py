@@ -17,6 +17,7 @@ from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog.config import AdminConfig, ClientSettings
 from oncelog.dotted import settings_from_dotted
+from oncelog.moves import Balance
 from oncelog.types import TopicPartition
 
 T = TypeVar("T")
@@ -104,6 +105,14 @@ class Admin:
         Raises InvalidRequestError, NotSupportedError.
         """
         return self._run(self._core.change_node(node_id, action, dry_run, accept_loss))
+
+    def balance(self, action: str = "describe") -> Balance:
+        """Spread replicas and leaderships over the nodes, by count and then by bytes.
+
+        "start", "cancel" (what is under way is taken back), "plan" (what start would do), or
+        "describe": return at once how far all partitions are that move. Raises NotSupportedError.
+        """
+        return self._run(self._core.balance(action))
 
     def finalize_upgrade(self) -> types.UpgradeInfo:
         """Turn on what the newest release has; no node can go back to an older one afterwards.

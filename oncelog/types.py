@@ -142,6 +142,8 @@ class NodeStatus:
     coming: int  # partitions, and the metadata, of which its replica may not count yet
     going: int  # partitions of which its replica is to go
     waits_for: tuple[str, ...] = ()  # why what is to be done with it is not done yet
+    coming_bytes: int = 0  # that it will hold of what comes to it
+    copied_bytes: int = 0  # and holds by now
 
     @property
     def settled(self) -> bool:

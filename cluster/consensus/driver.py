@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable
 from cluster.consensus.background_reads import BackgroundReads, Start
 from cluster.consensus.group import Group
 from cluster.consensus.heartbeats import Heartbeats
+from cluster.consensus.learner_rate import LearnerRate
 from cluster.consensus.message import (
     DURABLE,
     ClockProbe,
@@ -62,6 +63,7 @@ class Driver:
 
     send:    hands messages for one peer to the network; never blocks.
     wake:    tells the runner that there is work.
+    learners: how fast they are filled; None: without a limit.
     replay:  what a start may apply again, of all groups together.
     start_read: runs a read of the disk elsewhere; see `background_reads`.
     """
@@ -74,11 +76,12 @@ class Driver:
         wake: Callable[[], None],
         replay: ReplayBudget,
         start_read: Start,
+        learners: LearnerRate | None = None,
     ) -> None:
         self._kv, self._clock, self._send, self._wake = kv, clock, send, wake
         self.replay = replay
         self.reads = BackgroundReads(start_read, self.touch)
-        self.windows = PeerWindows()
+        self.windows = PeerWindows(learners)
         self.groups: dict[int, Group] = {}
         self.batch: WriteBatch = kv.batch()
         self._inbound: list[tuple[int, Message]] = []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.consensus.background_reads import BackgroundReads
 from cluster.consensus.configuration import Configuration, Member, Placed
-from cluster.consensus.peer_window import PeerWindow
+from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
 from storage.kv import WriteBatch
@@ -74,7 +74,7 @@ class Environment:
     tail_bytes: Callable[[], int]
     reads: BackgroundReads
     replay: ReplayBudget
-    windows: Mapping[int, PeerWindow]
+    windows: PeerWindows
     leader_changed: Callable[[], None]
     stopped: Callable[[int], None]
     may_lead: Callable[[], bool]

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from cluster.consensus.learner_rate import LearnerRate, unlimited
+
 MAX_PEER_BYTES = 64 * 1024 * 1024
 # Beyond the limit a group may still have one message on its way, so that many entries of one
 # do not keep all others waiting. That, too, has its end.
@@ -35,7 +37,8 @@ class PeerWindow:
 
 
 class PeerWindows(defaultdict[int, PeerWindow]):
-    """Peer -> its window: one for all groups of a node."""
+    """Peer -> its window: one for all groups of a node. learners: how fast those are filled."""
 
-    def __init__(self) -> None:
+    def __init__(self, learners: LearnerRate | None = None) -> None:
         super().__init__(PeerWindow)
+        self.learners = learners or unlimited()

@@ -17,7 +17,7 @@ pieces by the wrong length (docs/adr/0001).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -25,7 +25,7 @@ from cluster.consensus.background_reads import BackgroundReads
 from cluster.consensus.configuration import Members
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply
-from cluster.consensus.peer_window import PeerWindow
+from cluster.consensus.peer_window import PeerWindow, PeerWindows
 from cluster.consensus.read_ahead import ReadAhead
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # nothing overtakes a message that is being sent
@@ -115,7 +115,7 @@ class Replicator:
         journal: Journal,
         members: Members,
         up: Iterable[int],
-        windows: Mapping[int, PeerWindow],
+        windows: PeerWindows,
         reads: BackgroundReads,
     ) -> None:
         self._group, self._term = group, term
@@ -251,8 +251,9 @@ class Replicator:
                 progress.probe_sent = True
                 out.append((peer, append))
             return out
+        rate = None if peer in self._members.voters else self._windows.learners
         while progress.state is State.REPLICATE and progress.next <= last and progress.window_open:
-            if progress.next <= self._journal.base_index:
+            if progress.next <= self._journal.base_index or not (rate is None or rate.is_open()):
                 break
             append = self._append(progress, last, may_read=True)
             if not append.data:
@@ -260,6 +261,8 @@ class Replicator:
             size = sum(map(len, append.data))
             progress.next += len(append.data)
             progress.sent(progress.next - 1, size)
+            if rate is not None:
+                rate.sent(size)
             out.append((peer, append))
         if progress.ahead is not None:
             progress.ahead.step_ends()

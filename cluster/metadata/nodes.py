@@ -246,6 +246,7 @@ class NodesView:
         self.joining: Collection[int] = tables.joining
         self.peers: Mapping[int, str] = tables.peers
         self.own = tables.own
+        self.balancing = tables.balancing
 
     @property
     def is_changing(self) -> bool:

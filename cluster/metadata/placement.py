@@ -9,10 +9,16 @@ the preferred leader: the living one of the set that leads the fewest.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import permutations
 
-from cluster.metadata.topics import TopicState, check_partition_count, check_replica_count, invalid
+from cluster.metadata.topics import (
+    MAX_PARTITIONS,
+    TopicState,
+    check_partition_count,
+    check_replica_count,
+    invalid,
+)
 
 
 def place(
@@ -40,7 +46,53 @@ def place(
         chosen = load.choose(replicas)
         load.add(chosen)
         placed.append(chosen)
-    return load.even_out(placed)
+    return level_leaders(placed, load.leaders, live, MAX_PARTITIONS)
+
+
+def level_leaders(
+    placed: Sequence[tuple[int, ...]], leaders: Counter[int], live: Collection[int], limit: int
+) -> list[tuple[int, ...]]:
+    """The partitions with other preferred leaders where one leads much more than another.
+
+    What was chosen one by one may leave a node without any, though leaderships could
+    be passed on to it from replica to replica. leaders: of all partitions; it is changed.
+    limit: on how many are changed; what needs more than that is not begun.
+    """
+    level, alive = list(placed), frozenset(live)
+    while (path := _passing_on(level, leaders, alive)) and len(path) <= limit:
+        limit -= len(path)
+        for number, successor in path:
+            leader, *others = level[number]
+            others[others.index(successor)] = leader
+            level[number] = (successor, *others)
+            leaders[leader] -= 1
+            leaders[successor] += 1
+    return level
+
+
+def _passing_on(
+    placed: Sequence[tuple[int, ...]], leaders: Mapping[int, int], live: frozenset[int]
+) -> list[tuple[int, int]]:
+    """How a node hands a leadership on, step by step, to one that leads at least two fewer.
+
+    Each step is (partition, its next leader). Empty: there is no such node.
+    """
+    led: dict[int, list[int]] = {}
+    for number, replicas in enumerate(placed):
+        led.setdefault(replicas[0], []).append(number)
+    for start in sorted(live & led.keys(), key=lambda node: (-leaders[node], node)):
+        paths: dict[int, list[tuple[int, int]]] = {start: []}
+        to_look_at = deque([start])
+        while to_look_at:
+            node = to_look_at.popleft()
+            if leaders[node] <= leaders[start] - 2:
+                return paths[node]
+            for number in led.get(node, ()):
+                for other in placed[number][1:]:
+                    if other in live and other not in paths:
+                        paths[other] = [*paths[node], (number, other)]
+                        to_look_at.append(other)
+    return []
 
 
 class _Load:
@@ -50,12 +102,12 @@ class _Load:
         self._nodes = sorted(nodes)
         self._live = frozenset(live)
         self._replicas: Counter[int] = Counter()
-        self._leaders: Counter[int] = Counter()
+        self.leaders: Counter[int] = Counter()
         self._shared: Counter[tuple[int, int]] = Counter()
 
     def add(self, replicas: Sequence[int]) -> None:
         self._replicas.update(replicas)
-        self._leaders[replicas[0]] += 1
+        self.leaders[replicas[0]] += 1
         self._shared.update(permutations(replicas, 2))
 
     def choose(self, count: int) -> tuple[int, ...]:
@@ -64,46 +116,8 @@ class _Load:
             left = (node for node in self._nodes if node not in chosen)
             chosen.append(min(left, key=lambda node: self._rank(node, chosen)))
         # Followers in the same order: the next to lead should not lead much either.
-        order = sorted(chosen, key=lambda n: (n not in self._live, self._leaders[n], n))
+        order = sorted(chosen, key=lambda n: (n not in self._live, self.leaders[n], n))
         return tuple(order)
-
-    def even_out(self, placed: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """The new partitions with other preferred leaders where one leads much more than another.
-
-        What was chosen one by one may leave a node without any, though leaderships could
-        be passed on to it from replica to replica.
-        """
-        placed = list(placed)
-        while path := self._passing_on(placed):
-            for number, successor in path:
-                leader, *others = placed[number]
-                others[others.index(successor)] = leader
-                placed[number] = (successor, *others)
-                self._leaders[leader] -= 1
-                self._leaders[successor] += 1
-        return placed
-
-    def _passing_on(self, placed: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
-        """How a node hands a leadership on, step by step, to one that leads at least two fewer.
-
-        Each step is (partition, its next leader). Empty: there is no such node.
-        """
-        led: dict[int, list[int]] = {}
-        for number, replicas in enumerate(placed):
-            led.setdefault(replicas[0], []).append(number)
-        for start in sorted(led, key=lambda node: (-self._leaders[node], node)):
-            paths: dict[int, list[tuple[int, int]]] = {start: []}
-            to_look_at = deque([start])
-            while to_look_at:
-                node = to_look_at.popleft()
-                if self._leaders[node] <= self._leaders[start] - 2:
-                    return paths[node]
-                for number in led.get(node, ()):
-                    for other in placed[number][1:]:
-                        if other in self._live and other not in paths:
-                            paths[other] = [*paths[node], (number, other)]
-                            to_look_at.append(other)
-        return []
 
     def _rank(self, node: int, chosen: Sequence[int]) -> tuple[bool, int, int, int, int]:
         shared = sum(self._shared[node, other] for other in chosen)
@@ -111,6 +125,6 @@ class _Load:
             node not in self._live,
             self._replicas[node],
             shared,
-            self._leaders[node],
+            self.leaders[node],
             node,
         )

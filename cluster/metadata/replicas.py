@@ -18,9 +18,24 @@ from cluster.metadata.tables import METADATA_GROUP, Tables
 from cluster.metadata.topics import PartitionState, Rejected, invalid
 from cluster.v1 import metadata_pb2 as pb
 
+# What changes who holds what, and which nodes there are.
+COMMANDS = frozenset(
+    {"set_replicas", "report_replicas", "change_node", "join_node", "change_balance"}
+)
+
 
 def change(tables: Tables, command: pb.MetadataCommand) -> bool:
-    """A wish or a report. Returns whether it changed something. Raises Rejected."""
+    """A wish, a report, or whether there is a balance. Returns whether it changed something.
+
+    Raises Rejected.
+    """
+    if command.HasField("change_balance"):
+        before, tables.balancing = tables.balancing, command.change_balance.balancing
+        return before != tables.balancing
+    return _change(tables, command)
+
+
+def _change(tables: Tables, command: pb.MetadataCommand) -> bool:
     wish, report = command.set_replicas, command.report_replicas
     is_wish = command.HasField("set_replicas")
     group_id = wish.group_id if is_wish else report.group_id
@@ -34,6 +49,8 @@ def change(tables: Tables, command: pb.MetadataCommand) -> bool:
     name, number = tables.groups[group_id]
     topic = tables.topics[name]
     before = topic.partitions[number]
+    if is_wish and wish.for_balance and not tables.balancing:
+        raise invalid("for_balance", "the cluster is not balanced any more")
     allowed = {*holders(tables), *before.replicas}
     record = wished(before, wish, allowed) if is_wish else reported(before, report)
     partitions = (*topic.partitions[:number], record, *topic.partitions[number + 1 :])
@@ -52,7 +69,8 @@ def wished(
     rules.check_replicas(target, nodes)
     if not record.target and not record.lost and set(target) == set(record.replicas):
         return _in_order(record, target)
-    return replace(record, target=target)
+    kept = (record.before_balance or record.replicas) if command.for_balance else ()
+    return replace(record, target=target, before_balance=kept)
 
 
 def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionState:
@@ -75,7 +93,7 @@ def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionSta
         ),
     )
     if not now.lost and not command.learners and set(record.target) == set(command.voters):
-        return _in_order(replace(now, target=()), record.target)
+        return _in_order(replace(now, target=(), before_balance=()), record.target)
     preferred = [node for node in record.target or record.replicas if node in members]
     return _in_order(now, [*preferred, *(node for node in members if node not in preferred)])
 

@@ -16,6 +16,8 @@ from cluster.metadata.topics import DAY_MS, MIB, invalid
 
 LEASE_LIFETIME, NAME_EXPIRY = "lease_lifetime_ms", "producer_name_expiry_ms"
 MAX_BATCH_BYTES = "max_batch_bytes"
+LEARNER_RATE = "learner_bytes_per_s"
+MAX_LEARNER_RATE = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ SETTINGS: Mapping[str, Range] = {
     LEASE_LIFETIME: Range(1000, 30 * DAY_MS, shrinks=True),
     NAME_EXPIRY: Range(1000, 365 * DAY_MS, shrinks=True),
     MAX_BATCH_BYTES: Range(1024, 64 * MIB),
+    LEARNER_RATE: Range(0, MAX_LEARNER_RATE),
 }
 
 

@@ -37,6 +37,7 @@ def packed_tables(tables: Tables) -> Iterator[bytes]:
         rules=map(write_rule, tables.rules),
         rules_version=tables.rules_version,
         quotas=map(write_quota, tables.quotas),
+        balancing=tables.balancing,
     )
     if tables.own.replicas:
         last.own.CopyFrom(_partition_record(tables.own))
@@ -111,6 +112,7 @@ def load_tables(data: bytes) -> Tables:
         leaving={node.node_id for node in snapshot.nodes if node.leaving},
         drained={node.node_id for node in snapshot.nodes if node.drained},
         joining={node.node_id for node in snapshot.nodes if node.joining},
+        balancing=snapshot.balancing,
     )
     if snapshot.HasField("own"):
         tables.own = _partition_of(snapshot.own)
@@ -149,6 +151,7 @@ def _partition_record(partition: PartitionState) -> pb.PartitionRecord:
         target=partition.target,
         lost_nodes=[node for node, _ in partition.lost],
         lost_instances=[instance for _, instance in partition.lost],
+        before_balance=partition.before_balance,
     )
 
 
@@ -189,6 +192,7 @@ def _partition_of(record: pb.PartitionRecord) -> PartitionState:
         record.index_term,
         tuple(record.target),
         tuple(zip(record.lost_nodes, record.lost_instances, strict=True)),
+        tuple(record.before_balance),
     )
 
 

@@ -297,7 +297,7 @@ class MetadataState:
                 return self._create_lease_secret(command.create_lease_secret)
             case "finalize_upgrade":
                 return self._finalize_upgrade(command.finalize_upgrade)
-            case "set_replicas" | "report_replicas" | "change_node" | "join_node":
+            case changed if changed in replicas.COMMANDS:
                 return self._change_replicas(command)
             case "found_cluster_settings":
                 return self._found_settings(command.found_cluster_settings)

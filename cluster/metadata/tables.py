@@ -33,6 +33,7 @@ class Tables:
     rules_version: how often the rules were changed.
     peers: node id -> where the node takes its peers' streams, of those that said it.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
+    balancing: whether partitions move until the nodes hold alike.
     own: the metadata group's replicas, as reported; none before its first change. It has a
         target as long as one of them is a learner.
     """
@@ -60,6 +61,7 @@ class Tables:
     leaving: set[int] = field(default_factory=set)
     drained: set[int] = field(default_factory=set)
     joining: set[int] = field(default_factory=set)
+    balancing: bool = False
     own: PartitionState = field(default_factory=lambda: PartitionState(METADATA_GROUP, ()))
 
     def topics_by_name(self) -> list[TopicState]:

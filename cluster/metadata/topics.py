@@ -113,6 +113,7 @@ class PartitionState:
     version, index, index_term: of the group's newest configuration that was reported, and of
     its entry; 0: it has none but the first.
     target: the nodes that shall hold it; empty: those that do.
+    before_balance: while a move by the balance is under way: the nodes that held it before.
     lost: (node, instance) of replicas whose data directory is lost; they are to be removed.
     """
 
@@ -125,6 +126,7 @@ class PartitionState:
     index_term: int = 0
     target: tuple[int, ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
+    before_balance: tuple[int, ...] = ()
 
     def instance_of(self, node: int) -> int:
         """Of the replica that `node` shall hold."""

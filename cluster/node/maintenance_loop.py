@@ -46,8 +46,11 @@ class Tasks:
 class SnapshotSender:
     """Hands snapshots to peers over their links: `Maintenance`'s transfer."""
 
-    def __init__(self, links: Mapping[int, PeerLink], tasks: Tasks) -> None:
-        self._links, self._tasks = links, tasks
+    def __init__(
+        self, links: Mapping[int, PeerLink], tasks: Tasks, sent: Callable[[int], None]
+    ) -> None:
+        """sent: called with the bytes of each, before it goes."""
+        self._links, self._tasks, self._sent = links, tasks, sent
 
     def send(self, peer: int, snapshot: Snapshot, done: TransferDone) -> None:
         self._tasks.spawn(self._send(peer, snapshot, done))
@@ -58,6 +61,7 @@ class SnapshotSender:
             link = self._links.get(peer)
             if link is None:
                 raise PeerCallError("it is a peer no more")
+            self._sent(len(snapshot.state))
             result = await send_snapshot(link, snapshot)
             installed, error = result.installed, result.refused
         except PeerCallError as failed:

@@ -37,7 +37,7 @@ RETRY_WAIT = 0.05  # seconds; a leader is being elected
 REPEATABLE = (
     "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret",
     "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas",
-    "report_replicas", "transaction", None,
+    "report_replicas", "transaction", "change_balance", None,
 )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ REPEATABLE = (
 OF_CALLERS = frozenset(
     {
         "create_topic", "delete_topic", "alter_topic", "lease_name", "set_cluster_setting",
-        "set_replicas", "change_node", "alter_permissions", "alter_quotas",
+        "set_replicas", "change_node", "change_balance", "alter_permissions", "alter_quotas",
     }
 )  # fmt: skip
 

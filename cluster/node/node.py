@@ -23,6 +23,7 @@ from functools import partial
 from cluster.budget import Budget
 from cluster.config import LARGEST_MESSAGE_BYTES, NodeConfig
 from cluster.consensus.driver import Driver
+from cluster.consensus.learner_rate import LearnerRate
 from cluster.consensus.message import (
     NODE_MESSAGES,
     ClockProbe,
@@ -41,6 +42,7 @@ from cluster.errors import (
 )
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
+from cluster.metadata.settings import LEARNER_RATE
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics import Metrics
@@ -73,6 +75,7 @@ from cluster.node.replicas import (
     prepare_metadata,
 )
 from cluster.node.server import Server
+from cluster.node.sizes import ReplicaSizes
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.transactions import Transactions
 from cluster.node.upgrades import Upgrades, keep_version
@@ -115,21 +118,20 @@ class Node:
         places: Places,
     ) -> None:
         """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
-        clock = time.monotonic
+        clock, rate = time.monotonic, LearnerRate(time.monotonic, self._learner_rate)
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
         self.metadata, self.memory, self.turns = MetadataState(), memory, Turns()
         self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self._peers = Peers(config, clock, self._on_link, self._fail)
+        peers = self._peers = Peers(config, clock, self._on_link, self._fail)
         hangs_after = HANG_TIMEOUTS * config.election_timeout_ms / 1000
         watch = metrics.sync_watch = SyncWatch(clock, config.heartbeat_ms / 1000, hangs_after)
         self._health = NodeHealth(clock, config.election_timeout_ms / 1000, watch)
         self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
-        replay = ReplayBudget(config.checkpoint_node_bytes)
-        rounds = self._driver_loop
-        self._driver = Driver(engine, clock, self._peers.send, rounds.wake, replay, rounds.read)
+        replay, rounds = ReplayBudget(config.checkpoint_node_bytes), self._driver_loop
+        self._driver = Driver(engine, clock, peers.send, rounds.wake, replay, rounds.read, rate)
         self._leaders = Leaders(self._driver.groups)
         self._leaderships = Leaderships(config.node_id, self._driver, self._leaders, self._clocks)
         self._replicas = Replicas(
@@ -150,21 +152,22 @@ class Node:
         self.upgrades = Upgrades(config.node_id, self.metadata, self._peers, clock, auto_finalize)
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
-        self._proposer = self._open_metadata(machine, lock)
-        self.others = OtherNodes(
-            config, places, self._peers, self.metadata, self._proposer, self._fail
-        )
+        proposer = self._proposer = self._open_metadata(machine, lock)
+        self.others = OtherNodes(config, places, peers, self.metadata, proposer, self._fail)
         transactions = self._transactions = Transactions(
             config, self.metadata, self._proposer, self._replicas, self._peers, self._leaders, clock
         )
-        self._requests = PeerRequests(clock, memory, self._install, self._proposer, transactions)
+        sizes = self.sizes = ReplicaSizes(
+            config.node_id, self._replicas.by_group, peers, self._waits
+        )
+        self._requests = PeerRequests(clock, memory, self._install, proposer, transactions, sizes)
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         max_age = max_block_age_s(config.lease_lifetime_ms)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
-        self._duties = ReplicaDuties(self._driver, self.metadata, self._proposer)
+        self._duties = ReplicaDuties(self._driver, self.metadata, self._proposer, sizes)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
@@ -309,7 +312,7 @@ class Node:
             time.monotonic,
             self._peers.linked_since,
             self._clocks,
-            SnapshotSender(self._peers.links, tasks).send,
+            SnapshotSender(self._peers.links, tasks, self._driver.windows.learners.sent).send,
         )
         retention_period = config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
@@ -334,6 +337,12 @@ class Node:
             self._fail(error)
         else:
             await server.serving()
+
+    def _waits(self) -> dict[int, str]:
+        return self._duties.changes.waiting
+
+    def _learner_rate(self) -> int:
+        return self.metadata.settings.get(LEARNER_RATE, self.config.learner_bytes_per_s)
 
     def _on_layout(self) -> None:
         self.others.follow()
@@ -460,7 +469,7 @@ class Node:
         await self.others.listen()
 
     def waiting(self, group_id: int) -> str:
-        return self._duties.changes.waiting.get(group_id, "")
+        return self._waits().get(group_id, "") or self.sizes.reasons.get(group_id, "")
 
     def insecure(self, node_id: int) -> bool:
         if node_id == self.config.node_id:

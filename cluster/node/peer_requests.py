@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from cluster.budget import Budget
 from cluster.consensus.message import Snapshot, SnapshotError
 from cluster.node.metadata_proposer import MetadataProposer
+from cluster.node.sizes import ReplicaSizes
 from cluster.node.transactions import Transactions
 from cluster.transport.snapshots import SnapshotParts
 from cluster.v1 import peer_pb2 as pb
@@ -21,6 +22,7 @@ class PeerRequests:
     memory:  counts what has come of snapshots.
     install: takes a snapshot; returns the answer for its sender.
     proposer: for a metadata command that a peer sent on to this node.
+    sizes: how much this node's replicas hold.
     transactions: what is asked of this node's partitions, or of the metadata's leader.
     """
 
@@ -31,9 +33,10 @@ class PeerRequests:
         install: Callable[[int, Snapshot], Awaitable[pb.SnapshotResult]],
         proposer: MetadataProposer,
         transactions: Transactions,
+        sizes: ReplicaSizes,
     ) -> None:
         self._install, self._propose = install, proposer.propose_here
-        self._transactions = transactions
+        self._transactions, self._sizes = transactions, sizes
         self._parts = SnapshotParts(clock, memory.open("snapshots"))
 
     async def answer(self, peer: int, request: pb.Request) -> pb.Response:
@@ -56,6 +59,8 @@ class PeerRequests:
             case "describe_runs":
                 described = self._transactions.describe_here(request.describe_runs)
                 return pb.Response(describe_runs=described)
+            case "describe_replicas":
+                return pb.Response(describe_replicas=self._sizes.here())
         raise ValueError("a request of a kind that is not known here")
 
     def lost(self, peer: int) -> None:

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
 from cluster.consensus.driver import Driver
 from cluster.errors import ClusterError
 from cluster.metadata.state import MetadataState
+from cluster.node.balancing import Balancing
 from cluster.node.maintenance_loop import LOOK_PERIOD, Tasks, every
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.node_changes import NodeChanges
 from cluster.node.replica_changes import ReplicaChanges
+from cluster.node.sizes import ReplicaSizes, largest
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)
 
+BALANCE_PERIOD = 1.0  # seconds
 REPORT_TIMEOUT = 5.0  # seconds; the next look sends it again
 
 
 class ReplicaDuties:
     """Brings groups to where the metadata wishes them, as far as this node leads."""
 
-    def __init__(self, driver: Driver, metadata: MetadataState, proposer: MetadataProposer) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        metadata: MetadataState,
+        proposer: MetadataProposer,
+        sizes: ReplicaSizes,
+    ) -> None:
         self._proposer, self._tasks = proposer, Tasks()
         self.changes = ReplicaChanges(driver, metadata, metadata.directory_of, self._propose)
         self._nodes = NodeChanges(driver, metadata, self._propose)
+        self._sizes = sizes
+        self._balancing = Balancing(driver, metadata, sizes.alive, self._propose)
 
     def start(self) -> None:
         self._tasks.spawn(every(LOOK_PERIOD, self.changes.look))
         self._tasks.spawn(every(LOOK_PERIOD, self._nodes.look))
+        self._tasks.spawn(self._balance())
 
     async def stop(self) -> None:
         await self._tasks.stop()
+
+    async def _balance(self) -> None:
+        while True:
+            await asyncio.sleep(BALANCE_PERIOD)
+            if self._balancing.is_due:
+                held = await self._sizes.ask()
+                draw = self._balancing.draw(largest(held.values()))
+                self._balancing.begin(await asyncio.to_thread(draw))
 
     def _propose(self, command: mpb.MetadataCommand, done: Callable[[], None]) -> None:
         self._tasks.spawn(self._report(command, done))

@@ -25,7 +25,7 @@ from cluster.metadata.topics import (
     check_topic_name,
     is_internal,
 )
-from cluster.services import node_changes
+from cluster.services import balancing, node_changes
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.limits import request_limits
@@ -186,7 +186,14 @@ class ClusterService(rpc.ClusterServiceServicer):
 
     @public_errors
     async def ListNodes(self, request: pb.ListNodesRequest, context: Any) -> pb.ListNodesResponse:
-        return pb.ListNodesResponse(nodes=node_changes.statuses(self.node))
+        copied = await balancing.copied(self.node)
+        return pb.ListNodesResponse(nodes=node_changes.statuses(self.node, copied))
+
+    @public_errors
+    async def BalanceCluster(
+        self, request: pb.BalanceClusterRequest, context: Any
+    ) -> pb.BalanceClusterResponse:
+        return await balancing.answer(self.node, request.action)
 
     @public_errors
     async def FinalizeUpgrade(

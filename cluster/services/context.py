@@ -6,6 +6,7 @@ behind a small context, and the node is free to change how it does these things.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from cluster.budget import Budget
@@ -26,6 +27,13 @@ class Upgrades(Protocol):
     def release_of(self, node_id: int) -> Release | None: ...
 
 
+class Sizes(Protocol):
+    """How much each replica holds."""
+
+    async def ask(self) -> Mapping[int, Mapping[int, int]]:
+        """Node -> group -> bytes, of the nodes that answer."""
+
+
 class NodeContext(Protocol):
     """The node. Timeouts are in seconds."""
 
@@ -37,6 +45,9 @@ class NodeContext(Protocol):
     def metrics(self) -> Metrics: ...
     @property
     def upgrades(self) -> Upgrades: ...
+
+    @property
+    def sizes(self) -> Sizes: ...
 
     memory: Budget  # in bytes, for what clients have under way
     batches_under_way: Budget
@@ -68,7 +79,10 @@ class NodeContext(Protocol):
         """
 
     def waiting(self, group_id: int) -> str:
-        """Why this node, which leads the group, does not change its replicas now; or nothing."""
+        """Why the group's leader does not change its replicas now; or nothing.
+
+        Of other nodes, as `sizes` asked them last.
+        """
 
     def insecure(self, node_id: int) -> bool:
         """Whether the node is known to listen without TLS beyond its machine."""

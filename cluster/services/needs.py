@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cluster.security.permissions import ALL, Need
+from oncelog.v1.cluster_pb2 import BALANCE_ACTION_DESCRIBE, BALANCE_ACTION_PLAN
 
 Needs = Callable[[Any], Iterable[Need]]
 MayDescribe = Callable[[Need], bool]
@@ -102,6 +103,11 @@ def _begin(request: Any) -> Iterable[Need]:
     yield from _topics("write", "partitions")(request)
 
 
+def _balance(request: Any) -> Iterable[Need]:
+    looks = request.action in (BALANCE_ACTION_DESCRIBE, BALANCE_ACTION_PLAN)
+    return (Need("describe" if looks else "alter", "cluster"),)
+
+
 def _by_number(request: Any) -> Iterable[Need]:
     """A transaction's number does not say whose it is: transaction_rights.py looks that up."""
     return ()
@@ -126,6 +132,7 @@ NEEDS: Mapping[str, Needs] = {
     ),
     "/oncelog.v1.ClusterService/ChangeNode": _cluster("alter"),
     "/oncelog.v1.ClusterService/ListNodes": _cluster("describe"),
+    "/oncelog.v1.ClusterService/BalanceCluster": _balance,
     "/oncelog.v1.ClusterService/FinalizeUpgrade": _cluster("alter"),
     "/oncelog.v1.ClusterService/SetClusterSetting": _cluster("alter"),
     "/oncelog.v1.ProducerService/LeaseProducer": _lease,

@@ -7,7 +7,7 @@ ListNodes <-- this node's copy of the metadata, its links, what it leads
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cluster.errors import ClusterError
 from cluster.metadata import nodes as rules
@@ -27,7 +27,8 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
     if action not in pb.NodeAction.values() or action == pb.NODE_ACTION_UNSPECIFIED:
         raise invalid("action", f"{action} is none")
     if action == pb.NODE_ACTION_ADD:
-        if number in node.config.nodes:
+        # By their settings nodes know only those that the cluster began with: later, the metadata.
+        if number in node.config.nodes and not node.metadata.membership.own.replicas:
             raise invalid("node_id", f"{number} is a node of the cluster")
         try:
             await node.listen_to_peers()
@@ -84,20 +85,21 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
     return [f"node {number} leads again what it is preferred for"]
 
 
-def statuses(node: NodeContext) -> list[pb.NodeStatus]:
+def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[pb.NodeStatus]:
+    """copied: node -> bytes that it will hold of what comes to it, and holds by now."""
     view, state = node.metadata.membership, node.metadata
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     coming: Counter[int] = Counter()
     going: Counter[int] = Counter()
-    for _, record in _partitions(node):
+    for _, record in partitions(node):
         leaders[node.leader_of(record.group_id)[0]] += 1
         replicas.update(record.replicas)
         target = record.target or record.replicas
         lost = {held for held, _ in record.lost}
-        coming.update(_coming(record))
+        coming.update(coming_of(record))
         going.update(({*record.replicas} - {*target}) | lost)
-    coming.update(_coming(view.own))
+    coming.update(coming_of(view.own))
     known = {*node.config.nodes, *state.nodes, *view.expected, *view.own.replicas}
     if view.own.replicas:
         known -= {*node.config.nodes} - {*state.nodes, *view.expected, *view.own.replicas}
@@ -115,12 +117,14 @@ def statuses(node: NodeContext) -> list[pb.NodeStatus]:
             coming=coming[number],
             going=going[number],
             waits_for=_waits(node, number),
+            coming_bytes=copied.get(number, (0, 0))[0],
+            copied_bytes=copied.get(number, (0, 0))[1],
         )
         for number in sorted(known)
     ]
 
 
-def _coming(record: PartitionState) -> set[int]:
+def coming_of(record: PartitionState) -> set[int]:
     """Nodes whose replica may not count yet: before it is reported that all are voters.
 
     One that came earlier is among them as long as another one comes.
@@ -136,22 +140,22 @@ def _waits(node: NodeContext, number: int) -> list[str]:
     view, found = node.metadata.membership, []
     if number in view.expected:
         if number in view.own.replicas:
-            found.append(_why(node, METADATA, view.own, number))
+            found.append(why(node, METADATA, view.own, number))
         else:
             found.append("it has to be started with an empty data directory")
     elif number in view.joining and not node.alive(number):
         found.append("it does not answer")
-    for name, record in _partitions(node):
+    for name, record in partitions(node):
         target = record.target or record.replicas
         lost = any(held == number for held, _ in record.lost)
         if lost or (record.target and (number in record.replicas) != (number in target)):
-            found.append(_why(node, name, record, number))
+            found.append(why(node, name, record, number))
         if len(found) > MAX_NAMED:
             return [*found[:MAX_NAMED], "and more"]
     return found
 
 
-def _why(node: NodeContext, name: str, record: PartitionState, number: int) -> str:
+def why(node: NodeContext, name: str, record: PartitionState, number: int) -> str:
     leader = node.leader_of(record.group_id)[0]
     dead = [one for one in record.replicas if not node.alive(one)]
     lost = any(held == number for held, _ in record.lost)
@@ -167,14 +171,14 @@ def _why(node: NodeContext, name: str, record: PartitionState, number: int) -> s
     return f"{where}; nodes {absent} do not answer" if absent else where
 
 
-def _partitions(node: NodeContext) -> Iterable[tuple[str, PartitionState]]:
+def partitions(node: NodeContext) -> Iterable[tuple[str, PartitionState]]:
     for topic in node.metadata.topics():
         for number, record in enumerate(topic.partitions):
             yield f"{topic.name}-{number}", record
 
 
 def _held(node: NodeContext, number: int) -> list[tuple[str, PartitionState]]:
-    return [(name, record) for name, record in _partitions(node) if number in record.replicas]
+    return [(name, record) for name, record in partitions(node) if number in record.replicas]
 
 
 def _some(names: list[str]) -> str:

@@ -62,6 +62,7 @@ REQUESTS: Mapping[str, int] = {
     "write_markers": 4,
     "keep_alive": 4,
     "describe_runs": 4,
+    "describe_replicas": 4,
 }
 
 

@@ -30,7 +30,7 @@ NODE_ACTION_UNDRAIN: NodeAction
 NODE_ACTION_FORGET: NodeAction
 
 class MetadataCommand(_message.Message):
-    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "lease_lifetime_ms", "producer_name_expiry_ms", "rules_version")
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "change_balance", "lease_lifetime_ms", "producer_name_expiry_ms", "rules_version")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class MetadataCommand(_message.Message):
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     ALTER_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     ALTER_QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_BALANCE_FIELD_NUMBER: _ClassVar[int]
     LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     RULES_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -70,10 +71,11 @@ class MetadataCommand(_message.Message):
     transaction: _transactions_pb2.TransactionCommand
     alter_permissions: AlterPermissions
     alter_quotas: AlterQuotas
+    change_balance: ChangeBalance
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
     rules_version: int
-    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., rules_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., change_balance: _Optional[_Union[ChangeBalance, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., rules_version: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "address", "directory_id")
@@ -140,14 +142,16 @@ class LeaseName(_message.Message):
     def __init__(self, name: _Optional[str] = ..., fence_only: _Optional[bool] = ..., nonce: _Optional[int] = ..., held_producer_id: _Optional[int] = ..., held_epoch: _Optional[int] = ...) -> None: ...
 
 class SetReplicas(_message.Message):
-    __slots__ = ("group_id", "replicas", "expected_version")
+    __slots__ = ("group_id", "replicas", "expected_version", "for_balance")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FOR_BALANCE_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     expected_version: int
-    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., expected_version: _Optional[int] = ...) -> None: ...
+    for_balance: bool
+    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., expected_version: _Optional[int] = ..., for_balance: _Optional[bool] = ...) -> None: ...
 
 class ReportReplicas(_message.Message):
     __slots__ = ("group_id", "version", "index", "index_term", "voters", "learners", "instances")
@@ -166,6 +170,12 @@ class ReportReplicas(_message.Message):
     learners: _containers.RepeatedScalarFieldContainer[int]
     instances: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, group_id: _Optional[int] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., learners: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ChangeBalance(_message.Message):
+    __slots__ = ("balancing",)
+    BALANCING_FIELD_NUMBER: _ClassVar[int]
+    balancing: bool
+    def __init__(self, balancing: _Optional[bool] = ...) -> None: ...
 
 class ChangeNode(_message.Message):
     __slots__ = ("node_id", "action", "directory_id")
@@ -282,7 +292,7 @@ class MetadataResult(_message.Message):
     def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., transaction_id: _Optional[int] = ..., next_transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., sink: _Optional[_Union[_transactions_pb2.SinkResult, _Mapping]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "own", "rules", "rules_version", "quotas")
+    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "own", "rules", "rules_version", "quotas", "balancing")
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -302,6 +312,7 @@ class MetadataSnapshot(_message.Message):
     RULES_FIELD_NUMBER: _ClassVar[int]
     RULES_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    BALANCING_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRecord]
     topics: _containers.RepeatedCompositeFieldContainer[TopicRecord]
     next_producer_id: int
@@ -321,7 +332,8 @@ class MetadataSnapshot(_message.Message):
     rules: _containers.RepeatedCompositeFieldContainer[_security_pb2.PermissionRule]
     rules_version: int
     quotas: _containers.RepeatedCompositeFieldContainer[_security_pb2.Quota]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., own: _Optional[_Union[PartitionRecord, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., rules_version: _Optional[int] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ...) -> None: ...
+    balancing: bool
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., own: _Optional[_Union[PartitionRecord, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., rules_version: _Optional[int] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ..., balancing: _Optional[bool] = ...) -> None: ...
 
 class NodeRecord(_message.Message):
     __slots__ = ("node_id", "address", "directory_id", "peer_address", "expected", "leaving", "drained", "joining")
@@ -358,7 +370,7 @@ class TopicRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionRecord, _Mapping]]] = ..., config: _Optional[_Union[_cluster_pb2.TopicConfig, _Mapping]] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRecord(_message.Message):
-    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target", "lost_nodes", "lost_instances")
+    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target", "lost_nodes", "lost_instances", "before_balance")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     FOUNDING_FIELD_NUMBER: _ClassVar[int]
@@ -369,6 +381,7 @@ class PartitionRecord(_message.Message):
     TARGET_FIELD_NUMBER: _ClassVar[int]
     LOST_NODES_FIELD_NUMBER: _ClassVar[int]
     LOST_INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_BALANCE_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     founding: _containers.RepeatedScalarFieldContainer[int]
@@ -379,7 +392,8 @@ class PartitionRecord(_message.Message):
     target: _containers.RepeatedScalarFieldContainer[int]
     lost_nodes: _containers.RepeatedScalarFieldContainer[int]
     lost_instances: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ...) -> None: ...
+    before_balance: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ..., before_balance: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class NameRecord(_message.Message):
     __slots__ = ("name", "producer_id", "epoch", "last_lease_ms", "tombstone", "last_nonce", "fence_epoch")

@@ -189,7 +189,7 @@ class Message(_message.Message):
     def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ..., commit_term: _Optional[int] = ..., version: _Optional[int] = ..., from_instance: _Optional[int] = ..., to_instance: _Optional[int] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs")
+    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "describe_replicas")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
@@ -197,6 +197,7 @@ class Request(_message.Message):
     WRITE_MARKERS_FIELD_NUMBER: _ClassVar[int]
     KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_RUNS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     id: int
     propose_metadata: ProposeMetadataRequest
     snapshot_part: SnapshotPart
@@ -204,10 +205,11 @@ class Request(_message.Message):
     write_markers: WriteMarkersRequest
     keep_alive: KeepAliveRequest
     describe_runs: DescribeRunsRequest
-    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataRequest, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotPart, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveRequest, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsRequest, _Mapping]] = ...) -> None: ...
+    describe_replicas: DescribeReplicasRequest
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataRequest, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotPart, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveRequest, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsRequest, _Mapping]] = ..., describe_replicas: _Optional[_Union[DescribeReplicasRequest, _Mapping]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "error")
+    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "describe_replicas", "error")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
@@ -215,6 +217,7 @@ class Response(_message.Message):
     WRITE_MARKERS_FIELD_NUMBER: _ClassVar[int]
     KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_RUNS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     id: int
     propose_metadata: ProposeMetadataResponse
@@ -223,8 +226,9 @@ class Response(_message.Message):
     write_markers: WriteMarkersResponse
     keep_alive: KeepAliveResponse
     describe_runs: DescribeRunsResponse
+    describe_replicas: DescribeReplicasResponse
     error: str
-    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsResponse, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersResponse, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveResponse, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsResponse, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsResponse, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersResponse, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveResponse, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsResponse, _Mapping]] = ..., describe_replicas: _Optional[_Union[DescribeReplicasResponse, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class SnapshotPart(_message.Message):
     __slots__ = ("group", "term", "index", "index_term", "size", "checksum", "offset", "data", "configuration", "to_instance")
@@ -343,6 +347,27 @@ class DescribeRunsResponse(_message.Message):
     STAGED_FIELD_NUMBER: _ClassVar[int]
     staged: _containers.RepeatedCompositeFieldContainer[StagedHere]
     def __init__(self, staged: _Optional[_Iterable[_Union[StagedHere, _Mapping]]] = ...) -> None: ...
+
+class DescribeReplicasRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeReplicasResponse(_message.Message):
+    __slots__ = ("groups", "bytes", "waiting")
+    class WaitingEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    bytes: _containers.RepeatedScalarFieldContainer[int]
+    waiting: _containers.ScalarMap[int, str]
+    def __init__(self, groups: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., waiting: _Optional[_Mapping[int, str]] = ...) -> None: ...
 
 class StagedHere(_message.Message):
     __slots__ = ("transaction_id", "group", "records", "bytes", "offsets")

@@ -22,6 +22,7 @@ from oncelog._engine.net.cluster import (
     transaction_stub,
 )
 from oncelog._engine.sinks import SinkCalls
+from oncelog.moves import Balance
 from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 from oncelog.wire import messages
@@ -146,6 +147,14 @@ class AdminCore:
         )
         answer = await self._call(lambda channel: cluster_stub(channel).ChangeNode, request)
         return tuple(answer.effects)
+
+    async def balance(self, action: str) -> Balance:
+        name = f"BALANCE_ACTION_{action.upper()}"
+        if name not in cluster_pb2.BalanceAction.DESCRIPTOR.values_by_name:
+            raise errors.InvalidRequestError(f"action: {action!r} is none", field="action")
+        request = cluster_pb2.BalanceClusterRequest(action=name)
+        answer = await self._call(lambda channel: cluster_stub(channel).BalanceCluster, request)
+        return messages.balance(answer)
 
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         answer = await self._call(

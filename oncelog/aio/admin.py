@@ -16,6 +16,7 @@ from oncelog._engine.arguments import as_commits
 from oncelog.aio.bridge import on_engine
 from oncelog.config import AdminConfig, ClientSettings
 from oncelog.dotted import settings_from_dotted
+from oncelog.moves import Balance
 from oncelog.types import TopicPartition
 
 T = TypeVar("T")
@@ -78,6 +79,9 @@ class Admin:
         self, node_id: int, action: str, *, dry_run: bool = False, accept_loss: bool = False
     ) -> tuple[str, ...]:
         return await self._run(self._core.change_node(node_id, action, dry_run, accept_loss))
+
+    async def balance(self, action: str = "describe") -> Balance:
+        return await self._run(self._core.balance(action))
 
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         return await self._run(self._core.finalize_upgrade())

@@ -9,6 +9,7 @@ import click
 
 from oncelog import __version__
 from oncelog.cli.acl import acl
+from oncelog.cli.balance import balance
 from oncelog.cli.bench import bench
 from oncelog.cli.certs import certs
 from oncelog.cli.cluster import cluster
@@ -42,6 +43,7 @@ cli.add_command(bench)
 cli.add_command(certs)
 cli.add_command(acl)
 cli.add_command(quota)
+cluster.add_command(balance)
 topic.add_command(produce)
 topic.add_command(consume)
 

@@ -11,7 +11,7 @@ import click
 
 from oncelog import Admin, NodeStatus
 from oncelog.cli.options import INT32, with_admin
-from oncelog.cli.output import print_json, print_table
+from oncelog.cli.output import copied, print_json, print_table
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 
@@ -42,7 +42,7 @@ def list_nodes(admin: Admin, as_json: bool) -> None:
         print_json([{**asdict(status), "state": state_of(status)} for status in nodes])
         return
     print_table(
-        ("node", "address", "alive", "state", "replicas", "leads", "coming", "going"),
+        ("node", "address", "alive", "state", "replicas", "leads", "coming", "going", "copied"),
         [
             (
                 one.node_id,
@@ -53,6 +53,7 @@ def list_nodes(admin: Admin, as_json: bool) -> None:
                 one.leaderships,
                 one.coming,
                 one.going,
+                copied(one.copied_bytes, one.coming_bytes),
             )
             for one in nodes
         ],

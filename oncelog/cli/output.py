@@ -38,6 +38,11 @@ def print_facts(facts: Sequence[tuple[str, object]]) -> None:
         sys.stdout.write(f"{name:<{width}}  {_cell(value)}\n")
 
 
+def copied(there: int, whole: int) -> str | None:
+    """How much of what comes is there, in bytes; None: nothing comes."""
+    return f"{there} of {whole} bytes" if whole else None
+
+
 def when(timestamp_ms: int) -> str:
     """Return an ISO time, or "-" where there is none."""
     if timestamp_ms <= 0:

@@ -22,6 +22,14 @@ class NodeAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NODE_ACTION_KEEP: _ClassVar[NodeAction]
     NODE_ACTION_DRAIN: _ClassVar[NodeAction]
     NODE_ACTION_UNDRAIN: _ClassVar[NodeAction]
+
+class BalanceAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BALANCE_ACTION_UNSPECIFIED: _ClassVar[BalanceAction]
+    BALANCE_ACTION_DESCRIBE: _ClassVar[BalanceAction]
+    BALANCE_ACTION_PLAN: _ClassVar[BalanceAction]
+    BALANCE_ACTION_START: _ClassVar[BalanceAction]
+    BALANCE_ACTION_CANCEL: _ClassVar[BalanceAction]
 EXPECTED_OFFSETS_CHECKED: ExpectedOffsets
 EXPECTED_OFFSETS_IGNORED: ExpectedOffsets
 EXPECTED_OFFSETS_REQUIRED: ExpectedOffsets
@@ -32,6 +40,11 @@ NODE_ACTION_REMOVE: NodeAction
 NODE_ACTION_KEEP: NodeAction
 NODE_ACTION_DRAIN: NodeAction
 NODE_ACTION_UNDRAIN: NodeAction
+BALANCE_ACTION_UNSPECIFIED: BalanceAction
+BALANCE_ACTION_DESCRIBE: BalanceAction
+BALANCE_ACTION_PLAN: BalanceAction
+BALANCE_ACTION_START: BalanceAction
+BALANCE_ACTION_CANCEL: BalanceAction
 
 class NodeInfo(_message.Message):
     __slots__ = ("node_id", "address", "alive", "clock_disagrees", "release", "oldest_cluster_version", "newest_cluster_version", "features", "insecure")
@@ -307,6 +320,46 @@ class ChangeNodeResponse(_message.Message):
     effects: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, effects: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class BalanceClusterRequest(_message.Message):
+    __slots__ = ("action",)
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    action: BalanceAction
+    def __init__(self, action: _Optional[_Union[BalanceAction, str]] = ...) -> None: ...
+
+class BalanceClusterResponse(_message.Message):
+    __slots__ = ("balancing", "moves", "count", "bytes", "copied", "waits_for")
+    BALANCING_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPIED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    balancing: bool
+    moves: _containers.RepeatedCompositeFieldContainer[PartitionMove]
+    count: int
+    bytes: int
+    copied: int
+    waits_for: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, balancing: _Optional[bool] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., count: _Optional[int] = ..., bytes: _Optional[int] = ..., copied: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PartitionMove(_message.Message):
+    __slots__ = ("topic", "partition", "replicas", "target", "bytes", "copied", "waits_for")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPIED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    target: _containers.RepeatedScalarFieldContainer[int]
+    bytes: int
+    copied: int
+    waits_for: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., target: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ..., copied: _Optional[int] = ..., waits_for: _Optional[str] = ...) -> None: ...
+
 class ListNodesRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -318,7 +371,7 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("node_id", "address", "alive", "expected", "joining", "leaving", "drained", "replicas", "leaderships", "coming", "going", "waits_for")
+    __slots__ = ("node_id", "address", "alive", "expected", "joining", "leaving", "drained", "replicas", "leaderships", "coming", "going", "waits_for", "coming_bytes", "copied_bytes")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
@@ -331,6 +384,8 @@ class NodeStatus(_message.Message):
     COMING_FIELD_NUMBER: _ClassVar[int]
     GOING_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    COMING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPIED_BYTES_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     alive: bool
@@ -343,4 +398,6 @@ class NodeStatus(_message.Message):
     coming: int
     going: int
     waits_for: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., expected: _Optional[bool] = ..., joining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., replicas: _Optional[int] = ..., leaderships: _Optional[int] = ..., coming: _Optional[int] = ..., going: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
+    coming_bytes: int
+    copied_bytes: int
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., expected: _Optional[bool] = ..., joining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., replicas: _Optional[int] = ..., leaderships: _Optional[int] = ..., coming: _Optional[int] = ..., going: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., coming_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ...) -> None: ...

@@ -79,6 +79,11 @@ class ClusterServiceStub:
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_cluster__pb2.ListNodesResponse.FromString,
                 _registered_method=True)
+        self.BalanceCluster = channel.unary_unary(
+                '/oncelog.v1.ClusterService/BalanceCluster',
+                request_serializer=oncelog_dot_v1_dot_cluster__pb2.BalanceClusterRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_cluster__pb2.BalanceClusterResponse.FromString,
+                _registered_method=True)
         self.FinalizeUpgrade = channel.unary_unary(
                 '/oncelog.v1.ClusterService/FinalizeUpgrade',
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.FinalizeUpgradeRequest.SerializeToString,
@@ -151,6 +156,14 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BalanceCluster(self, request, context):
+        """Has replicas and leaderships spread over the nodes; returns when that is decided. The same
+        call shows how far it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FinalizeUpgrade(self, request, context):
         """Once all nodes run the newer release: what it has may be used, and none can go back.
         """
@@ -211,6 +224,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=oncelog_dot_v1_dot_cluster__pb2.ListNodesRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_cluster__pb2.ListNodesResponse.SerializeToString,
+            ),
+            'BalanceCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.BalanceCluster,
+                    request_deserializer=oncelog_dot_v1_dot_cluster__pb2.BalanceClusterRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_cluster__pb2.BalanceClusterResponse.SerializeToString,
             ),
             'FinalizeUpgrade': grpc.unary_unary_rpc_method_handler(
                     servicer.FinalizeUpgrade,
@@ -466,6 +484,33 @@ class ClusterService:
             '/oncelog.v1.ClusterService/ListNodes',
             oncelog_dot_v1_dot_cluster__pb2.ListNodesRequest.SerializeToString,
             oncelog_dot_v1_dot_cluster__pb2.ListNodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BalanceCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.ClusterService/BalanceCluster',
+            oncelog_dot_v1_dot_cluster__pb2.BalanceClusterRequest.SerializeToString,
+            oncelog_dot_v1_dot_cluster__pb2.BalanceClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oncelog import types as t
 from oncelog.errors import ConfigError
+from oncelog.moves import Balance, PartitionMove
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 
 _EXPECTED = {
@@ -121,6 +122,31 @@ def node_status(message: cluster_pb2.NodeStatus) -> t.NodeStatus:
         message.leaderships,
         message.coming,
         message.going,
+        tuple(message.waits_for),
+        message.coming_bytes,
+        message.copied_bytes,
+    )
+
+
+def balance(message: cluster_pb2.BalanceClusterResponse) -> Balance:
+    moves = [
+        PartitionMove(
+            move.topic,
+            move.partition,
+            tuple(move.replicas),
+            tuple(move.target),
+            move.bytes,
+            move.copied,
+            move.waits_for,
+        )
+        for move in message.moves
+    ]
+    return Balance(
+        message.balancing,
+        tuple(moves),
+        message.count,
+        message.bytes,
+        message.copied,
         tuple(message.waits_for),
     )
 

@@ -226,7 +226,7 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     own = options.dir is None
     given = None if own else LocalCluster.load(options.dir)
-    names, left_out = _possible(options.faults, given)
+    names, left_out = possible(options.faults, given)
     cluster = given or _cluster_for([FAULTS[name] for name in names], secured=options.secured)
     load = Load(f"chaos-{seed}-{int(time.time())}", options.partitions, rate=options.rate)
     console.print(f"seed {seed}, {options.minutes} minutes of {', '.join(names)}", highlight=False)
@@ -266,7 +266,7 @@ def run_groups(options: argparse.Namespace, console: Console) -> int:
 def run_transactions(options: argparse.Namespace, console: Console) -> int:
     """List-append over transactions under faults by a seed, and its own checker."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
-    names, left_out = _possible(options.faults, None)
+    names, left_out = possible(options.faults, None)
     console.print(f"seed {seed}, {options.minutes} minutes of {', '.join(names)}", highlight=False)
     for name, why in left_out.items():
         console.print(f"left out: {name}: {why}", style="yellow", highlight=False, markup=False)
@@ -311,13 +311,17 @@ def measure_failover(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _possible(names: list[str], cluster: LocalCluster | None) -> tuple[list[str], dict[str, str]]:
+def possible(names: list[str], cluster: LocalCluster | None) -> tuple[list[str], dict[str, str]]:
     """The faults to inject, and of "all" those that cannot be had here, with the reason.
 
     Raises HarnessError for a fault that was asked for by its name and cannot be had.
     """
     chosen = list(FAULTS) if names == [ALL] else names
     left_out = {name: why for name in chosen if (why := lacking(FAULTS[name], cluster))}
+    crowded = any(FAULTS[name].needs_namespaces for name in chosen if name not in left_out)
+    for name in chosen if crowded else ():
+        if FAULTS[name].needs_room:
+            left_out[name] = "a node more has no place among namespaces: run it by itself"
     if left_out and names != [ALL]:
         raise HarnessError("; ".join(f"{name}: {why}" for name, why in left_out.items()))
     return [name for name in chosen if name not in left_out], left_out

@@ -18,6 +18,7 @@ from oncelog.v1 import log_pb2
 
 NODES = (1, 2, 3)
 ADDRESSES = {node: f"localhost:{7000 + node}" for node in NODES}
+MORE = {node: f"localhost:{7000 + node}" for node in (4, 5)}  # of the profile five
 TIMEOUT = 60.0  # seconds that a node or a leader may take
 COMMAND_TIMEOUT = 120.0  # seconds for one docker command
 ANSWER_TIMEOUT = 2.0  # seconds for one question to a node that may be gone
@@ -40,10 +41,14 @@ class Compose:
         self._containers.clear()
         self.run("up", "--detach", "--no-build", *(f"node{node}" for node in NODES))
 
+    def up_more(self) -> None:
+        """The nodes of the profile five, too: they wait until they are added."""
+        self.run("--profile", "five", "up", "--detach", "--no-build", *(f"node{n}" for n in MORE))
+
     def down(self, *options: str) -> None:
         """Removes containers and network; with --volumes also the data."""
         self._containers.clear()
-        self.run("down", *options)
+        self.run("--profile", "five", "down", *options)
 
     def run(self, *words: str) -> str:
         """A command of docker compose; what it printed. Raises HarnessError."""

@@ -29,7 +29,7 @@ from harness.api import Api, as_call
 from harness.audit import Audit, Ledger, audit_all
 from harness.node_process import ROOT, HarnessError
 from harness.replicas import compare
-from tests.chaos.compose import ADDRESSES, NODES, TIMEOUT, Compose, run_command
+from tests.chaos.compose import ADDRESSES, MORE, NODES, TIMEOUT, Compose, run_command
 
 TOPIC = "docker-test"
 PARTITIONS = 3
@@ -146,10 +146,11 @@ class Workload:
 class Run:
     """One run. `project` names the containers, the volumes and the network."""
 
-    def __init__(self, project: str, image: str, network: str, kills: int, secured: bool) -> None:
-        self.secured = secured
-        self.project, self.image, self.network, self.kills = project, image, network, kills
-        self.compose = Compose(project)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.secured, self.five = options.secured, options.five
+        self.project, self.image = options.project, options.image
+        self.network, self.kills = options.network, options.kills
+        self.compose = Compose(self.project)
 
     def __call__(self) -> None:
         with self._section("three nodes, healthy"):
@@ -182,6 +183,29 @@ class Run:
             again = self._audit(ledger)
             _demand(
                 [one.digests for one in again] == [one.digests for one in first],
+                "the logs are not those from before",
+            )
+
+        if self.five:
+            self._five(ledger, again)
+
+    def _five(self, ledger: Ledger, before: list[Audit]) -> None:
+        """Two nodes more come, take their part, and go: the first three hold what they held."""
+        with self._section("a fourth and a fifth node, and a balance"):
+            self.compose.up_more()
+            for node in MORE:
+                self._oncelog("node", "add", str(node), "--wait")
+            self._oncelog("cluster", "balance", "--wait")
+            with Api(ADDRESSES[1]) as api:
+                held = Counter(n for part in api.topic(TOPIC).partitions for n in part.replicas)
+            print(f"replicas of each node: {dict(sorted(held.items()))}")
+            _demand(all(held[node] for node in MORE), f"the new nodes hold nothing: {held}")
+        with self._section("both go again"):
+            for node in MORE:
+                self._oncelog("node", "remove", str(node), "--wait")
+            after = self._audit(ledger)
+            _demand(
+                [one.digests for one in after] == [one.digests for one in before],
                 "the logs are not those from before",
             )
 
@@ -312,11 +336,10 @@ def main() -> int:
     parser.add_argument("--network", required=True)
     parser.add_argument("--kills", type=int, default=PARTITIONS, help="leaders to kill")
     parser.add_argument("--secured", action="store_true", help="TLS: docker-compose.secured.yml")
+    parser.add_argument("--five", action="store_true", help="two nodes more, and a balance")
     options = parser.parse_args()
     try:
-        Run(
-            options.project, options.image, options.network, options.kills, options.secured
-        )()  # fmt: skip
+        Run(options)()
     except HarnessError as error:
         print(f"docker-test: {error}", file=sys.stderr)
         return 1

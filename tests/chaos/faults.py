@@ -6,20 +6,17 @@ Every fault leaves the cluster as it found it: all nodes running, all connection
 from __future__ import annotations
 
 import random
-import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 
 from harness import disk, network
 from harness.local_cluster import LocalCluster
 from harness.node_process import HarnessError
-from oncelog import Admin, InvalidRequestError
 from tests.chaos import sick
+from tests.chaos.node_changes import NodeChanges, empty
 
 Wait = Callable[[float], None]
-
-SETTLE_TIMEOUT = 120.0  # seconds until a node has all that it shall have
-LOOK_AGAIN = 0.25
 
 
 class Fault(ABC):
@@ -31,6 +28,7 @@ class Fault(ABC):
     name = ""
     needs_three = False  # nodes; one of two cannot be replaced
     needs_proxy = needs_disks = needs_namespaces = needs_sickness = False
+    needs_room = False  # for a node that the layout does not know
     shortest, longest = 0.3, 3.0  # seconds that it lasts
 
     def __init__(self, cluster: LocalCluster, topic: str, partitions: int) -> None:
@@ -280,41 +278,65 @@ class ReplaceDisk(Fault):
     def inject(self, rng: random.Random, wait: Wait) -> str:
         node, partition = self._leader(rng)
         others = [other for other in self.cluster.nodes if other != node]
-        with Admin([self.cluster.addresses[other] for other in others]) as admin:
-            _wait_settled(admin, [*others, node], wait)
+        with closing(NodeChanges(self.cluster, rng, wait, asked=others)) as changes:
+            changes.settle(self.cluster.nodes)
             self.cluster.kill([node])
-            for path in self.cluster.nodes[node].spec.data_dir.iterdir():
-                if path.name != "lost+found":
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            empty(self.cluster.nodes[node].spec.data_dir)
             seconds = self._pause(rng, wait)
-            _replace(admin, node, wait)
+            changes.replace(node)
             self.cluster.start_nodes([node])
-            _wait_settled(admin, [node], wait)
+            changes.settle([node])
         led = f"leader of {self.topic}-{partition}"
         return f"replaced the disk of node {node}, {led}, after {seconds} s without it"
 
 
-def _replace(admin: Admin, node: int, wait: Wait) -> None:
-    """Again while the others have not noticed that the node is gone."""
-    for _ in range(int(SETTLE_TIMEOUT / LOOK_AGAIN)):
-        try:
-            admin.change_node(node, "replace")
-        except InvalidRequestError as error:
-            if "is running" not in str(error):
-                raise
-        else:
-            return
-        wait(LOOK_AGAIN)
-    raise HarnessError(f"node {node} still seems to run")
+class AddNode(Fault):
+    """One node more joins and takes partitions; then it goes. Nodes are killed meanwhile."""
+
+    name = "add-node"
+    needs_three = needs_room = True
+    most_kills = 6
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        kills, stay = rng.randint(0, self.most_kills), list(self.cluster.nodes)
+        with closing(
+            NodeChanges(self.cluster, rng, wait, asked=stay, kills=kills)
+        ) as changes, self.cluster.spare() as node:  # fmt: skip
+            changes.add(node)
+            changes.settle([node])
+            changes.move_to(self.topic, node)
+            changes.remove(node)
+            changes.settle(stay)
+        self.cluster.wait_joined()
+        return f"added node {node} and removed it again; killed meanwhile: {changes.killed}"
 
 
-def _wait_settled(admin: Admin, nodes: Collection[int], wait: Wait) -> None:
-    for _ in range(int(SETTLE_TIMEOUT / LOOK_AGAIN)):
-        waited_for = [one for one in admin.list_nodes() if one.node_id in nodes]
-        if all(one.alive and one.settled for one in waited_for):
-            return
-        wait(LOOK_AGAIN)
-    raise HarnessError(f"nodes {nodes} are not settled: {admin.list_nodes()}")
+class RemoveNode(Fault):
+    """A node goes, another one has come for it; then it comes back with an empty directory."""
+
+    name = "remove-node"
+    needs_three = needs_room = True
+    most_kills = 6
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        node, partition = self._leader(rng)
+        kills, stay = rng.randint(0, self.most_kills), [n for n in self.cluster.nodes if n != node]
+        with closing(
+            NodeChanges(self.cluster, rng, wait, asked=stay, kills=kills)
+        ) as changes, self.cluster.spare() as other:  # fmt: skip
+            changes.add(other)
+            changes.settle([other])
+            changes.remove(node)
+            changes.settle([*stay, other])
+            empty(self.cluster.nodes[node].spec.data_dir)
+            changes.add(node)
+            self.cluster.nodes[node].start()
+            changes.settle([node])
+            changes.remove(other)
+            changes.settle(self.cluster.nodes.keys() - {other})
+        self.cluster.wait_joined()
+        led = f"leader of {self.topic}-{partition}"
+        return f"removed node {node}, {led}, and had it back; killed meanwhile: {changes.killed}"
 
 
 def listed(nodes: Iterable[int]) -> str:
@@ -364,6 +386,8 @@ def lacking(kind: type[Fault], cluster: LocalCluster | None = None) -> str:
         return "needs a cluster of the run's own, without --dir"
     if kind.needs_three and len(cluster.nodes) < 3:
         return "needs three nodes"
+    if kind.needs_room and not cluster.may_grow:
+        return "needs a cluster without --namespaces or TLS"
     missing = [f"--{option}" for absent, option in needed if absent]
     return f"needs scripts/cluster start {' '.join(missing)}" if missing else ""
 
@@ -394,5 +418,7 @@ FAULTS: dict[str, type[Fault]] = {
         FailedSync,
         RollingRestart,
         ReplaceDisk,
+        AddNode,
+        RemoveNode,
     )
 }

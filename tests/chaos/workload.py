@@ -199,7 +199,10 @@ class Reader(threading.Thread):
         )
         if records.error:
             if self._leaders:
-                self._at[partition] = records.leader_id or self._rng.choice(list(self._apis))
+                leads = records.leader_id in self._apis
+                self._at[partition] = (
+                    records.leader_id if leads else self._rng.choice(list(self._apis))
+                )
             return
         values: list[bytes] = []
         for stored in records.batches:

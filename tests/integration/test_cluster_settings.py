@@ -84,7 +84,10 @@ def test_a_setting_is_changed_on_all_nodes(
     assert code == 0 and "max_batch_bytes          4096" in text
     assert cli("get", "max_batch_bytes") == (0, "max_batch_bytes  4096\n")
     code, text = cli("get", "no_such")
-    assert code == 1 and "the cluster has lease_lifetime_ms, max_batch_bytes" in text
+    assert (
+        code == 1
+        and "the cluster has learner_bytes_per_s, lease_lifetime_ms, max_batch_bytes" in text
+    )
     code, text = cli("set", "lease_lifetime_ms", str(30 * 24 * HOUR))
     assert code == 1 and "must be at most 86400000, which is in force" in text
     pid = cluster.api(1).lease().producer_id

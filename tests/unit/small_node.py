@@ -61,7 +61,8 @@ class Node:
         self.memory = Budget(1 << 40, 1 << 39)
         self.batches_under_way = Budget(1 << 40, 1 << 39)
         self.turns = Turns()
-        self.upgrades = self
+        self.upgrades = self.sizes = self
+        self.held: dict[int, dict[int, int]] = {}  # node -> group -> bytes
         self.releases: dict[int, Release | None] = dict.fromkeys((1, 2, 3), THIS_RELEASE)
         self.controller_id = 2
         self.now_ms = 1_000_000
@@ -112,6 +113,9 @@ class Node:
 
     async def listen_to_peers(self) -> None:
         """It has none."""
+
+    async def ask(self) -> dict[int, dict[int, int]]:
+        return self.held
 
     def waiting(self, group_id: int) -> str:
         return ""

@@ -78,10 +78,11 @@ LATER_FIELDS: dict[str | int, str] = {
         RemoveMember: group member
     """,
     REPLICA_CHANGES: """
-        MetadataCommand: change_node join_node set_replicas report_replicas
+        MetadataCommand: change_balance change_node join_node set_replicas report_replicas
+        ChangeBalance: balancing
         ChangeNode: action directory_id node_id
         JoinNode: address directory_id node_id peer_address
-        SetReplicas: group_id replicas expected_version
+        SetReplicas: group_id replicas expected_version for_balance
         ReportReplicas: group_id version index index_term voters learners instances
     """,
     TRANSACTIONS: """

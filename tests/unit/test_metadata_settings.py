@@ -15,7 +15,12 @@ from cluster.metadata.upgrade import command
 from cluster.v1 import metadata_pb2 as pb
 
 HOUR = 3_600_000
-GIVEN = {"lease_lifetime_ms": HOUR, "producer_name_expiry_ms": 2 * HOUR, "max_batch_bytes": 4096}
+GIVEN = {
+    "lease_lifetime_ms": HOUR,
+    "producer_name_expiry_ms": 2 * HOUR,
+    "max_batch_bytes": 4096,
+    "learner_bytes_per_s": 0,
+}
 
 
 class Log:

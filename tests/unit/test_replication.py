@@ -8,6 +8,8 @@ import pytest
 
 from cluster.consensus import peer_window, replication
 from cluster.consensus.background_reads import BackgroundReads, Done
+from cluster.consensus.configuration import Configuration, Member, Placed
+from cluster.consensus.learner_rate import LearnerRate
 from cluster.consensus.message import Append, AppendReply
 from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.replication import Replicator, State
@@ -222,3 +224,44 @@ def test_groups_share_what_may_be_on_its_way_to_a_peer(monkeypatch: pytest.Monke
     for leader in leaders:
         leader.replicator.set_link(2, False)
     assert windows[2].bytes == 0, "what is lost, and what no leader waits for, has left"
+
+
+# --- learners -----------------------------------------------------------------------------
+
+
+def test_learners_of_all_groups_are_filled_within_one_limit() -> None:
+    now, limit = [100.0], [0]
+    rate = LearnerRate(lambda: now[0], lambda: limit[0])
+    assert rate.is_open(), "0 is no limit"
+    limit[0] = 1000
+    rate.is_open()
+    now[0] += 60.0
+    assert rate.is_open()
+    rate.sent(750)  # 250 were left of the minute
+    assert not rate.is_open()
+    now[0] += 0.5
+    assert not rate.is_open(), "500 more than allowed were sent"
+    now[0] += 0.01
+    assert rate.is_open()
+    limit[0] = 0
+    rate.sent(10**9)
+    assert rate.is_open()
+    limit[0] = 1000
+    now[0] += 0.01
+    assert rate.is_open(), "nothing is owed for what had no limit"
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_learner_waits_for_the_limit_and_a_voter_does_not(learns: bool) -> None:
+    now = [0.0]
+    windows = PeerWindows(LearnerRate(lambda: now[0], lambda: 1))
+    leader = Leader(windows)
+    leader.send()
+    if learns:
+        now_learns = Configuration(1, (Member(1), Member(3)), (Member(2),))
+        leader.parts.members.take(Placed(1, 1, now_learns))
+    leader.ack(2)
+    sent = leader.send()
+    assert bool(sent) is not learns
+    now[0] = 10.0
+    assert bool(leader.beat()[0].data) is learns

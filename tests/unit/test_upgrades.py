@@ -31,6 +31,7 @@ SETTINGS = {
     "lease_lifetime_ms": 10_000,
     "producer_name_expiry_ms": 20_000,
     "max_batch_bytes": 2048,
+    "learner_bytes_per_s": 0,
 }
 
 
@@ -195,7 +196,7 @@ def test_a_nodes_own_setting_is_the_clusters() -> None:
         nothing: Any = None
         Founding(config_of(given), metadata, nothing).check_own()
 
-    first = {"lease_lifetime_ms": 5000, "producer_name_expiry_ms": 9000, "max_batch_bytes": 4096}
+    first = {**SETTINGS, "lease_lifetime_ms": 5000, "max_batch_bytes": 4096}
     check(lease_lifetime_ms=5000)  # nothing is known yet
     metadata.apply(1, found(first))
     assert not metadata.settings, "not before the upgrade"

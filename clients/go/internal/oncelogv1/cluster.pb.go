@@ -133,6 +133,61 @@ func (NodeAction) EnumDescriptor() ([]byte, []int) {
 	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{1}
 }
 
+type BalanceAction int32
+
+const (
+	BalanceAction_BALANCE_ACTION_UNSPECIFIED BalanceAction = 0
+	BalanceAction_BALANCE_ACTION_DESCRIBE    BalanceAction = 1 // how far it is
+	BalanceAction_BALANCE_ACTION_PLAN        BalanceAction = 2 // say what START would do
+	BalanceAction_BALANCE_ACTION_START       BalanceAction = 3
+	BalanceAction_BALANCE_ACTION_CANCEL      BalanceAction = 4 // begin no further move, and take those back that are not done
+)
+
+// Enum value maps for BalanceAction.
+var (
+	BalanceAction_name = map[int32]string{
+		0: "BALANCE_ACTION_UNSPECIFIED",
+		1: "BALANCE_ACTION_DESCRIBE",
+		2: "BALANCE_ACTION_PLAN",
+		3: "BALANCE_ACTION_START",
+		4: "BALANCE_ACTION_CANCEL",
+	}
+	BalanceAction_value = map[string]int32{
+		"BALANCE_ACTION_UNSPECIFIED": 0,
+		"BALANCE_ACTION_DESCRIBE":    1,
+		"BALANCE_ACTION_PLAN":        2,
+		"BALANCE_ACTION_START":       3,
+		"BALANCE_ACTION_CANCEL":      4,
+	}
+)
+
+func (x BalanceAction) Enum() *BalanceAction {
+	p := new(BalanceAction)
+	*p = x
+	return p
+}
+
+func (x BalanceAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BalanceAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_oncelog_v1_cluster_proto_enumTypes[2].Descriptor()
+}
+
+func (BalanceAction) Type() protoreflect.EnumType {
+	return &file_oncelog_v1_cluster_proto_enumTypes[2]
+}
+
+func (x BalanceAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BalanceAction.Descriptor instead.
+func (BalanceAction) EnumDescriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{2}
+}
+
 type NodeInfo struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	NodeId  int32                  `protobuf:"varint,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -1786,6 +1841,228 @@ func (x *ChangeNodeResponse) GetEffects() []string {
 	return nil
 }
 
+type BalanceClusterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        BalanceAction          `protobuf:"varint,1,opt,name=action,proto3,enum=oncelog.v1.BalanceAction" json:"action,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BalanceClusterRequest) Reset() {
+	*x = BalanceClusterRequest{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BalanceClusterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BalanceClusterRequest) ProtoMessage() {}
+
+func (x *BalanceClusterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BalanceClusterRequest.ProtoReflect.Descriptor instead.
+func (*BalanceClusterRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *BalanceClusterRequest) GetAction() BalanceAction {
+	if x != nil {
+		return x.Action
+	}
+	return BalanceAction_BALANCE_ACTION_UNSPECIFIED
+}
+
+type BalanceClusterResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Balancing bool                   `protobuf:"varint,1,opt,name=balancing,proto3" json:"balancing,omitempty"` // afterwards
+	// PLAN: what would move, at most the first 1000. Else what moves now, whoever has decided that:
+	// at most 1000, of `count`.
+	Moves         []*PartitionMove `protobuf:"bytes,2,rep,name=moves,proto3" json:"moves,omitempty"`
+	Count         int32            `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Bytes         int64            `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`                      // of all `count`: what replicas that come hold when they are whole
+	Copied        int64            `protobuf:"varint,5,opt,name=copied,proto3" json:"copied,omitempty"`                    // what they hold by now
+	WaitsFor      []string         `protobuf:"bytes,6,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what is left out, and why
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BalanceClusterResponse) Reset() {
+	*x = BalanceClusterResponse{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BalanceClusterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BalanceClusterResponse) ProtoMessage() {}
+
+func (x *BalanceClusterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BalanceClusterResponse.ProtoReflect.Descriptor instead.
+func (*BalanceClusterResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *BalanceClusterResponse) GetBalancing() bool {
+	if x != nil {
+		return x.Balancing
+	}
+	return false
+}
+
+func (x *BalanceClusterResponse) GetMoves() []*PartitionMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *BalanceClusterResponse) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *BalanceClusterResponse) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *BalanceClusterResponse) GetCopied() int64 {
+	if x != nil {
+		return x.Copied
+	}
+	return 0
+}
+
+func (x *BalanceClusterResponse) GetWaitsFor() []string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return nil
+}
+
+type PartitionMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition     int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Replicas      []int32                `protobuf:"varint,3,rep,packed,name=replicas,proto3" json:"replicas,omitempty"` // now, the preferred leader first
+	Target        []int32                `protobuf:"varint,4,rep,packed,name=target,proto3" json:"target,omitempty"`
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Copied        int64                  `protobuf:"varint,6,opt,name=copied,proto3" json:"copied,omitempty"`
+	WaitsFor      string                 `protobuf:"bytes,7,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what is done, or why it is not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionMove) Reset() {
+	*x = PartitionMove{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionMove) ProtoMessage() {}
+
+func (x *PartitionMove) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionMove.ProtoReflect.Descriptor instead.
+func (*PartitionMove) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PartitionMove) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *PartitionMove) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PartitionMove) GetReplicas() []int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+func (x *PartitionMove) GetTarget() []int32 {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *PartitionMove) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *PartitionMove) GetCopied() int64 {
+	if x != nil {
+		return x.Copied
+	}
+	return 0
+}
+
+func (x *PartitionMove) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1794,7 +2071,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +2083,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +2096,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{27}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 type ListNodesResponse struct {
@@ -1831,7 +2108,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +2120,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2133,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{28}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -1879,16 +2156,19 @@ type NodeStatus struct {
 	Replicas    int32                  `protobuf:"varint,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	Leaderships int32                  `protobuf:"varint,9,opt,name=leaderships,proto3" json:"leaderships,omitempty"`
 	// Partitions, and the metadata, of which its replica comes and may not count yet.
-	Coming        int32    `protobuf:"varint,10,opt,name=coming,proto3" json:"coming,omitempty"`
-	Going         int32    `protobuf:"varint,11,opt,name=going,proto3" json:"going,omitempty"`                      // partitions of which its replica is to go
-	WaitsFor      []string `protobuf:"bytes,12,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: why what is to be done with it is not done yet
+	Coming   int32    `protobuf:"varint,10,opt,name=coming,proto3" json:"coming,omitempty"`
+	Going    int32    `protobuf:"varint,11,opt,name=going,proto3" json:"going,omitempty"`                      // partitions of which its replica is to go
+	WaitsFor []string `protobuf:"bytes,12,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: why what is to be done with it is not done yet
+	// Of the partitions in `coming`: what the node will hold, and what it holds by now.
+	ComingBytes   int64 `protobuf:"varint,30,opt,name=coming_bytes,json=comingBytes,proto3" json:"coming_bytes,omitempty"`
+	CopiedBytes   int64 `protobuf:"varint,31,opt,name=copied_bytes,json=copiedBytes,proto3" json:"copied_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2180,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2193,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{29}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeStatus) GetNodeId() int32 {
@@ -1998,6 +2278,20 @@ func (x *NodeStatus) GetWaitsFor() []string {
 		return x.WaitsFor
 	}
 	return nil
+}
+
+func (x *NodeStatus) GetComingBytes() int64 {
+	if x != nil {
+		return x.ComingBytes
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetCopiedBytes() int64 {
+	if x != nil {
+		return x.CopiedBytes
+	}
+	return 0
 }
 
 var File_oncelog_v1_cluster_proto protoreflect.FileDescriptor
@@ -2131,10 +2425,27 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\vaccept_loss\x18\x04 \x01(\bR\n" +
 	"acceptLoss\".\n" +
 	"\x12ChangeNodeResponse\x12\x18\n" +
-	"\aeffects\x18\x01 \x03(\tR\aeffects\"\x12\n" +
+	"\aeffects\x18\x01 \x03(\tR\aeffects\"J\n" +
+	"\x15BalanceClusterRequest\x121\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x19.oncelog.v1.BalanceActionR\x06action\"\xc8\x01\n" +
+	"\x16BalanceClusterResponse\x12\x1c\n" +
+	"\tbalancing\x18\x01 \x01(\bR\tbalancing\x12/\n" +
+	"\x05moves\x18\x02 \x03(\v2\x19.oncelog.v1.PartitionMoveR\x05moves\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06copied\x18\x05 \x01(\x03R\x06copied\x12\x1b\n" +
+	"\twaits_for\x18\x06 \x03(\tR\bwaitsFor\"\xc2\x01\n" +
+	"\rPartitionMove\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x1a\n" +
+	"\breplicas\x18\x03 \x03(\x05R\breplicas\x12\x16\n" +
+	"\x06target\x18\x04 \x03(\x05R\x06target\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06copied\x18\x06 \x01(\x03R\x06copied\x12\x1b\n" +
+	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"\x12\n" +
 	"\x10ListNodesRequest\"A\n" +
 	"\x11ListNodesResponse\x12,\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x16.oncelog.v1.NodeStatusR\x05nodes\"\xc8\x02\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x16.oncelog.v1.NodeStatusR\x05nodes\"\x8e\x03\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12\x18\n" +
@@ -2149,7 +2460,9 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x06coming\x18\n" +
 	" \x01(\x05R\x06coming\x12\x14\n" +
 	"\x05going\x18\v \x01(\x05R\x05going\x12\x1b\n" +
-	"\twaits_for\x18\f \x03(\tR\bwaitsFor*l\n" +
+	"\twaits_for\x18\f \x03(\tR\bwaitsFor\x12!\n" +
+	"\fcoming_bytes\x18\x1e \x01(\x03R\vcomingBytes\x12!\n" +
+	"\fcopied_bytes\x18\x1f \x01(\x03R\vcopiedBytes*l\n" +
 	"\x0fExpectedOffsets\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n" +
@@ -2162,7 +2475,13 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x12NODE_ACTION_REMOVE\x10\x03\x12\x14\n" +
 	"\x10NODE_ACTION_KEEP\x10\x04\x12\x15\n" +
 	"\x11NODE_ACTION_DRAIN\x10\x05\x12\x17\n" +
-	"\x13NODE_ACTION_UNDRAIN\x10\x062\xce\a\n" +
+	"\x13NODE_ACTION_UNDRAIN\x10\x06*\x9a\x01\n" +
+	"\rBalanceAction\x12\x1e\n" +
+	"\x1aBALANCE_ACTION_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17BALANCE_ACTION_DESCRIBE\x10\x01\x12\x17\n" +
+	"\x13BALANCE_ACTION_PLAN\x10\x02\x12\x18\n" +
+	"\x14BALANCE_ACTION_START\x10\x03\x12\x19\n" +
+	"\x15BALANCE_ACTION_CANCEL\x10\x042\xa7\b\n" +
 	"\x0eClusterService\x12Z\n" +
 	"\x0fDescribeCluster\x12\".oncelog.v1.DescribeClusterRequest\x1a#.oncelog.v1.DescribeClusterResponse\x12N\n" +
 	"\vCreateTopic\x12\x1e.oncelog.v1.CreateTopicRequest\x1a\x1f.oncelog.v1.CreateTopicResponse\x12N\n" +
@@ -2174,7 +2493,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponse\x12K\n" +
 	"\n" +
 	"ChangeNode\x12\x1d.oncelog.v1.ChangeNodeRequest\x1a\x1e.oncelog.v1.ChangeNodeResponse\x12H\n" +
-	"\tListNodes\x12\x1c.oncelog.v1.ListNodesRequest\x1a\x1d.oncelog.v1.ListNodesResponse\x12Z\n" +
+	"\tListNodes\x12\x1c.oncelog.v1.ListNodesRequest\x1a\x1d.oncelog.v1.ListNodesResponse\x12W\n" +
+	"\x0eBalanceCluster\x12!.oncelog.v1.BalanceClusterRequest\x1a\".oncelog.v1.BalanceClusterResponse\x12Z\n" +
 	"\x0fFinalizeUpgrade\x12\".oncelog.v1.FinalizeUpgradeRequest\x1a#.oncelog.v1.FinalizeUpgradeResponse\x12`\n" +
 	"\x11SetClusterSetting\x12$.oncelog.v1.SetClusterSettingRequest\x1a%.oncelog.v1.SetClusterSettingResponseb\x06proto3"
 
@@ -2190,89 +2510,97 @@ func file_oncelog_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_oncelog_v1_cluster_proto_rawDescData
 }
 
-var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(ExpectedOffsets)(0),               // 0: oncelog.v1.ExpectedOffsets
 	(NodeAction)(0),                    // 1: oncelog.v1.NodeAction
-	(*NodeInfo)(nil),                   // 2: oncelog.v1.NodeInfo
-	(*DescribeClusterRequest)(nil),     // 3: oncelog.v1.DescribeClusterRequest
-	(*DescribeClusterResponse)(nil),    // 4: oncelog.v1.DescribeClusterResponse
-	(*ClusterSetting)(nil),             // 5: oncelog.v1.ClusterSetting
-	(*SetClusterSettingRequest)(nil),   // 6: oncelog.v1.SetClusterSettingRequest
-	(*SetClusterSettingResponse)(nil),  // 7: oncelog.v1.SetClusterSettingResponse
-	(*UpgradeInfo)(nil),                // 8: oncelog.v1.UpgradeInfo
-	(*FinalizeUpgradeRequest)(nil),     // 9: oncelog.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),    // 10: oncelog.v1.FinalizeUpgradeResponse
-	(*RequestLimits)(nil),              // 11: oncelog.v1.RequestLimits
-	(*TopicConfig)(nil),                // 12: oncelog.v1.TopicConfig
-	(*CreateTopicRequest)(nil),         // 13: oncelog.v1.CreateTopicRequest
-	(*CreateTopicResponse)(nil),        // 14: oncelog.v1.CreateTopicResponse
-	(*DeleteTopicRequest)(nil),         // 15: oncelog.v1.DeleteTopicRequest
-	(*DeleteTopicResponse)(nil),        // 16: oncelog.v1.DeleteTopicResponse
-	(*AlterTopicRequest)(nil),          // 17: oncelog.v1.AlterTopicRequest
-	(*AlterTopicResponse)(nil),         // 18: oncelog.v1.AlterTopicResponse
-	(*PartitionInfo)(nil),              // 19: oncelog.v1.PartitionInfo
-	(*TopicInfo)(nil),                  // 20: oncelog.v1.TopicInfo
-	(*DescribeTopicsRequest)(nil),      // 21: oncelog.v1.DescribeTopicsRequest
-	(*DescribeTopicsResponse)(nil),     // 22: oncelog.v1.DescribeTopicsResponse
-	(*ReassignPartitionRequest)(nil),   // 23: oncelog.v1.ReassignPartitionRequest
-	(*ReassignPartitionResponse)(nil),  // 24: oncelog.v1.ReassignPartitionResponse
-	(*TransferLeadershipRequest)(nil),  // 25: oncelog.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 26: oncelog.v1.TransferLeadershipResponse
-	(*ChangeNodeRequest)(nil),          // 27: oncelog.v1.ChangeNodeRequest
-	(*ChangeNodeResponse)(nil),         // 28: oncelog.v1.ChangeNodeResponse
-	(*ListNodesRequest)(nil),           // 29: oncelog.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 30: oncelog.v1.ListNodesResponse
-	(*NodeStatus)(nil),                 // 31: oncelog.v1.NodeStatus
+	(BalanceAction)(0),                 // 2: oncelog.v1.BalanceAction
+	(*NodeInfo)(nil),                   // 3: oncelog.v1.NodeInfo
+	(*DescribeClusterRequest)(nil),     // 4: oncelog.v1.DescribeClusterRequest
+	(*DescribeClusterResponse)(nil),    // 5: oncelog.v1.DescribeClusterResponse
+	(*ClusterSetting)(nil),             // 6: oncelog.v1.ClusterSetting
+	(*SetClusterSettingRequest)(nil),   // 7: oncelog.v1.SetClusterSettingRequest
+	(*SetClusterSettingResponse)(nil),  // 8: oncelog.v1.SetClusterSettingResponse
+	(*UpgradeInfo)(nil),                // 9: oncelog.v1.UpgradeInfo
+	(*FinalizeUpgradeRequest)(nil),     // 10: oncelog.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),    // 11: oncelog.v1.FinalizeUpgradeResponse
+	(*RequestLimits)(nil),              // 12: oncelog.v1.RequestLimits
+	(*TopicConfig)(nil),                // 13: oncelog.v1.TopicConfig
+	(*CreateTopicRequest)(nil),         // 14: oncelog.v1.CreateTopicRequest
+	(*CreateTopicResponse)(nil),        // 15: oncelog.v1.CreateTopicResponse
+	(*DeleteTopicRequest)(nil),         // 16: oncelog.v1.DeleteTopicRequest
+	(*DeleteTopicResponse)(nil),        // 17: oncelog.v1.DeleteTopicResponse
+	(*AlterTopicRequest)(nil),          // 18: oncelog.v1.AlterTopicRequest
+	(*AlterTopicResponse)(nil),         // 19: oncelog.v1.AlterTopicResponse
+	(*PartitionInfo)(nil),              // 20: oncelog.v1.PartitionInfo
+	(*TopicInfo)(nil),                  // 21: oncelog.v1.TopicInfo
+	(*DescribeTopicsRequest)(nil),      // 22: oncelog.v1.DescribeTopicsRequest
+	(*DescribeTopicsResponse)(nil),     // 23: oncelog.v1.DescribeTopicsResponse
+	(*ReassignPartitionRequest)(nil),   // 24: oncelog.v1.ReassignPartitionRequest
+	(*ReassignPartitionResponse)(nil),  // 25: oncelog.v1.ReassignPartitionResponse
+	(*TransferLeadershipRequest)(nil),  // 26: oncelog.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 27: oncelog.v1.TransferLeadershipResponse
+	(*ChangeNodeRequest)(nil),          // 28: oncelog.v1.ChangeNodeRequest
+	(*ChangeNodeResponse)(nil),         // 29: oncelog.v1.ChangeNodeResponse
+	(*BalanceClusterRequest)(nil),      // 30: oncelog.v1.BalanceClusterRequest
+	(*BalanceClusterResponse)(nil),     // 31: oncelog.v1.BalanceClusterResponse
+	(*PartitionMove)(nil),              // 32: oncelog.v1.PartitionMove
+	(*ListNodesRequest)(nil),           // 33: oncelog.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 34: oncelog.v1.ListNodesResponse
+	(*NodeStatus)(nil),                 // 35: oncelog.v1.NodeStatus
 }
 var file_oncelog_v1_cluster_proto_depIdxs = []int32{
-	2,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	11, // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
-	8,  // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
-	5,  // 3: oncelog.v1.DescribeClusterResponse.settings:type_name -> oncelog.v1.ClusterSetting
-	5,  // 4: oncelog.v1.SetClusterSettingRequest.setting:type_name -> oncelog.v1.ClusterSetting
-	5,  // 5: oncelog.v1.SetClusterSettingResponse.settings:type_name -> oncelog.v1.ClusterSetting
-	8,  // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	3,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	12, // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
+	9,  // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	6,  // 3: oncelog.v1.DescribeClusterResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	6,  // 4: oncelog.v1.SetClusterSettingRequest.setting:type_name -> oncelog.v1.ClusterSetting
+	6,  // 5: oncelog.v1.SetClusterSettingResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	9,  // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
 	0,  // 7: oncelog.v1.TopicConfig.expected_offsets:type_name -> oncelog.v1.ExpectedOffsets
-	12, // 8: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	20, // 9: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	12, // 10: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	20, // 11: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	19, // 12: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
-	12, // 13: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
-	20, // 14: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
-	2,  // 15: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	20, // 16: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
+	13, // 8: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	21, // 9: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	13, // 10: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	21, // 11: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	20, // 12: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
+	13, // 13: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
+	21, // 14: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
+	3,  // 15: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	21, // 16: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
 	1,  // 17: oncelog.v1.ChangeNodeRequest.action:type_name -> oncelog.v1.NodeAction
-	31, // 18: oncelog.v1.ListNodesResponse.nodes:type_name -> oncelog.v1.NodeStatus
-	3,  // 19: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
-	13, // 20: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
-	15, // 21: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
-	17, // 22: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
-	21, // 23: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
-	23, // 24: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
-	25, // 25: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
-	27, // 26: oncelog.v1.ClusterService.ChangeNode:input_type -> oncelog.v1.ChangeNodeRequest
-	29, // 27: oncelog.v1.ClusterService.ListNodes:input_type -> oncelog.v1.ListNodesRequest
-	9,  // 28: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
-	6,  // 29: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
-	4,  // 30: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
-	14, // 31: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
-	16, // 32: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
-	18, // 33: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
-	22, // 34: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
-	24, // 35: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
-	26, // 36: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
-	28, // 37: oncelog.v1.ClusterService.ChangeNode:output_type -> oncelog.v1.ChangeNodeResponse
-	30, // 38: oncelog.v1.ClusterService.ListNodes:output_type -> oncelog.v1.ListNodesResponse
-	10, // 39: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
-	7,  // 40: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
-	30, // [30:41] is the sub-list for method output_type
-	19, // [19:30] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	2,  // 18: oncelog.v1.BalanceClusterRequest.action:type_name -> oncelog.v1.BalanceAction
+	32, // 19: oncelog.v1.BalanceClusterResponse.moves:type_name -> oncelog.v1.PartitionMove
+	35, // 20: oncelog.v1.ListNodesResponse.nodes:type_name -> oncelog.v1.NodeStatus
+	4,  // 21: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
+	14, // 22: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
+	16, // 23: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
+	18, // 24: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
+	22, // 25: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
+	24, // 26: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
+	26, // 27: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
+	28, // 28: oncelog.v1.ClusterService.ChangeNode:input_type -> oncelog.v1.ChangeNodeRequest
+	33, // 29: oncelog.v1.ClusterService.ListNodes:input_type -> oncelog.v1.ListNodesRequest
+	30, // 30: oncelog.v1.ClusterService.BalanceCluster:input_type -> oncelog.v1.BalanceClusterRequest
+	10, // 31: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
+	7,  // 32: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
+	5,  // 33: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
+	15, // 34: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
+	17, // 35: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
+	19, // 36: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
+	23, // 37: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
+	25, // 38: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
+	27, // 39: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
+	29, // 40: oncelog.v1.ClusterService.ChangeNode:output_type -> oncelog.v1.ChangeNodeResponse
+	34, // 41: oncelog.v1.ClusterService.ListNodes:output_type -> oncelog.v1.ListNodesResponse
+	31, // 42: oncelog.v1.ClusterService.BalanceCluster:output_type -> oncelog.v1.BalanceClusterResponse
+	11, // 43: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
+	8,  // 44: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
+	33, // [33:45] is the sub-list for method output_type
+	21, // [21:33] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_cluster_proto_init() }
@@ -2286,8 +2614,8 @@ func file_oncelog_v1_cluster_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_cluster_proto_rawDesc), len(file_oncelog_v1_cluster_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   30,
+			NumEnums:      3,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	ClusterService_TransferLeadership_FullMethodName = "/oncelog.v1.ClusterService/TransferLeadership"
 	ClusterService_ChangeNode_FullMethodName         = "/oncelog.v1.ClusterService/ChangeNode"
 	ClusterService_ListNodes_FullMethodName          = "/oncelog.v1.ClusterService/ListNodes"
+	ClusterService_BalanceCluster_FullMethodName     = "/oncelog.v1.ClusterService/BalanceCluster"
 	ClusterService_FinalizeUpgrade_FullMethodName    = "/oncelog.v1.ClusterService/FinalizeUpgrade"
 	ClusterService_SetClusterSetting_FullMethodName  = "/oncelog.v1.ClusterService/SetClusterSetting"
 )
@@ -50,6 +51,9 @@ type ClusterServiceClient interface {
 	// What becomes of a node; returns when that is decided. ListNodes shows how far it is.
 	ChangeNode(ctx context.Context, in *ChangeNodeRequest, opts ...grpc.CallOption) (*ChangeNodeResponse, error)
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
+	// Has replicas and leaderships spread over the nodes; returns when that is decided. The same
+	// call shows how far it is.
+	BalanceCluster(ctx context.Context, in *BalanceClusterRequest, opts ...grpc.CallOption) (*BalanceClusterResponse, error)
 	// Once all nodes run the newer release: what it has may be used, and none can go back.
 	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
 	SetClusterSetting(ctx context.Context, in *SetClusterSettingRequest, opts ...grpc.CallOption) (*SetClusterSettingResponse, error)
@@ -153,6 +157,16 @@ func (c *clusterServiceClient) ListNodes(ctx context.Context, in *ListNodesReque
 	return out, nil
 }
 
+func (c *clusterServiceClient) BalanceCluster(ctx context.Context, in *BalanceClusterRequest, opts ...grpc.CallOption) (*BalanceClusterResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BalanceClusterResponse)
+	err := c.cc.Invoke(ctx, ClusterService_BalanceCluster_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FinalizeUpgradeResponse)
@@ -189,6 +203,9 @@ type ClusterServiceServer interface {
 	// What becomes of a node; returns when that is decided. ListNodes shows how far it is.
 	ChangeNode(context.Context, *ChangeNodeRequest) (*ChangeNodeResponse, error)
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
+	// Has replicas and leaderships spread over the nodes; returns when that is decided. The same
+	// call shows how far it is.
+	BalanceCluster(context.Context, *BalanceClusterRequest) (*BalanceClusterResponse, error)
 	// Once all nodes run the newer release: what it has may be used, and none can go back.
 	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
 	SetClusterSetting(context.Context, *SetClusterSettingRequest) (*SetClusterSettingResponse, error)
@@ -228,6 +245,9 @@ func (UnimplementedClusterServiceServer) ChangeNode(context.Context, *ChangeNode
 }
 func (UnimplementedClusterServiceServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
+}
+func (UnimplementedClusterServiceServer) BalanceCluster(context.Context, *BalanceClusterRequest) (*BalanceClusterResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BalanceCluster not implemented")
 }
 func (UnimplementedClusterServiceServer) FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FinalizeUpgrade not implemented")
@@ -418,6 +438,24 @@ func _ClusterService_ListNodes_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_BalanceCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BalanceClusterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).BalanceCluster(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_BalanceCluster_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).BalanceCluster(ctx, req.(*BalanceClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_FinalizeUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FinalizeUpgradeRequest)
 	if err := dec(in); err != nil {
@@ -496,6 +534,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListNodes",
 			Handler:    _ClusterService_ListNodes_Handler,
+		},
+		{
+			MethodName: "BalanceCluster",
+			Handler:    _ClusterService_BalanceCluster_Handler,
 		},
 		{
 			MethodName: "FinalizeUpgrade",

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file oncelog/v1/cluster.proto.
  */
 export const file_oncelog_v1_cluster: GenFile = /*@__PURE__*/
-  fileDesc("ChhvbmNlbG9nL3YxL2NsdXN0ZXIucHJvdG8SCm9uY2Vsb2cudjEiyQEKCE5vZGVJbmZvEg8KB25vZGVfaWQYASABKAUSDwoHYWRkcmVzcxgCIAEoCRINCgVhbGl2ZRgDIAEoCBIXCg9jbG9ja19kaXNhZ3JlZXMYBCABKAgSDwoHcmVsZWFzZRgFIAEoCRIeChZvbGRlc3RfY2x1c3Rlcl92ZXJzaW9uGAYgASgFEh4KFm5ld2VzdF9jbHVzdGVyX3ZlcnNpb24YByABKAUSEAoIZmVhdHVyZXMYCCADKAkSEAoIaW5zZWN1cmUYFCABKAgiGAoWRGVzY3JpYmVDbHVzdGVyUmVxdWVzdCKKAwoXRGVzY3JpYmVDbHVzdGVyUmVzcG9uc2USEgoKY2x1c3Rlcl9pZBgBIAEoCRIZChFhbnN3ZXJpbmdfbm9kZV9pZBgCIAEoBRIVCg1jb250cm9sbGVyX2lkGAMgASgFEiMKBW5vZGVzGAQgAygLMhQub25jZWxvZy52MS5Ob2RlSW5mbxIOCgZ0b3BpY3MYBSABKAUSEgoKcGFydGl0aW9ucxgGIAEoBRIdChVsZWFkZXJsZXNzX3BhcnRpdGlvbnMYByABKAUSIwobdW5kZXJfcmVwbGljYXRlZF9wYXJ0aXRpb25zGAggASgFEhkKEW1heF9tZXNzYWdlX2J5dGVzGAkgASgDEikKBmxpbWl0cxgKIAEoCzIZLm9uY2Vsb2cudjEuUmVxdWVzdExpbWl0cxIoCgd1cGdyYWRlGAsgASgLMhcub25jZWxvZy52MS5VcGdyYWRlSW5mbxIsCghzZXR0aW5ncxgMIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmciLQoOQ2x1c3RlclNldHRpbmcSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAyJHChhTZXRDbHVzdGVyU2V0dGluZ1JlcXVlc3QSKwoHc2V0dGluZxgBIAEoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmciSQoZU2V0Q2x1c3RlclNldHRpbmdSZXNwb25zZRIsCghzZXR0aW5ncxgBIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmcifgoLVXBncmFkZUluZm8SFwoPY2x1c3Rlcl92ZXJzaW9uGAEgASgFEhAKCGZlYXR1cmVzGAIgAygJEhYKDnRhcmdldF92ZXJzaW9uGAMgASgFEhcKD3RhcmdldF9mZWF0dXJlcxgEIAMoCRITCgtoaW5kZXJlZF9ieRgFIAMoCSIYChZGaW5hbGl6ZVVwZ3JhZGVSZXF1ZXN0IkMKF0ZpbmFsaXplVXBncmFkZVJlc3BvbnNlEigKB3VwZ3JhZGUYASABKAsyFy5vbmNlbG9nLnYxLlVwZ3JhZGVJbmZvItwBCg1SZXF1ZXN0TGltaXRzEhcKD3Byb2R1Y2VfYmF0Y2hlcxgBIAEoBRIYChBmZXRjaF9wYXJ0aXRpb25zGAIgASgFEhUKDWZldGNoX3dhaXRfbXMYAyABKAUSGwoTcHJvZHVjZXJfcGFydGl0aW9ucxgEIAEoBRIaChJwcm9kdWNlX3RpbWVvdXRfbXMYBSABKAUSHAoUc3RyZWFtX3dhaXRpbmdfYnl0ZXMYBiABKAMSEwoLZmV0Y2hfYnl0ZXMYByABKAMSFQoNbWVzc2FnZV9ieXRlcxgIIAEoAyLUAQoLVG9waWNDb25maWcSGQoMcmV0ZW50aW9uX21zGAEgASgDSACIAQESHAoPcmV0ZW50aW9uX2J5dGVzGAIgASgDSAGIAQESHAoPbWF4X2JhdGNoX2J5dGVzGAMgASgFSAKIAQESNQoQZXhwZWN0ZWRfb2Zmc2V0cxgEIAEoDjIbLm9uY2Vsb2cudjEuRXhwZWN0ZWRPZmZzZXRzQg8KDV9yZXRlbnRpb25fbXNCEgoQX3JldGVudGlvbl9ieXRlc0ISChBfbWF4X2JhdGNoX2J5dGVzIoUBChJDcmVhdGVUb3BpY1JlcXVlc3QSDAoEbmFtZRgBIAEoCRISCgpwYXJ0aXRpb25zGAIgASgFEhAKCHJlcGxpY2FzGAMgASgFEicKBmNvbmZpZxgEIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSEgoKdGltZW91dF9tcxgFIAEoBSI7ChNDcmVhdGVUb3BpY1Jlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iIgoSRGVsZXRlVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTRGVsZXRlVG9waWNSZXNwb25zZSJoChFBbHRlclRvcGljUmVxdWVzdBIMCgRuYW1lGAEgASgJEicKBmNvbmZpZxgCIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSHAoUc2V0X2V4cGVjdGVkX29mZnNldHMYAyABKAgiOgoSQWx0ZXJUb3BpY1Jlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iqQEKDVBhcnRpdGlvbkluZm8SEQoJcGFydGl0aW9uGAEgASgFEhAKCGdyb3VwX2lkGAIgASgEEhEKCWxlYWRlcl9pZBgDIAEoBRIMCgR0ZXJtGAQgASgDEhAKCHJlcGxpY2FzGAUgAygFEhgKEGxvZ19zdGFydF9vZmZzZXQYBiABKAMSFgoOaGlnaF93YXRlcm1hcmsYByABKAMSDgoGdGFyZ2V0GAggAygFIpcBCglUb3BpY0luZm8SDAoEbmFtZRgBIAEoCRIQCgh0b3BpY19pZBgCIAEoBBItCgpwYXJ0aXRpb25zGAMgAygLMhkub25jZWxvZy52MS5QYXJ0aXRpb25JbmZvEicKBmNvbmZpZxgEIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSEgoKY3JlYXRlZF9tcxgFIAEoAyImChVEZXNjcmliZVRvcGljc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiZAoWRGVzY3JpYmVUb3BpY3NSZXNwb25zZRIlCgZ0b3BpY3MYASADKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbxIjCgVub2RlcxgCIAMoCzIULm9uY2Vsb2cudjEuTm9kZUluZm8iTgoYUmVhc3NpZ25QYXJ0aXRpb25SZXF1ZXN0Eg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIQCghyZXBsaWNhcxgDIAMoBSJBChlSZWFzc2lnblBhcnRpdGlvblJlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iVQoZVHJhbnNmZXJMZWFkZXJzaGlwUmVxdWVzdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSFgoOdGFyZ2V0X25vZGVfaWQYAyABKAUiLwoaVHJhbnNmZXJMZWFkZXJzaGlwUmVzcG9uc2USEQoJbGVhZGVyX2lkGAEgASgFInIKEUNoYW5nZU5vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAUSJgoGYWN0aW9uGAIgASgOMhYub25jZWxvZy52MS5Ob2RlQWN0aW9uEg8KB2RyeV9ydW4YAyABKAgSEwoLYWNjZXB0X2xvc3MYBCABKAgiJQoSQ2hhbmdlTm9kZVJlc3BvbnNlEg8KB2VmZmVjdHMYASADKAkiEgoQTGlzdE5vZGVzUmVxdWVzdCI6ChFMaXN0Tm9kZXNSZXNwb25zZRIlCgVub2RlcxgBIAMoCzIWLm9uY2Vsb2cudjEuTm9kZVN0YXR1cyLbAQoKTm9kZVN0YXR1cxIPCgdub2RlX2lkGAEgASgFEg8KB2FkZHJlc3MYAiABKAkSDQoFYWxpdmUYAyABKAgSEAoIZXhwZWN0ZWQYBCABKAgSDwoHam9pbmluZxgFIAEoCBIPCgdsZWF2aW5nGAYgASgIEg8KB2RyYWluZWQYByABKAgSEAoIcmVwbGljYXMYCCABKAUSEwoLbGVhZGVyc2hpcHMYCSABKAUSDgoGY29taW5nGAogASgFEg0KBWdvaW5nGAsgASgFEhEKCXdhaXRzX2ZvchgMIAMoCSpsCg9FeHBlY3RlZE9mZnNldHMSHAoYRVhQRUNURURfT0ZGU0VUU19DSEVDS0VEEAASHAoYRVhQRUNURURfT0ZGU0VUU19JR05PUkVEEAESHQoZRVhQRUNURURfT0ZGU0VUU19SRVFVSVJFRBACKrUBCgpOb2RlQWN0aW9uEhsKF05PREVfQUNUSU9OX1VOU1BFQ0lGSUVEEAASEwoPTk9ERV9BQ1RJT05fQUREEAESFwoTTk9ERV9BQ1RJT05fUkVQTEFDRRACEhYKEk5PREVfQUNUSU9OX1JFTU9WRRADEhQKEE5PREVfQUNUSU9OX0tFRVAQBBIVChFOT0RFX0FDVElPTl9EUkFJThAFEhcKE05PREVfQUNUSU9OX1VORFJBSU4QBjLOBwoOQ2x1c3RlclNlcnZpY2USWgoPRGVzY3JpYmVDbHVzdGVyEiIub25jZWxvZy52MS5EZXNjcmliZUNsdXN0ZXJSZXF1ZXN0GiMub25jZWxvZy52MS5EZXNjcmliZUNsdXN0ZXJSZXNwb25zZRJOCgtDcmVhdGVUb3BpYxIeLm9uY2Vsb2cudjEuQ3JlYXRlVG9waWNSZXF1ZXN0Gh8ub25jZWxvZy52MS5DcmVhdGVUb3BpY1Jlc3BvbnNlEk4KC0RlbGV0ZVRvcGljEh4ub25jZWxvZy52MS5EZWxldGVUb3BpY1JlcXVlc3QaHy5vbmNlbG9nLnYxLkRlbGV0ZVRvcGljUmVzcG9uc2USSwoKQWx0ZXJUb3BpYxIdLm9uY2Vsb2cudjEuQWx0ZXJUb3BpY1JlcXVlc3QaHi5vbmNlbG9nLnYxLkFsdGVyVG9waWNSZXNwb25zZRJXCg5EZXNjcmliZVRvcGljcxIhLm9uY2Vsb2cudjEuRGVzY3JpYmVUb3BpY3NSZXF1ZXN0GiIub25jZWxvZy52MS5EZXNjcmliZVRvcGljc1Jlc3BvbnNlEmAKEVJlYXNzaWduUGFydGl0aW9uEiQub25jZWxvZy52MS5SZWFzc2lnblBhcnRpdGlvblJlcXVlc3QaJS5vbmNlbG9nLnYxLlJlYXNzaWduUGFydGl0aW9uUmVzcG9uc2USYwoSVHJhbnNmZXJMZWFkZXJzaGlwEiUub25jZWxvZy52MS5UcmFuc2ZlckxlYWRlcnNoaXBSZXF1ZXN0GiYub25jZWxvZy52MS5UcmFuc2ZlckxlYWRlcnNoaXBSZXNwb25zZRJLCgpDaGFuZ2VOb2RlEh0ub25jZWxvZy52MS5DaGFuZ2VOb2RlUmVxdWVzdBoeLm9uY2Vsb2cudjEuQ2hhbmdlTm9kZVJlc3BvbnNlEkgKCUxpc3ROb2RlcxIcLm9uY2Vsb2cudjEuTGlzdE5vZGVzUmVxdWVzdBodLm9uY2Vsb2cudjEuTGlzdE5vZGVzUmVzcG9uc2USWgoPRmluYWxpemVVcGdyYWRlEiIub25jZWxvZy52MS5GaW5hbGl6ZVVwZ3JhZGVSZXF1ZXN0GiMub25jZWxvZy52MS5GaW5hbGl6ZVVwZ3JhZGVSZXNwb25zZRJgChFTZXRDbHVzdGVyU2V0dGluZxIkLm9uY2Vsb2cudjEuU2V0Q2x1c3RlclNldHRpbmdSZXF1ZXN0GiUub25jZWxvZy52MS5TZXRDbHVzdGVyU2V0dGluZ1Jlc3BvbnNlYgZwcm90bzM");
+  fileDesc("ChhvbmNlbG9nL3YxL2NsdXN0ZXIucHJvdG8SCm9uY2Vsb2cudjEiyQEKCE5vZGVJbmZvEg8KB25vZGVfaWQYASABKAUSDwoHYWRkcmVzcxgCIAEoCRINCgVhbGl2ZRgDIAEoCBIXCg9jbG9ja19kaXNhZ3JlZXMYBCABKAgSDwoHcmVsZWFzZRgFIAEoCRIeChZvbGRlc3RfY2x1c3Rlcl92ZXJzaW9uGAYgASgFEh4KFm5ld2VzdF9jbHVzdGVyX3ZlcnNpb24YByABKAUSEAoIZmVhdHVyZXMYCCADKAkSEAoIaW5zZWN1cmUYFCABKAgiGAoWRGVzY3JpYmVDbHVzdGVyUmVxdWVzdCKKAwoXRGVzY3JpYmVDbHVzdGVyUmVzcG9uc2USEgoKY2x1c3Rlcl9pZBgBIAEoCRIZChFhbnN3ZXJpbmdfbm9kZV9pZBgCIAEoBRIVCg1jb250cm9sbGVyX2lkGAMgASgFEiMKBW5vZGVzGAQgAygLMhQub25jZWxvZy52MS5Ob2RlSW5mbxIOCgZ0b3BpY3MYBSABKAUSEgoKcGFydGl0aW9ucxgGIAEoBRIdChVsZWFkZXJsZXNzX3BhcnRpdGlvbnMYByABKAUSIwobdW5kZXJfcmVwbGljYXRlZF9wYXJ0aXRpb25zGAggASgFEhkKEW1heF9tZXNzYWdlX2J5dGVzGAkgASgDEikKBmxpbWl0cxgKIAEoCzIZLm9uY2Vsb2cudjEuUmVxdWVzdExpbWl0cxIoCgd1cGdyYWRlGAsgASgLMhcub25jZWxvZy52MS5VcGdyYWRlSW5mbxIsCghzZXR0aW5ncxgMIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmciLQoOQ2x1c3RlclNldHRpbmcSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAyJHChhTZXRDbHVzdGVyU2V0dGluZ1JlcXVlc3QSKwoHc2V0dGluZxgBIAEoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmciSQoZU2V0Q2x1c3RlclNldHRpbmdSZXNwb25zZRIsCghzZXR0aW5ncxgBIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmcifgoLVXBncmFkZUluZm8SFwoPY2x1c3Rlcl92ZXJzaW9uGAEgASgFEhAKCGZlYXR1cmVzGAIgAygJEhYKDnRhcmdldF92ZXJzaW9uGAMgASgFEhcKD3RhcmdldF9mZWF0dXJlcxgEIAMoCRITCgtoaW5kZXJlZF9ieRgFIAMoCSIYChZGaW5hbGl6ZVVwZ3JhZGVSZXF1ZXN0IkMKF0ZpbmFsaXplVXBncmFkZVJlc3BvbnNlEigKB3VwZ3JhZGUYASABKAsyFy5vbmNlbG9nLnYxLlVwZ3JhZGVJbmZvItwBCg1SZXF1ZXN0TGltaXRzEhcKD3Byb2R1Y2VfYmF0Y2hlcxgBIAEoBRIYChBmZXRjaF9wYXJ0aXRpb25zGAIgASgFEhUKDWZldGNoX3dhaXRfbXMYAyABKAUSGwoTcHJvZHVjZXJfcGFydGl0aW9ucxgEIAEoBRIaChJwcm9kdWNlX3RpbWVvdXRfbXMYBSABKAUSHAoUc3RyZWFtX3dhaXRpbmdfYnl0ZXMYBiABKAMSEwoLZmV0Y2hfYnl0ZXMYByABKAMSFQoNbWVzc2FnZV9ieXRlcxgIIAEoAyLUAQoLVG9waWNDb25maWcSGQoMcmV0ZW50aW9uX21zGAEgASgDSACIAQESHAoPcmV0ZW50aW9uX2J5dGVzGAIgASgDSAGIAQESHAoPbWF4X2JhdGNoX2J5dGVzGAMgASgFSAKIAQESNQoQZXhwZWN0ZWRfb2Zmc2V0cxgEIAEoDjIbLm9uY2Vsb2cudjEuRXhwZWN0ZWRPZmZzZXRzQg8KDV9yZXRlbnRpb25fbXNCEgoQX3JldGVudGlvbl9ieXRlc0ISChBfbWF4X2JhdGNoX2J5dGVzIoUBChJDcmVhdGVUb3BpY1JlcXVlc3QSDAoEbmFtZRgBIAEoCRISCgpwYXJ0aXRpb25zGAIgASgFEhAKCHJlcGxpY2FzGAMgASgFEicKBmNvbmZpZxgEIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSEgoKdGltZW91dF9tcxgFIAEoBSI7ChNDcmVhdGVUb3BpY1Jlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iIgoSRGVsZXRlVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTRGVsZXRlVG9waWNSZXNwb25zZSJoChFBbHRlclRvcGljUmVxdWVzdBIMCgRuYW1lGAEgASgJEicKBmNvbmZpZxgCIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSHAoUc2V0X2V4cGVjdGVkX29mZnNldHMYAyABKAgiOgoSQWx0ZXJUb3BpY1Jlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iqQEKDVBhcnRpdGlvbkluZm8SEQoJcGFydGl0aW9uGAEgASgFEhAKCGdyb3VwX2lkGAIgASgEEhEKCWxlYWRlcl9pZBgDIAEoBRIMCgR0ZXJtGAQgASgDEhAKCHJlcGxpY2FzGAUgAygFEhgKEGxvZ19zdGFydF9vZmZzZXQYBiABKAMSFgoOaGlnaF93YXRlcm1hcmsYByABKAMSDgoGdGFyZ2V0GAggAygFIpcBCglUb3BpY0luZm8SDAoEbmFtZRgBIAEoCRIQCgh0b3BpY19pZBgCIAEoBBItCgpwYXJ0aXRpb25zGAMgAygLMhkub25jZWxvZy52MS5QYXJ0aXRpb25JbmZvEicKBmNvbmZpZxgEIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSEgoKY3JlYXRlZF9tcxgFIAEoAyImChVEZXNjcmliZVRvcGljc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiZAoWRGVzY3JpYmVUb3BpY3NSZXNwb25zZRIlCgZ0b3BpY3MYASADKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbxIjCgVub2RlcxgCIAMoCzIULm9uY2Vsb2cudjEuTm9kZUluZm8iTgoYUmVhc3NpZ25QYXJ0aXRpb25SZXF1ZXN0Eg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIQCghyZXBsaWNhcxgDIAMoBSJBChlSZWFzc2lnblBhcnRpdGlvblJlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iVQoZVHJhbnNmZXJMZWFkZXJzaGlwUmVxdWVzdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSFgoOdGFyZ2V0X25vZGVfaWQYAyABKAUiLwoaVHJhbnNmZXJMZWFkZXJzaGlwUmVzcG9uc2USEQoJbGVhZGVyX2lkGAEgASgFInIKEUNoYW5nZU5vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAUSJgoGYWN0aW9uGAIgASgOMhYub25jZWxvZy52MS5Ob2RlQWN0aW9uEg8KB2RyeV9ydW4YAyABKAgSEwoLYWNjZXB0X2xvc3MYBCABKAgiJQoSQ2hhbmdlTm9kZVJlc3BvbnNlEg8KB2VmZmVjdHMYASADKAkiQgoVQmFsYW5jZUNsdXN0ZXJSZXF1ZXN0EikKBmFjdGlvbhgBIAEoDjIZLm9uY2Vsb2cudjEuQmFsYW5jZUFjdGlvbiKWAQoWQmFsYW5jZUNsdXN0ZXJSZXNwb25zZRIRCgliYWxhbmNpbmcYASABKAgSKAoFbW92ZXMYAiADKAsyGS5vbmNlbG9nLnYxLlBhcnRpdGlvbk1vdmUSDQoFY291bnQYAyABKAUSDQoFYnl0ZXMYBCABKAMSDgoGY29waWVkGAUgASgDEhEKCXdhaXRzX2ZvchgGIAMoCSKFAQoNUGFydGl0aW9uTW92ZRINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSEAoIcmVwbGljYXMYAyADKAUSDgoGdGFyZ2V0GAQgAygFEg0KBWJ5dGVzGAUgASgDEg4KBmNvcGllZBgGIAEoAxIRCgl3YWl0c19mb3IYByABKAkiEgoQTGlzdE5vZGVzUmVxdWVzdCI6ChFMaXN0Tm9kZXNSZXNwb25zZRIlCgVub2RlcxgBIAMoCzIWLm9uY2Vsb2cudjEuTm9kZVN0YXR1cyKHAgoKTm9kZVN0YXR1cxIPCgdub2RlX2lkGAEgASgFEg8KB2FkZHJlc3MYAiABKAkSDQoFYWxpdmUYAyABKAgSEAoIZXhwZWN0ZWQYBCABKAgSDwoHam9pbmluZxgFIAEoCBIPCgdsZWF2aW5nGAYgASgIEg8KB2RyYWluZWQYByABKAgSEAoIcmVwbGljYXMYCCABKAUSEwoLbGVhZGVyc2hpcHMYCSABKAUSDgoGY29taW5nGAogASgFEg0KBWdvaW5nGAsgASgFEhEKCXdhaXRzX2ZvchgMIAMoCRIUCgxjb21pbmdfYnl0ZXMYHiABKAMSFAoMY29waWVkX2J5dGVzGB8gASgDKmwKD0V4cGVjdGVkT2Zmc2V0cxIcChhFWFBFQ1RFRF9PRkZTRVRTX0NIRUNLRUQQABIcChhFWFBFQ1RFRF9PRkZTRVRTX0lHTk9SRUQQARIdChlFWFBFQ1RFRF9PRkZTRVRTX1JFUVVJUkVEEAIqtQEKCk5vZGVBY3Rpb24SGwoXTk9ERV9BQ1RJT05fVU5TUEVDSUZJRUQQABITCg9OT0RFX0FDVElPTl9BREQQARIXChNOT0RFX0FDVElPTl9SRVBMQUNFEAISFgoSTk9ERV9BQ1RJT05fUkVNT1ZFEAMSFAoQTk9ERV9BQ1RJT05fS0VFUBAEEhUKEU5PREVfQUNUSU9OX0RSQUlOEAUSFwoTTk9ERV9BQ1RJT05fVU5EUkFJThAGKpoBCg1CYWxhbmNlQWN0aW9uEh4KGkJBTEFOQ0VfQUNUSU9OX1VOU1BFQ0lGSUVEEAASGwoXQkFMQU5DRV9BQ1RJT05fREVTQ1JJQkUQARIXChNCQUxBTkNFX0FDVElPTl9QTEFOEAISGAoUQkFMQU5DRV9BQ1RJT05fU1RBUlQQAxIZChVCQUxBTkNFX0FDVElPTl9DQU5DRUwQBDKnCAoOQ2x1c3RlclNlcnZpY2USWgoPRGVzY3JpYmVDbHVzdGVyEiIub25jZWxvZy52MS5EZXNjcmliZUNsdXN0ZXJSZXF1ZXN0GiMub25jZWxvZy52MS5EZXNjcmliZUNsdXN0ZXJSZXNwb25zZRJOCgtDcmVhdGVUb3BpYxIeLm9uY2Vsb2cudjEuQ3JlYXRlVG9waWNSZXF1ZXN0Gh8ub25jZWxvZy52MS5DcmVhdGVUb3BpY1Jlc3BvbnNlEk4KC0RlbGV0ZVRvcGljEh4ub25jZWxvZy52MS5EZWxldGVUb3BpY1JlcXVlc3QaHy5vbmNlbG9nLnYxLkRlbGV0ZVRvcGljUmVzcG9uc2USSwoKQWx0ZXJUb3BpYxIdLm9uY2Vsb2cudjEuQWx0ZXJUb3BpY1JlcXVlc3QaHi5vbmNlbG9nLnYxLkFsdGVyVG9waWNSZXNwb25zZRJXCg5EZXNjcmliZVRvcGljcxIhLm9uY2Vsb2cudjEuRGVzY3JpYmVUb3BpY3NSZXF1ZXN0GiIub25jZWxvZy52MS5EZXNjcmliZVRvcGljc1Jlc3BvbnNlEmAKEVJlYXNzaWduUGFydGl0aW9uEiQub25jZWxvZy52MS5SZWFzc2lnblBhcnRpdGlvblJlcXVlc3QaJS5vbmNlbG9nLnYxLlJlYXNzaWduUGFydGl0aW9uUmVzcG9uc2USYwoSVHJhbnNmZXJMZWFkZXJzaGlwEiUub25jZWxvZy52MS5UcmFuc2ZlckxlYWRlcnNoaXBSZXF1ZXN0GiYub25jZWxvZy52MS5UcmFuc2ZlckxlYWRlcnNoaXBSZXNwb25zZRJLCgpDaGFuZ2VOb2RlEh0ub25jZWxvZy52MS5DaGFuZ2VOb2RlUmVxdWVzdBoeLm9uY2Vsb2cudjEuQ2hhbmdlTm9kZVJlc3BvbnNlEkgKCUxpc3ROb2RlcxIcLm9uY2Vsb2cudjEuTGlzdE5vZGVzUmVxdWVzdBodLm9uY2Vsb2cudjEuTGlzdE5vZGVzUmVzcG9uc2USVwoOQmFsYW5jZUNsdXN0ZXISIS5vbmNlbG9nLnYxLkJhbGFuY2VDbHVzdGVyUmVxdWVzdBoiLm9uY2Vsb2cudjEuQmFsYW5jZUNsdXN0ZXJSZXNwb25zZRJaCg9GaW5hbGl6ZVVwZ3JhZGUSIi5vbmNlbG9nLnYxLkZpbmFsaXplVXBncmFkZVJlcXVlc3QaIy5vbmNlbG9nLnYxLkZpbmFsaXplVXBncmFkZVJlc3BvbnNlEmAKEVNldENsdXN0ZXJTZXR0aW5nEiQub25jZWxvZy52MS5TZXRDbHVzdGVyU2V0dGluZ1JlcXVlc3QaJS5vbmNlbG9nLnYxLlNldENsdXN0ZXJTZXR0aW5nUmVzcG9uc2ViBnByb3RvMw");
 
 /**
  * @generated from message oncelog.v1.NodeInfo
@@ -843,6 +843,127 @@ export const ChangeNodeResponseSchema: GenMessage<ChangeNodeResponse> = /*@__PUR
   messageDesc(file_oncelog_v1_cluster, 26);
 
 /**
+ * @generated from message oncelog.v1.BalanceClusterRequest
+ */
+export type BalanceClusterRequest = Message<"oncelog.v1.BalanceClusterRequest"> & {
+  /**
+   * @generated from field: oncelog.v1.BalanceAction action = 1;
+   */
+  action: BalanceAction;
+};
+
+/**
+ * Describes the message oncelog.v1.BalanceClusterRequest.
+ * Use `create(BalanceClusterRequestSchema)` to create a new message.
+ */
+export const BalanceClusterRequestSchema: GenMessage<BalanceClusterRequest> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 27);
+
+/**
+ * @generated from message oncelog.v1.BalanceClusterResponse
+ */
+export type BalanceClusterResponse = Message<"oncelog.v1.BalanceClusterResponse"> & {
+  /**
+   * afterwards
+   *
+   * @generated from field: bool balancing = 1;
+   */
+  balancing: boolean;
+
+  /**
+   * PLAN: what would move, at most the first 1000. Else what moves now, whoever has decided that:
+   * at most 1000, of `count`.
+   *
+   * @generated from field: repeated oncelog.v1.PartitionMove moves = 2;
+   */
+  moves: PartitionMove[];
+
+  /**
+   * @generated from field: int32 count = 3;
+   */
+  count: number;
+
+  /**
+   * of all `count`: what replicas that come hold when they are whole
+   *
+   * @generated from field: int64 bytes = 4;
+   */
+  bytes: bigint;
+
+  /**
+   * what they hold by now
+   *
+   * @generated from field: int64 copied = 5;
+   */
+  copied: bigint;
+
+  /**
+   * for people: what is left out, and why
+   *
+   * @generated from field: repeated string waits_for = 6;
+   */
+  waitsFor: string[];
+};
+
+/**
+ * Describes the message oncelog.v1.BalanceClusterResponse.
+ * Use `create(BalanceClusterResponseSchema)` to create a new message.
+ */
+export const BalanceClusterResponseSchema: GenMessage<BalanceClusterResponse> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 28);
+
+/**
+ * @generated from message oncelog.v1.PartitionMove
+ */
+export type PartitionMove = Message<"oncelog.v1.PartitionMove"> & {
+  /**
+   * @generated from field: string topic = 1;
+   */
+  topic: string;
+
+  /**
+   * @generated from field: int32 partition = 2;
+   */
+  partition: number;
+
+  /**
+   * now, the preferred leader first
+   *
+   * @generated from field: repeated int32 replicas = 3;
+   */
+  replicas: number[];
+
+  /**
+   * @generated from field: repeated int32 target = 4;
+   */
+  target: number[];
+
+  /**
+   * @generated from field: int64 bytes = 5;
+   */
+  bytes: bigint;
+
+  /**
+   * @generated from field: int64 copied = 6;
+   */
+  copied: bigint;
+
+  /**
+   * for people: what is done, or why it is not
+   *
+   * @generated from field: string waits_for = 7;
+   */
+  waitsFor: string;
+};
+
+/**
+ * Describes the message oncelog.v1.PartitionMove.
+ * Use `create(PartitionMoveSchema)` to create a new message.
+ */
+export const PartitionMoveSchema: GenMessage<PartitionMove> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 29);
+
+/**
  * @generated from message oncelog.v1.ListNodesRequest
  */
 export type ListNodesRequest = Message<"oncelog.v1.ListNodesRequest"> & {
@@ -853,7 +974,7 @@ export type ListNodesRequest = Message<"oncelog.v1.ListNodesRequest"> & {
  * Use `create(ListNodesRequestSchema)` to create a new message.
  */
 export const ListNodesRequestSchema: GenMessage<ListNodesRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 27);
+  messageDesc(file_oncelog_v1_cluster, 30);
 
 /**
  * @generated from message oncelog.v1.ListNodesResponse
@@ -870,7 +991,7 @@ export type ListNodesResponse = Message<"oncelog.v1.ListNodesResponse"> & {
  * Use `create(ListNodesResponseSchema)` to create a new message.
  */
 export const ListNodesResponseSchema: GenMessage<ListNodesResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 28);
+  messageDesc(file_oncelog_v1_cluster, 31);
 
 /**
  * A node, as the answering one sees it.
@@ -949,6 +1070,18 @@ export type NodeStatus = Message<"oncelog.v1.NodeStatus"> & {
    * @generated from field: repeated string waits_for = 12;
    */
   waitsFor: string[];
+
+  /**
+   * Of the partitions in `coming`: what the node will hold, and what it holds by now.
+   *
+   * @generated from field: int64 coming_bytes = 30;
+   */
+  comingBytes: bigint;
+
+  /**
+   * @generated from field: int64 copied_bytes = 31;
+   */
+  copiedBytes: bigint;
 };
 
 /**
@@ -956,7 +1089,7 @@ export type NodeStatus = Message<"oncelog.v1.NodeStatus"> & {
  * Use `create(NodeStatusSchema)` to create a new message.
  */
 export const NodeStatusSchema: GenMessage<NodeStatus> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 29);
+  messageDesc(file_oncelog_v1_cluster, 32);
 
 /**
  * @generated from enum oncelog.v1.ExpectedOffsets
@@ -1045,6 +1178,48 @@ export const NodeActionSchema: GenEnum<NodeAction> = /*@__PURE__*/
   enumDesc(file_oncelog_v1_cluster, 1);
 
 /**
+ * @generated from enum oncelog.v1.BalanceAction
+ */
+export enum BalanceAction {
+  /**
+   * @generated from enum value: BALANCE_ACTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * how far it is
+   *
+   * @generated from enum value: BALANCE_ACTION_DESCRIBE = 1;
+   */
+  DESCRIBE = 1,
+
+  /**
+   * say what START would do
+   *
+   * @generated from enum value: BALANCE_ACTION_PLAN = 2;
+   */
+  PLAN = 2,
+
+  /**
+   * @generated from enum value: BALANCE_ACTION_START = 3;
+   */
+  START = 3,
+
+  /**
+   * begin no further move, and take those back that are not done
+   *
+   * @generated from enum value: BALANCE_ACTION_CANCEL = 4;
+   */
+  CANCEL = 4,
+}
+
+/**
+ * Describes the enum oncelog.v1.BalanceAction.
+ */
+export const BalanceActionSchema: GenEnum<BalanceAction> = /*@__PURE__*/
+  enumDesc(file_oncelog_v1_cluster, 2);
+
+/**
  * @generated from service oncelog.v1.ClusterService
  */
 export const ClusterService: GenService<{
@@ -1124,6 +1299,17 @@ export const ClusterService: GenService<{
     methodKind: "unary";
     input: typeof ListNodesRequestSchema;
     output: typeof ListNodesResponseSchema;
+  },
+  /**
+   * Has replicas and leaderships spread over the nodes; returns when that is decided. The same
+   * call shows how far it is.
+   *
+   * @generated from rpc oncelog.v1.ClusterService.BalanceCluster
+   */
+  balanceCluster: {
+    methodKind: "unary";
+    input: typeof BalanceClusterRequestSchema;
+    output: typeof BalanceClusterResponseSchema;
   },
   /**
    * Once all nodes run the newer release: what it has may be used, and none can go back.

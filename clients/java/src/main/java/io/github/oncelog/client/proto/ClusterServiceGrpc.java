@@ -282,6 +282,36 @@ public final class ClusterServiceGrpc {
     return getListNodesMethod;
   }
 
+  private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.BalanceClusterRequest,
+      io.github.oncelog.client.proto.BalanceClusterResponse> getBalanceClusterMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "BalanceCluster",
+      requestType = io.github.oncelog.client.proto.BalanceClusterRequest.class,
+      responseType = io.github.oncelog.client.proto.BalanceClusterResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.github.oncelog.client.proto.BalanceClusterRequest,
+      io.github.oncelog.client.proto.BalanceClusterResponse> getBalanceClusterMethod() {
+    io.grpc.MethodDescriptor<io.github.oncelog.client.proto.BalanceClusterRequest, io.github.oncelog.client.proto.BalanceClusterResponse> getBalanceClusterMethod;
+    if ((getBalanceClusterMethod = ClusterServiceGrpc.getBalanceClusterMethod) == null) {
+      synchronized (ClusterServiceGrpc.class) {
+        if ((getBalanceClusterMethod = ClusterServiceGrpc.getBalanceClusterMethod) == null) {
+          ClusterServiceGrpc.getBalanceClusterMethod = getBalanceClusterMethod =
+              io.grpc.MethodDescriptor.<io.github.oncelog.client.proto.BalanceClusterRequest, io.github.oncelog.client.proto.BalanceClusterResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "BalanceCluster"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.BalanceClusterRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.BalanceClusterResponse.getDefaultInstance()))
+              .build();
+        }
+      }
+    }
+    return getBalanceClusterMethod;
+  }
+
   private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.FinalizeUpgradeRequest,
       io.github.oncelog.client.proto.FinalizeUpgradeResponse> getFinalizeUpgradeMethod;
 
@@ -477,6 +507,17 @@ public final class ClusterServiceGrpc {
 
     /**
      * <pre>
+     * Has replicas and leaderships spread over the nodes; returns when that is decided. The same
+     * call shows how far it is.
+     * </pre>
+     */
+    default void balanceCluster(io.github.oncelog.client.proto.BalanceClusterRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.BalanceClusterResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getBalanceClusterMethod(), responseObserver);
+    }
+
+    /**
+     * <pre>
      * Once all nodes run the newer release: what it has may be used, and none can go back.
      * </pre>
      */
@@ -601,6 +642,18 @@ public final class ClusterServiceGrpc {
 
     /**
      * <pre>
+     * Has replicas and leaderships spread over the nodes; returns when that is decided. The same
+     * call shows how far it is.
+     * </pre>
+     */
+    public void balanceCluster(io.github.oncelog.client.proto.BalanceClusterRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.BalanceClusterResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getBalanceClusterMethod(), getCallOptions()), request, responseObserver);
+    }
+
+    /**
+     * <pre>
      * Once all nodes run the newer release: what it has may be used, and none can go back.
      * </pre>
      */
@@ -707,6 +760,17 @@ public final class ClusterServiceGrpc {
 
     /**
      * <pre>
+     * Has replicas and leaderships spread over the nodes; returns when that is decided. The same
+     * call shows how far it is.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.BalanceClusterResponse balanceCluster(io.github.oncelog.client.proto.BalanceClusterRequest request) throws io.grpc.StatusException {
+      return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
+          getChannel(), getBalanceClusterMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
      * Once all nodes run the newer release: what it has may be used, and none can go back.
      * </pre>
      */
@@ -807,6 +871,17 @@ public final class ClusterServiceGrpc {
     public io.github.oncelog.client.proto.ListNodesResponse listNodes(io.github.oncelog.client.proto.ListNodesRequest request) {
       return io.grpc.stub.ClientCalls.blockingUnaryCall(
           getChannel(), getListNodesMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * Has replicas and leaderships spread over the nodes; returns when that is decided. The same
+     * call shows how far it is.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.BalanceClusterResponse balanceCluster(io.github.oncelog.client.proto.BalanceClusterRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getBalanceClusterMethod(), getCallOptions(), request);
     }
 
     /**
@@ -924,6 +999,18 @@ public final class ClusterServiceGrpc {
 
     /**
      * <pre>
+     * Has replicas and leaderships spread over the nodes; returns when that is decided. The same
+     * call shows how far it is.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.BalanceClusterResponse> balanceCluster(
+        io.github.oncelog.client.proto.BalanceClusterRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getBalanceClusterMethod(), getCallOptions()), request);
+    }
+
+    /**
+     * <pre>
      * Once all nodes run the newer release: what it has may be used, and none can go back.
      * </pre>
      */
@@ -951,8 +1038,9 @@ public final class ClusterServiceGrpc {
   private static final int METHODID_TRANSFER_LEADERSHIP = 6;
   private static final int METHODID_CHANGE_NODE = 7;
   private static final int METHODID_LIST_NODES = 8;
-  private static final int METHODID_FINALIZE_UPGRADE = 9;
-  private static final int METHODID_SET_CLUSTER_SETTING = 10;
+  private static final int METHODID_BALANCE_CLUSTER = 9;
+  private static final int METHODID_FINALIZE_UPGRADE = 10;
+  private static final int METHODID_SET_CLUSTER_SETTING = 11;
 
   private static final class MethodHandlers<Req, Resp> implements
       io.grpc.stub.ServerCalls.UnaryMethod<Req, Resp>,
@@ -1006,6 +1094,10 @@ public final class ClusterServiceGrpc {
         case METHODID_LIST_NODES:
           serviceImpl.listNodes((io.github.oncelog.client.proto.ListNodesRequest) request,
               (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ListNodesResponse>) responseObserver);
+          break;
+        case METHODID_BALANCE_CLUSTER:
+          serviceImpl.balanceCluster((io.github.oncelog.client.proto.BalanceClusterRequest) request,
+              (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.BalanceClusterResponse>) responseObserver);
           break;
         case METHODID_FINALIZE_UPGRADE:
           serviceImpl.finalizeUpgrade((io.github.oncelog.client.proto.FinalizeUpgradeRequest) request,
@@ -1097,6 +1189,13 @@ public final class ClusterServiceGrpc {
               io.github.oncelog.client.proto.ListNodesResponse>(
                 service, METHODID_LIST_NODES)))
         .addMethod(
+          getBalanceClusterMethod(),
+          io.grpc.stub.ServerCalls.asyncUnaryCall(
+            new MethodHandlers<
+              io.github.oncelog.client.proto.BalanceClusterRequest,
+              io.github.oncelog.client.proto.BalanceClusterResponse>(
+                service, METHODID_BALANCE_CLUSTER)))
+        .addMethod(
           getFinalizeUpgradeMethod(),
           io.grpc.stub.ServerCalls.asyncUnaryCall(
             new MethodHandlers<
@@ -1131,6 +1230,7 @@ public final class ClusterServiceGrpc {
               .addMethod(getTransferLeadershipMethod())
               .addMethod(getChangeNodeMethod())
               .addMethod(getListNodesMethod())
+              .addMethod(getBalanceClusterMethod())
               .addMethod(getFinalizeUpgradeMethod())
               .addMethod(getSetClusterSettingMethod())
               .build();

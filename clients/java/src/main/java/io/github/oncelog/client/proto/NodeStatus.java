@@ -526,6 +526,70 @@ public  final class NodeStatus extends
     waitsFor_.add(value.toStringUtf8());
   }
 
+  public static final int COMING_BYTES_FIELD_NUMBER = 30;
+  private long comingBytes_;
+  /**
+   * <pre>
+   * Of the partitions in `coming`: what the node will hold, and what it holds by now.
+   * </pre>
+   *
+   * <code>int64 coming_bytes = 30;</code>
+   * @return The comingBytes.
+   */
+  @java.lang.Override
+  public long getComingBytes() {
+    return comingBytes_;
+  }
+  /**
+   * <pre>
+   * Of the partitions in `coming`: what the node will hold, and what it holds by now.
+   * </pre>
+   *
+   * <code>int64 coming_bytes = 30;</code>
+   * @param value The comingBytes to set.
+   */
+  private void setComingBytes(long value) {
+    
+    comingBytes_ = value;
+  }
+  /**
+   * <pre>
+   * Of the partitions in `coming`: what the node will hold, and what it holds by now.
+   * </pre>
+   *
+   * <code>int64 coming_bytes = 30;</code>
+   */
+  private void clearComingBytes() {
+
+    comingBytes_ = 0L;
+  }
+
+  public static final int COPIED_BYTES_FIELD_NUMBER = 31;
+  private long copiedBytes_;
+  /**
+   * <code>int64 copied_bytes = 31;</code>
+   * @return The copiedBytes.
+   */
+  @java.lang.Override
+  public long getCopiedBytes() {
+    return copiedBytes_;
+  }
+  /**
+   * <code>int64 copied_bytes = 31;</code>
+   * @param value The copiedBytes to set.
+   */
+  private void setCopiedBytes(long value) {
+    
+    copiedBytes_ = value;
+  }
+  /**
+   * <code>int64 copied_bytes = 31;</code>
+   */
+  private void clearCopiedBytes() {
+
+    copiedBytes_ = 0L;
+  }
+
   public static io.github.oncelog.client.proto.NodeStatus parseFrom(
       java.nio.ByteBuffer data)
       throws com.google.protobuf.InvalidProtocolBufferException {
@@ -1152,6 +1216,74 @@ public  final class NodeStatus extends
       return this;
     }
 
+    /**
+     * <pre>
+     * Of the partitions in `coming`: what the node will hold, and what it holds by now.
+     * </pre>
+     *
+     * <code>int64 coming_bytes = 30;</code>
+     * @return The comingBytes.
+     */
+    @java.lang.Override
+    public long getComingBytes() {
+      return instance.getComingBytes();
+    }
+    /**
+     * <pre>
+     * Of the partitions in `coming`: what the node will hold, and what it holds by now.
+     * </pre>
+     *
+     * <code>int64 coming_bytes = 30;</code>
+     * @param value The comingBytes to set.
+     * @return This builder for chaining.
+     */
+    public Builder setComingBytes(long value) {
+      copyOnWrite();
+      instance.setComingBytes(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Of the partitions in `coming`: what the node will hold, and what it holds by now.
+     * </pre>
+     *
+     * <code>int64 coming_bytes = 30;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearComingBytes() {
+      copyOnWrite();
+      instance.clearComingBytes();
+      return this;
+    }
+
+    /**
+     * <code>int64 copied_bytes = 31;</code>
+     * @return The copiedBytes.
+     */
+    @java.lang.Override
+    public long getCopiedBytes() {
+      return instance.getCopiedBytes();
+    }
+    /**
+     * <code>int64 copied_bytes = 31;</code>
+     * @param value The copiedBytes to set.
+     * @return This builder for chaining.
+     */
+    public Builder setCopiedBytes(long value) {
+      copyOnWrite();
+      instance.setCopiedBytes(value);
+      return this;
+    }
+    /**
+     * <code>int64 copied_bytes = 31;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearCopiedBytes() {
+      copyOnWrite();
+      instance.clearCopiedBytes();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.NodeStatus)
   }
   @java.lang.Override
@@ -1180,11 +1312,13 @@ public  final class NodeStatus extends
             "coming_",
             "going_",
             "waitsFor_",
+            "comingBytes_",
+            "copiedBytes_",
           };
           java.lang.String info =
-              "\u0000\f\u0000\u0000\u0001\f\f\u0000\u0001\u0000\u0001\u0004\u0002\u0208\u0003\u0007" +
-              "\u0004\u0007\u0005\u0007\u0006\u0007\u0007\u0007\b\u0004\t\u0004\n\u0004\u000b\u0004" +
-              "\f\u021a";
+              "\u0000\u000e\u0000\u0000\u0001\u001f\u000e\u0000\u0001\u0000\u0001\u0004\u0002\u0208" +
+              "\u0003\u0007\u0004\u0007\u0005\u0007\u0006\u0007\u0007\u0007\b\u0004\t\u0004\n\u0004" +
+              "\u000b\u0004\f\u021a\u001e\u0002\u001f\u0002";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

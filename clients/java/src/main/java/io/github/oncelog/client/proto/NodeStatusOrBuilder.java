@@ -146,4 +146,20 @@ public interface NodeStatusOrBuilder extends
    */
   com.google.protobuf.ByteString
       getWaitsForBytes(int index);
+
+  /**
+   * <pre>
+   * Of the partitions in `coming`: what the node will hold, and what it holds by now.
+   * </pre>
+   *
+   * <code>int64 coming_bytes = 30;</code>
+   * @return The comingBytes.
+   */
+  long getComingBytes();
+
+  /**
+   * <code>int64 copied_bytes = 31;</code>
+   * @return The copiedBytes.
+   */
+  long getCopiedBytes();
 }

@@ -1,0 +1,160 @@
+"""Producers while partitions move: their rate and p99, without and with a limit for learners.
+
+    python -m bench.moves --gb 2 --limits 0,20 [--replace]
+
+Three nodes hold a topic. For each limit (MB/s, 0: none) a fourth one joins, gets a replica of each
+partition, and goes again; with --replace a node loses its disk instead and is filled anew. What is
+measured meanwhile is compared with the seconds before it in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness.local_cluster import LocalCluster
+from oncelog import Admin, Producer, RecordMetadata
+
+TOPIC = "moved"
+MB = 1_000_000
+VALUE_BYTES = 1000
+CALM = 10.0  # seconds that are measured before each move
+LOOK = 0.25
+
+
+class Load:
+    """One producer that sends as fast as it is taken, or at a rate (MB/s)."""
+
+    def __init__(self, bootstrap: str, rate: float) -> None:
+        self._producer = Producer(bootstrap, linger_ms=5)
+        self._rate, self._stop = rate * MB, threading.Event()
+        self._thread = threading.Thread(target=self._send)
+        self.acknowledged: list[tuple[float, float]] = []  # when, after how many seconds
+        self._thread.start()
+
+    def _send(self) -> None:
+        value, began, sent = os.urandom(VALUE_BYTES), time.monotonic(), 0
+        while not self._stop.is_set():
+            now = time.monotonic()
+            if self._rate and sent > (now - began) * self._rate:
+                time.sleep(0.001)
+                continue
+            future = self._producer.send(TOPIC, value)
+            future.add_done_callback(partial(self._done, now))
+            sent += VALUE_BYTES
+
+    def _done(self, at: float, future: Future[RecordMetadata]) -> None:
+        future.result()
+        now = time.monotonic()
+        self.acknowledged.append((now, now - at))
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._producer.close()
+
+    def between(self, start: float, end: float) -> dict[str, float]:
+        waits = [wait for at, wait in list(self.acknowledged) if start <= at < end]
+        p99 = statistics.quantiles(waits, n=100)[98] if len(waits) > 1 else 0.0
+        return {
+            "mb_s": round(len(waits) * VALUE_BYTES / MB / (end - start), 2),
+            "p99_ms": round(1000 * p99, 1),
+            "seconds": round(end - start, 1),
+        }
+
+
+def until(done: Callable[[], bool]) -> None:
+    while not done():
+        time.sleep(LOOK)
+
+
+def fill(bootstrap: str, gigabytes: float) -> None:
+    value = os.urandom(VALUE_BYTES)
+    with Producer(bootstrap, linger_ms=20, batch_size=1024 * 1024) as producer:
+        for _ in range(int(gigabytes * 1000 * MB / VALUE_BYTES)):
+            producer.send(TOPIC, value)
+
+
+def settled(admin: Admin, node: int) -> bool:
+    return any(one.node_id == node and one.alive and one.settled for one in admin.list_nodes())
+
+
+def move(cluster: LocalCluster, admin: Admin, spare: int, *, back: bool) -> None:
+    """Each partition gets a replica on the node that is spare, or has it no more."""
+    for part in admin.describe_topic(TOPIC).partitions:
+        goes = spare if back else part.replicas[-1]
+        comes = next(n for n in cluster.nodes if n not in part.replicas) if back else spare
+        wanted = [comes if node == goes else node for node in part.replicas]
+        admin.reassign_partition(TOPIC, part.partition, wanted)
+    until(lambda: admin.balance().settled)
+
+
+def replace(cluster: LocalCluster, admin: Admin) -> None:
+    node = cluster.nodes[3]
+    cluster.kill([3])
+    for path in sorted(node.spec.data_dir.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    until(lambda: not any(one.node_id == 3 and one.alive for one in admin.list_nodes()))
+    admin.change_node(3, "replace")
+    node.start()
+    until(lambda: settled(admin, 3))
+
+
+def measure(options: argparse.Namespace, root: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    with (
+        LocalCluster(root / "cluster", settings={}) as cluster,
+        Admin([cluster.addresses[1]]) as admin,
+        cluster.spare() as spare,
+    ):
+        admin.create_topic(TOPIC, options.partitions, 3)
+        fill(cluster.bootstrap, options.gb)
+        if not options.replace:
+            admin.change_node(spare, "add")
+            until(lambda: settled(admin, spare))
+        for limit in options.limits:
+            admin.set_cluster_setting("learner_bytes_per_s", int(limit * MB))
+            load = Load(cluster.bootstrap, options.rate)
+            time.sleep(2 + CALM)
+            begun = time.monotonic()
+            if options.replace:
+                replace(cluster, admin)
+            else:
+                move(cluster, admin, spare, back=False)
+            ended = time.monotonic()
+            load.close()
+            before, during = load.between(begun - CALM, begun), load.between(begun, ended)
+            ratio = round(during["mb_s"] / before["mb_s"], 2)
+            found.append({"limit_mb_s": limit, "before": before, "during": during, "ratio": ratio})
+            print(json.dumps(found[-1]), flush=True)
+            if not options.replace:
+                move(cluster, admin, spare, back=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--gb", type=float, default=1.0, help="that the topic holds")
+    parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--rate", type=float, default=0.0, help="MB/s; 0: as fast as it goes")
+    parser.add_argument("--replace", action="store_true", help="a node loses its disk")
+    parser.add_argument(
+        "--limits", type=lambda text: [float(one) for one in text.split(",")], default=[0.0, 20.0]
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as root:
+        measure(options, Path(root))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Which partitions move so that the nodes hold alike. Pure.
+
+    plan: replicas by count --> by bytes --> preferred leaders by count
+
+By count is level when no node holds two replicas more than another: the fewest replicas move
+that make it so, those that level the bytes best. By bytes a large partition changes places
+with a small one, until the fullest node has a tenth more than the emptiest or nothing helps.
+A partition never has fewer replicas, and what is level stays as it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, permutations
+
+from cluster.metadata.placement import level_leaders
+from cluster.metadata.topics import PartitionState
+
+MAX_LOOKED_AT = 200  # partitions of one node among which one is chosen
+TOLERANCE = 10  # percent of what a node holds on average; less is not worth a copy
+MIN_SLACK = 64 * 1024 * 1024  # bytes
+
+
+def plan(
+    records: Iterable[PartitionState],
+    nodes: Collection[int],
+    sizes: Mapping[int, int],
+    limit: int,
+) -> list[tuple[PartitionState, list[int]]]:
+    """Partitions that move, and the nodes that shall hold each, the preferred leader first.
+
+    nodes: that give and take; what others hold stays there. sizes: bytes by group. limit: on
+    how many move; leaders are left for later if it is reached. What moves already, or was lost,
+    counts where it shall be, and is not moved anew.
+    """
+    known = {record.group_id: record for record in records}
+    balance = _Balance(known.values(), sorted(nodes), sizes, limit)
+    balance.level_counts()
+    balance.level_bytes()
+    balance.level_leaders()
+    return [(known[group], list(placed)) for group, placed in balance.changed().items()]
+
+
+class _Balance:
+    """Where each partition shall be, and how much each node then has."""
+
+    def __init__(
+        self,
+        records: Iterable[PartitionState],
+        nodes: Sequence[int],
+        sizes: Mapping[int, int],
+        limit: int,
+    ) -> None:
+        self._nodes, self._sizes, self._limit = nodes, sizes, limit
+        self._before = {one.group_id: one.target or one.replicas for one in records}
+        self._placed = dict(self._before)
+        self._moved: set[int] = set()
+        self._count: Counter[int] = Counter()
+        self._bytes: Counter[int] = Counter()
+        # In order, so that equal states give equal plans.
+        self._held: dict[int, dict[int, None]] = {node: {} for node in nodes}
+        busy = {one.group_id for one in records if one.target or one.lost}
+        self._movable = [group for group in self._placed if group not in busy]
+        for group, placed in self._placed.items():
+            for node in placed:
+                self._count[node] += 1
+                self._bytes[node] += sizes.get(group, 0)
+                if node in self._held and group not in busy:
+                    self._held[node][group] = None
+
+    def changed(self) -> dict[int, tuple[int, ...]]:
+        return {group: now for group, now in self._placed.items() if now != self._before[group]}
+
+    def level_counts(self) -> None:
+        while not self._is_full and self._move_one():
+            pass
+
+    def level_bytes(self) -> None:
+        """Each step brings two nodes nearer to each other, so it ends."""
+        if not self._nodes:
+            return
+        mean = sum(self._bytes[node] for node in self._nodes) // len(self._nodes)
+        slack = max(MIN_SLACK, mean * TOLERANCE // 100)
+        while not self._is_full and self._exchange(slack):
+            pass
+
+    def level_leaders(self) -> None:
+        left = self._limit - len(self._moved)
+        if left > 0:
+            movable = {group: self._placed[group] for group in self._movable}
+            leaders = Counter(placed[0] for placed in self._placed.values())
+            changed = level_leaders(list(movable.values()), leaders, self._nodes, left)
+            self._placed.update(zip(movable, changed, strict=True))
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._moved) >= self._limit
+
+    def _move_one(self) -> bool:
+        """A replica from a node with many to one with at least two fewer, if there is one."""
+
+        def rank(node: int) -> tuple[int, int, int]:
+            return self._count[node], self._bytes[node], node
+
+        rising = sorted(self._nodes, key=rank)
+        for giver in reversed(rising):
+            for taker in rising:
+                if self._count[giver] - self._count[taker] < 2:
+                    break
+                gap = self._bytes[giver] - self._bytes[taker]
+                able = list(islice(self._able(giver, taker), MAX_LOOKED_AT))
+                if able:
+
+                    def cost(group: int, gap: int = gap) -> tuple[bool, int]:
+                        return group in self._moved, abs(2 * self._size(group) - gap)
+
+                    self._move(min(able, key=cost), giver, taker)
+                    return True
+        return False
+
+    def _exchange(self, slack: int) -> bool:
+        """One large partition for a small one, or for none where a node has one more."""
+        rising = sorted(self._nodes, key=lambda node: (self._bytes[node], node))
+        for heavy, light in permutations(reversed(rising), 2):
+            gap = self._bytes[heavy] - self._bytes[light]
+            if gap <= slack:
+                continue
+            large = sorted(self._able(heavy, light), key=self._size, reverse=True)[:MAX_LOOKED_AT]
+            small = sorted(self._able(light, heavy), key=self._size)
+            pairs: list[tuple[int, int | None]] = []
+            if self._count[heavy] > self._count[light]:
+                pairs += [(group, None) for group in large]
+            sized = [self._size(group) for group in small]
+            for group in large:
+                at = bisect_left(sized, self._size(group) - gap // 2)
+                pairs += [(group, small[near]) for near in (at - 1, at) if 0 <= near < len(small)]
+            best = min(pairs, key=lambda pair: abs(2 * self._gain(pair) - gap), default=None)
+            # What is gained on one side must not be lost on the other.
+            if best and slack // 2 <= self._gain(best) <= gap - slack // 2:
+                self._move(best[0], heavy, light)
+                if best[1] is not None:
+                    self._move(best[1], light, heavy)
+                return True
+        return False
+
+    def _able(self, giver: int, taker: int) -> Iterator[int]:
+        return (group for group in self._held[giver] if taker not in self._placed[group])
+
+    def _gain(self, pair: tuple[int, int | None]) -> int:
+        return self._size(pair[0]) - (0 if pair[1] is None else self._size(pair[1]))
+
+    def _size(self, group: int) -> int:
+        return self._sizes.get(group, 0)
+
+    def _move(self, group: int, giver: int, taker: int) -> None:
+        placed = self._placed[group]
+        assert giver in placed and taker not in placed
+        self._placed[group] = tuple(taker if node == giver else node for node in placed)
+        self._moved.add(group)
+        del self._held[giver][group]
+        self._held[taker][group] = None
+        for node, sign in ((giver, -1), (taker, 1)):
+            self._count[node] += sign
+            self._bytes[node] += sign * self._size(group)

@@ -1,0 +1,88 @@
+"""What the metadata's leader does while the cluster is balanced: begins moves, and ends it.
+
+    ChangeBalance --> metadata --> Balancing --SetReplicas--> ReplicaChanges of the leaders
+                          '--------ChangeBalance--> when nothing moves and nothing is to move
+
+The plan is drawn anew each time, as in `node_changes`: whoever leads next goes on. A node that
+does not answer is left out: nothing comes to it, nothing is taken from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from cluster.consensus.driver import Driver
+from cluster.metadata.balance import plan
+from cluster.metadata.topics import PartitionState
+from cluster.node.node_changes import MAX_MOVES
+from cluster.node.replica_changes import Propose
+from cluster.node.replicas import METADATA_GROUP, Metadata
+from cluster.v1 import metadata_pb2 as mpb
+
+log = logging.getLogger(__name__)
+
+Moves = list[tuple[PartitionState, list[int]]]
+
+
+class Balancing:
+    """Of one node; it does something only while that leads the metadata.
+
+    alive: whether a node answers. propose(command, done): as of `NodeChanges`.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        metadata: Metadata,
+        alive: Callable[[int], bool],
+        propose: Propose,
+    ) -> None:
+        self._driver, self._metadata = driver, metadata
+        self._alive, self._propose = alive, propose
+        self._under_way = 0  # commands without an answer: no plan is drawn before they have it
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a plan is wanted; it needs the sizes."""
+        group = self._driver.groups.get(METADATA_GROUP)
+        leads = group is not None and group.is_ready
+        return leads and self._metadata.membership.balancing and not self._under_way
+
+    def draw(self, sizes: Mapping[int, int]) -> Callable[[], Moves]:
+        """What plans the next moves, in any thread: with very many partitions it takes a while.
+
+        sizes: bytes by group.
+        """
+        view = self._metadata.membership
+        records = self._records()
+        moving = sum(bool(record.target) for record in records)
+        nodes = [node for node in view.holders() if self._alive(node)]
+        return partial(plan, records, nodes, sizes, MAX_MOVES - moving)
+
+    def begin(self, moves: Moves) -> None:
+        """Between two rounds of the driver; what has changed since it was drawn is refused."""
+        if not self.is_due:
+            return
+        for record, target in moves:
+            wish = mpb.SetReplicas(
+                group_id=record.group_id,
+                replicas=target,
+                expected_version=record.version,
+                for_balance=True,
+            )
+            self._ask(mpb.MetadataCommand(set_replicas=wish))
+        if not moves and not any(record.before_balance for record in self._records()):
+            log.info("the cluster is balanced")
+            self._ask(mpb.MetadataCommand(change_balance=mpb.ChangeBalance(balancing=False)))
+
+    def _records(self) -> list[PartitionState]:
+        return [record for topic in self._metadata.topics() for record in topic.partitions]
+
+    def _ask(self, command: mpb.MetadataCommand) -> None:
+        self._under_way += 1
+        self._propose(command, self._answered)
+
+    def _answered(self) -> None:
+        self._under_way -= 1

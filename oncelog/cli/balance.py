@@ -1,0 +1,82 @@
+"""`oncelog cluster balance`."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+
+import click
+
+from oncelog import Admin, Balance
+from oncelog.cli.options import with_admin
+from oncelog.cli.output import copied, print_json, print_table
+
+LOOK_PERIOD = 0.5  # seconds between looks, with --wait
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Say what would move, and do nothing.")
+@click.option("--status", is_flag=True, help="Say how far all partitions are that move.")
+@click.option("--cancel", is_flag=True, help="Begin no further move; take back what is not done.")
+@click.option("--wait", is_flag=True, help="Return when nothing moves any more.")
+@with_admin
+def balance(
+    admin: Admin, as_json: bool, dry_run: bool, status: bool, cancel: bool, wait: bool
+) -> None:
+    """Spread replicas and leaders over the nodes: by count, then by bytes.
+
+    At most 50 partitions move at a time; it goes on by itself, whoever leads the metadata.
+    """
+    if dry_run + status + cancel > 1 or (dry_run and wait):
+        raise click.UsageError("--dry-run, --status and --cancel exclude each other")
+    actions = {"plan": dry_run, "describe": status, "cancel": cancel}
+    action = next((name for name, chosen in actions.items() if chosen), "start")
+    found = admin.balance(action)
+    if wait:
+        found = wait_settled(admin, found)
+    if as_json:
+        print_json({**asdict(found), "settled": found.settled})
+        return
+    if dry_run and not found.count:
+        click.echo("nothing would move")
+    elif dry_run:
+        click.echo(f"would move {found.count} partitions, copy {found.bytes} bytes")
+    else:
+        click.echo(describe(found))
+    show(found)
+
+
+def wait_settled(admin: Admin, found: Balance) -> Balance:
+    said = ""
+    while not found.settled:
+        line = describe(found)
+        if line != said:
+            click.echo(line, err=True)
+        said = line
+        threading.Event().wait(LOOK_PERIOD)
+        found = admin.balance("describe")
+    return found
+
+
+def describe(found: Balance) -> str:
+    if found.settled:
+        return "nothing moves"
+    more = "balancing" if found.balancing else "not balancing"
+    return f"{more}: {found.count} partitions move, {found.copied} of {found.bytes} bytes copied"
+
+
+def show(found: Balance) -> None:
+    rows = [
+        (
+            f"{move.topic}-{move.partition}",
+            move.replicas,
+            move.target,
+            copied(move.copied, move.bytes),
+            move.waits_for or None,
+        )
+        for move in found.moves
+    ]
+    if rows:
+        print_table(("partition", "replicas", "moves to", "copied", "what is done"), rows)
+    for reason in found.waits_for:
+        click.echo(reason)

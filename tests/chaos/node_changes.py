@@ -1,0 +1,146 @@
+"""Nodes come, go and are replaced as an operator has it; others are killed meanwhile.
+
+ReplaceDisk, AddNode, RemoveNode (faults.py) --> NodeChanges --Admin--> the cluster
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from harness.local_cluster import LocalCluster
+from harness.node_process import HarnessError
+from oncelog import Admin, InvalidRequestError, NodeStatus, OncelogError
+
+SETTLE_TIMEOUT = 120.0  # seconds until a node has all that it shall have
+LOOK_AGAIN = 0.25
+KILLED_WHILE = (0.05, 1.0)  # seconds between a kill and the next start, drawn from this range
+GAP = (0.3, 4.0)  # and between kills
+
+
+class NodeChanges:
+    """Of one cluster, for one fault.
+
+    kills: how many nodes are killed while changes are waited for, one at a time. Any node that
+    runs then may be one.
+    """
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        rng: random.Random,
+        wait: Callable[[float], None],
+        *,
+        asked: Iterable[int],
+        kills: int = 0,
+    ) -> None:
+        """asked: nodes that stay."""
+        self._cluster, self._rng, self._wait, self._left = cluster, rng, wait, kills
+        self._admin = Admin([cluster.addresses[node] for node in asked])
+        self._next_kill = rng.uniform(*GAP)
+        self.killed: list[int] = []
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def add(self, node: int) -> None:
+        self._decide(node, "add")
+
+    def remove(self, node: int) -> None:
+        """Returns when the cluster has forgotten it; its process is ended."""
+        self._decide(node, "remove")
+        self._until(lambda: self._status(node) is None, f"node {node} is forgotten")
+        process = self._cluster.nodes[node]
+        if process.running:
+            process.kill()
+
+    def replace(self, node: int) -> None:
+        """Again while the others have not noticed that the node is gone."""
+
+        def replaced() -> bool:
+            try:
+                self._admin.change_node(node, "replace")
+            except InvalidRequestError as error:
+                if "is running" not in str(error):
+                    raise
+                return False
+            return True
+
+        self._until(replaced, f"node {node} does not seem to run")
+
+    def settle(self, nodes: Iterable[int]) -> None:
+        """Waits until nothing is under way with the nodes, and they are alive."""
+        wanted = set(nodes)
+
+        def settled() -> bool:
+            found = {one.node_id: one for one in self._nodes()}
+            return all(
+                node in found and found[node].alive and found[node].settled for node in wanted
+            )
+
+        self._until(settled, f"nothing is under way with nodes {sorted(wanted)}")
+
+    def move_to(self, topic: str, node: int) -> None:
+        """Each partition of the topic goes to this node and two others."""
+        others = [one for one in self._cluster.nodes if one != node]
+        for number in range(len(self._admin.describe_topic(topic).partitions)):
+            replicas = [node, *self._rng.sample(others, 2)]
+            self._rng.shuffle(replicas)
+            self._admin.reassign_partition(topic, number, replicas)
+        self._until(
+            lambda: not any(one.target for one in self._admin.describe_topic(topic).partitions),
+            f"{topic} is where it shall be",
+        )
+
+    def _decide(self, node: int, action: str) -> None:
+        """Again while what was decided before about the node is not done."""
+
+        def decided() -> bool:
+            try:
+                self._admin.change_node(node, action)
+            except InvalidRequestError as error:
+                if "is being added" not in str(error):
+                    raise
+                return False
+            return True
+
+        self._until(decided, f"{action} {node} is decided")
+
+    def _status(self, node: int) -> NodeStatus | None:
+        return next((one for one in self._nodes() if one.node_id == node), None)
+
+    def _nodes(self) -> list[NodeStatus]:
+        return self._admin.list_nodes()
+
+    def _until(self, done: Callable[[], bool], what: str) -> None:
+        for _ in range(int(SETTLE_TIMEOUT / LOOK_AGAIN)):
+            try:
+                if done():
+                    return
+            except OncelogError as error:
+                if not error.retriable:
+                    raise
+            self._pass(LOOK_AGAIN)
+        raise HarnessError(f"not so: {what}: {self._nodes()}\n{self._cluster.logs()}")
+
+    def _pass(self, seconds: float) -> None:
+        self._wait(seconds)
+        self._next_kill -= seconds
+        if self._left == 0 or self._next_kill > 0:
+            return
+        self._left -= 1
+        self._next_kill = self._rng.uniform(*GAP)
+        node = self._rng.choice(self._cluster.running)
+        self._cluster.kill([node])
+        self._wait(self._rng.uniform(*KILLED_WHILE))
+        self._cluster.nodes[node].start()  # it may not serve before it is taken in
+        self.killed.append(node)
+
+
+def empty(directory: Path) -> None:
+    """The disk is a new one; what the file system keeps of its own stays."""
+    for path in directory.iterdir():
+        if path.name != "lost+found":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,0 +1,265 @@
+"""A balance as it is decided, carried out, looked at and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.metadata import upgrade
+from cluster.metadata.replicas import change, reported, wished
+from cluster.metadata.snapshot import load_tables, packed_tables
+from cluster.metadata.tables import Tables
+from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
+from cluster.node.balancing import Balancing
+from cluster.node.node_changes import MAX_MOVES
+from cluster.node.sizes import ReplicaSizes, largest
+from cluster.transport.calls import PeerCallError
+from cluster.v1 import metadata_pb2 as pb
+from cluster.v1 import peer_pb2 as peer
+from oncelog import errors
+from oncelog.v1 import cluster_pb2 as cpb
+from tests.unit.small_node import Client, Node, create, refused, registered, serving
+
+GROUP = 16
+PLAN, START, CANCEL, DESCRIBE = (
+    cpb.BALANCE_ACTION_PLAN,
+    cpb.BALANCE_ACTION_START,
+    cpb.BALANCE_ACTION_CANCEL,
+    cpb.BALANCE_ACTION_DESCRIBE,
+)
+
+
+def tables(*records: PartitionState, balancing: bool = True) -> Tables:
+    made = Tables(next_group_id=17, next_topic_id=2, balancing=balancing)
+    made.nodes.update({node: f"n{node}:1" for node in (1, 2, 3, 4)})
+    made.put_topic(TopicState("t", 1, records, TopicSettings(), 0))
+    return made
+
+
+def wish(*replicas: int, for_balance: bool = True) -> pb.SetReplicas:
+    return pb.SetReplicas(group_id=GROUP, replicas=replicas, for_balance=for_balance)
+
+
+# --- what is replicated -------------------------------------------------------------------
+
+
+def test_what_held_a_partition_is_known_until_the_move_is_done() -> None:
+    nodes = (1, 2, 3, 4)
+    record = wished(PartitionState(GROUP, (1, 2, 3)), wish(4, 2, 3), nodes)
+    assert record.before_balance == (1, 2, 3)
+    again = wished(record, wish(1, 2, 4), nodes)
+    assert again.before_balance == (1, 2, 3), "of the first of several moves"
+    assert not wished(record, wish(1, 2, 4, for_balance=False), nodes).before_balance
+    report = pb.ReportReplicas(group_id=GROUP, version=1, voters=[4, 2, 3], instances=[1, 0, 0])
+    done = reported(record, report)
+    assert (done.replicas, done.target, done.before_balance) == ((4, 2, 3), (), ())
+
+
+def test_both_survive_a_snapshot() -> None:
+    before = tables(PartitionState(GROUP, (1, 2), target=(1, 4), before_balance=(1, 2)))
+    after = load_tables(b"".join(packed_tables(before)))
+    assert after.balancing and after.topics == before.topics
+
+
+def test_what_comes_after_the_end_is_refused() -> None:
+    state = tables(PartitionState(GROUP, (1, 2)))
+    off = pb.MetadataCommand(change_balance=pb.ChangeBalance(balancing=False))
+    assert change(state, off) and not change(state, off)
+    with pytest.raises(Rejected, match=r"^for_balance: "):
+        change(state, pb.MetadataCommand(set_replicas=wish(1, 4)))
+    assert change(state, pb.MetadataCommand(set_replicas=wish(1, 4, for_balance=False)))
+
+
+# --- the metadata's leader ----------------------------------------------------------------
+
+
+class Leader:
+    """The metadata's, with what it has proposed."""
+
+    def __init__(self, *records: PartitionState, down: frozenset[int] = frozenset()) -> None:
+        self.group = SimpleNamespace(is_ready=True)
+        self.tables, self.proposed = tables(*records), list[pb.MetadataCommand]()
+        self.answers: list[Callable[[], None]] = []
+        view: Any = SimpleNamespace(
+            groups={0: self.group},
+            topics=self.tables.topics_by_name,
+            membership=SimpleNamespace(balancing=True, holders=lambda: [1, 2, 3, 4]),
+        )
+        self.view = view.membership
+        self.balancing = Balancing(view, view, lambda node: node not in down, self._propose)
+
+    def _propose(self, command: pb.MetadataCommand, done: Callable[[], None]) -> None:
+        self.proposed.append(command)
+        self.answers.append(done)
+
+    def look(self) -> list[pb.MetadataCommand]:
+        self.proposed.clear()
+        if self.balancing.is_due:
+            self.balancing.begin(self.balancing.draw({})())
+        return self.proposed
+
+
+def many(count: int, *replicas: int) -> list[PartitionState]:
+    return [PartitionState(GROUP + number, replicas) for number in range(count)]
+
+
+def test_so_many_moves_begin_at_a_time() -> None:
+    busy = replace(many(1, 1, 2)[0], group_id=10_000, target=(1, 3))
+    leader = Leader(busy, *many(400, 1, 2))
+    begun = leader.look()
+    assert len(begun) == MAX_MOVES - 1
+    assert all(command.set_replicas.for_balance for command in begun)
+    assert not leader.balancing.is_due and not leader.look(), "the answers come first"
+    for done in leader.answers:
+        done()
+    assert leader.look()
+
+
+def test_it_ends_when_nothing_moves_and_nothing_is_to_move() -> None:
+    level = [PartitionState(GROUP + n, (n + 1,)) for n in range(4)]
+    (end,) = Leader(*level).look()
+    assert end.WhichOneof("command") == "change_balance" and not end.change_balance.balancing
+    moving = replace(level[3], target=(1,), before_balance=(4,))
+    other = replace(level[0], group_id=99, replicas=(4,))
+    assert not Leader(moving, other, *level[1:3]).look(), "one is under way"
+
+
+def test_nothing_goes_to_a_node_that_is_down() -> None:
+    begun = Leader(*many(8, 1), down=frozenset({4})).look()
+    assert {node for one in begun for node in one.set_replicas.replicas} == {2, 3}
+
+
+def test_only_the_leader_does_it_and_only_while_it_is_wanted() -> None:
+    leader = Leader(*many(8, 1))
+    leader.group.is_ready = False
+    assert not leader.look()
+    leader.group.is_ready, leader.view.balancing = True, False
+    assert not leader.look()
+
+
+def test_the_fullest_replica_says_how_large_a_partition_is() -> None:
+    assert largest([{1: 5, 2: 7}, {1: 9}]) == {1: 9, 2: 7}
+
+
+# --- the service --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def node() -> Node:
+    made = registered()
+    made.register(4)
+    command = upgrade.command(made.plan().target)
+    made.releases[4] = made.releases[3]
+    made.apply(pb.MetadataCommand(finalize_upgrade=command))
+    return made
+
+
+@pytest.fixture
+async def client(node: Node) -> AsyncIterator[Client]:
+    async with serving(node) as client:
+        yield client
+
+
+async def balance(client: Client, action: Any) -> cpb.BalanceClusterResponse:
+    request = cpb.BalanceClusterRequest(action=action)
+    answer: cpb.BalanceClusterResponse = await client.cluster.BalanceCluster(request)
+    return answer
+
+
+async def moved(node: Node, client: Client) -> PartitionState:
+    """A topic of one partition, of which the balance moves a replica to node 4."""
+    topic = (await create(client, partitions=1, replicas=2)).topic
+    group, replicas = topic.partitions[0].group_id, list(topic.partitions[0].replicas)
+    move = pb.SetReplicas(group_id=group, replicas=[replicas[0], 4], for_balance=True)
+    await balance(client, START)
+    assert not node.apply(pb.MetadataCommand(set_replicas=move)).error
+    found = node.metadata.partition(group)
+    assert found is not None and found[2].target == (replicas[0], 4)
+    return found[2]
+
+
+async def test_a_plan_begins_nothing(node, client) -> None:
+    await create(client, partitions=4, replicas=3, config=cpb.TopicConfig())
+    node.held = {1: dict.fromkeys(range(16, 20), 100)}
+    before, proposed = node.metadata.dump(), node.proposed
+    node.apply(pb.MetadataCommand(register_node=pb.RegisterNode(node_id=5, address="n5:1")))
+    before = node.metadata.dump()
+    said = await balance(client, PLAN)
+    assert said.count == len(said.moves) > 0 and not said.balancing
+    assert said.bytes == 100 * sum(len({*one.target} - {*one.replicas}) for one in said.moves)
+    assert node.metadata.dump() == before and node.proposed == proposed
+
+
+async def test_how_far_it_is_and_why(node, client) -> None:
+    record = await moved(node, client)
+    node.held = {record.replicas[0]: {record.group_id: 100}, 4: {record.group_id: 30}}
+    node.leaders[record.group_id] = record.replicas[0]
+    said = await balance(client, DESCRIBE)
+    (one,) = said.moves
+    assert (said.balancing, said.count, said.bytes, said.copied) == (True, 1, 100, 30)
+    assert (one.bytes, one.copied, list(one.target)) == (100, 30, list(record.target))
+    assert "is at it" in one.waits_for
+    nodes = (await client.cluster.ListNodes(cpb.ListNodesRequest())).nodes
+    found = {n.node_id: (n.coming_bytes, n.copied_bytes) for n in nodes}
+    assert found[4] == (100, 30) and found[record.replicas[0]] == (0, 0)
+    node.dead.add(4)
+    said = await balance(client, DESCRIBE)
+    assert list(said.waits_for) == ["node 4 does not answer: nothing is moved to it or from it"]
+    assert "[4] do not answer" in said.moves[0].waits_for
+
+
+async def test_cancelled_it_is_taken_back_and_other_moves_are_not(node, client) -> None:
+    record = await moved(node, client)
+    other = (await create(client, name="other", partitions=1, replicas=2)).topic.partitions[0]
+    own = pb.SetReplicas(group_id=other.group_id, replicas=[4, other.replicas[0]])
+    if 4 in other.replicas:
+        own.replicas[:] = [1, 2] if {*other.replicas} != {1, 2} else [1, 3]
+    assert not node.apply(pb.MetadataCommand(set_replicas=own)).error
+    said = await balance(client, CANCEL)
+    assert not said.balancing
+    state = node.metadata.partition(record.group_id)[2]
+    assert state.target == record.replicas and not state.before_balance
+    assert node.metadata.partition(other.group_id)[2].target == tuple(own.replicas)
+
+
+async def test_what_is_refused(node, client) -> None:
+    error = await refused(balance(client, 77))
+    assert isinstance(error, errors.InvalidRequestError) and error.message.startswith("action: ")
+    node.metadata = registered().metadata
+    error = await refused(balance(client, START))
+    assert isinstance(error, errors.NotSupportedError)
+
+
+# --- what nodes hold ----------------------------------------------------------------------
+
+
+def partition(size: int) -> Any:
+    return SimpleNamespace(machine=SimpleNamespace(stored=SimpleNamespace(stored_bytes=size)))
+
+
+class Link:
+    """To a node that holds 7 bytes of group 16, and waits with group 17."""
+
+    def __init__(self, version: int = 4, error: Exception | None = None) -> None:
+        self.version, self.error, self.asked = version, error, 0
+
+    async def ask(self, request: peer.Request) -> peer.Response:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        held = peer.DescribeReplicasResponse(groups=[16], bytes=[7], waiting={17: "it is far"})
+        return peer.Response(describe_replicas=held)
+
+
+async def test_nodes_are_asked_and_who_does_not_answer_is_left_out() -> None:
+    links = {2: Link(), 3: Link(error=PeerCallError("gone")), 4: Link(), 5: Link(version=3)}
+    peers: Any = SimpleNamespace(links=links, up=lambda node: node != 4)
+    sizes = ReplicaSizes(1, {16: partition(9), 17: partition(0)}, peers, lambda: {16: "own"})
+    assert await sizes.ask() == {1: {16: 9, 17: 0}, 2: {16: 7}}
+    assert sizes.reasons == {16: "own", 17: "it is far"}
+    assert [link.asked for link in links.values()] == [1, 1, 0, 0], "5 would not know the question"
+    assert sizes.alive(1) and sizes.alive(2) and not sizes.alive(4)
