@@ -25,7 +25,7 @@ KINDS = ("leader", "task", "executor", "driver")
 DEFAULT_KILLS = 2 * len(KINDS)
 DAEMON = "-m pyspark.daemon pyspark.worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
-WRITTEN_S = 10.0
+WRITTEN_S = 60.0
 DIRECTORY = ROOT / "data" / "flights"
 
 

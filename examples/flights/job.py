@@ -168,33 +168,42 @@ def start(
 ) -> StreamingQuery:
     """Write each row into a topic: when the watermark has passed its hour, or at each change."""
     # Of one airport all rows are in one partition, so those of an hour stay in their order.
-    records = rows.where("origin IS NOT NULL").select(
+    records = rows.select(
         F.col("origin").alias("key"),
         F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
     )
-    writer = (
-        records.writeStream.format(sink)
-        .outputMode(mode)
-        .option("bootstrap.servers", bootstrap)
-        .option("topic", topic)
-        # A query that is started again here goes on where it stopped.
-        .option("checkpointLocation", str(directory / f"checkpoint-{topic}"))
-        .trigger(processingTime="2 seconds")
-    )
+    options = {"bootstrap.servers": bootstrap, "topic": topic}
     if sink == "oncelog":
         # By this name the cluster knows which micro-batches are written.
-        writer = writer.option("sinkId", topic)
-    return writer.start()
+        options["sinkId"] = topic
+
+    def batch(rows: DataFrame, number: int) -> None:
+        job = rows.write.format(sink).mode("append").options(**options)
+        (job.option("batchId", number) if sink == "oncelog" else job).save()
+
+    query = records.writeStream.outputMode(mode)
+    # Spark lets no Python sink take a stream in update mode; each micro-batch as a job it does.
+    query = query.foreachBatch(batch) if mode == "update" else query.format(sink).options(**options)
+    return (
+        # A query that is started again here goes on where it stopped.
+        query.option("checkpointLocation", str(directory / f"checkpoint-{topic}"))
+        .trigger(processingTime="2 seconds")
+        .start()
+    )
 
 
 def results(bootstrap: str, topic: str) -> Any:
-    """The rows of that topic, as pandas has them."""
+    """The rows of that topic, as pandas has them.
+
+    Without those of the end of the stream, which update mode writes, too. A filter in the query
+    would be moved below the watermark, which then never saw that the stream has ended.
+    """
     rows: list[dict[str, Any]] = []
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         ends = consumer.end_offsets(consumer.assignment())
         while any(consumer.position(tp) < end for tp, end in ends.items()):
             for records in consumer.getmany(1000).values():
-                rows += [json.loads(record.value or b"{}") for record in records]
+                rows += [json.loads(one.value or b"{}") for one in records if one.key is not None]
     found = pd.DataFrame(rows)
     found["hour"] = pd.to_datetime(found["hour"], utc=True)
     return found

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 NAME = "naive"
 
@@ -24,8 +29,11 @@ class NaiveSink(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         return NaiveWriter(self.options["bootstrap.servers"], self.options["topic"])
 
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        return NaiveJob(self.options["bootstrap.servers"], self.options["topic"])
 
-class NaiveWriter(DataSourceStreamArrowWriter):
+
+class _Naive:
     def __init__(self, servers: str, topic: str) -> None:
         self._servers, self._topic = servers, topic
 
@@ -35,8 +43,17 @@ class NaiveWriter(DataSourceStreamArrowWriter):
         with Producer(self._servers) as producer:
             for batch in iterator:
                 for row in batch.to_pylist():
-                    producer.send(self._topic, row["value"].encode(), row["key"].encode())
+                    key = None if row["key"] is None else row["key"].encode()
+                    producer.send(self._topic, row["value"].encode(), key)
         return WriterCommitMessage()
+
+
+class NaiveWriter(_Naive, DataSourceStreamArrowWriter):
+    """Of a stream."""
+
+
+class NaiveJob(_Naive, DataSourceArrowWriter):
+    """Of a micro-batch in `foreachBatch`."""
 
 
 __all__ = ["NAME", "NaiveSink"]

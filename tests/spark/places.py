@@ -17,6 +17,7 @@ from unittest.mock import patch
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource
 
+from oncelog.errors import OncelogError
 from oncelog.spark.sink import writing
 from oncelog.spark.sink.data_source import OncelogDataSource
 from oncelog.spark.sink.options import SinkOptions
@@ -87,8 +88,13 @@ def _sink(name: str, place: str, traps: Traps) -> type[DataSource]:
     class Writer(StreamSink):
         def write(self, iterator: Iterator[Any]) -> Any:
             at_once = patch.object(writing._Buffer, "add", _add_and_flush)
-            with at_once, _trapped(place, traps):
-                return super().write(_rows(place, traps, iterator))
+            try:
+                with at_once, _trapped(place, traps):
+                    return super().write(_rows(place, traps, iterator))
+            except OncelogError:
+                for trap in traps:
+                    trap.refused_here()
+                raise
 
         def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
             if place == "end":

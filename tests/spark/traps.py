@@ -100,6 +100,12 @@ class Trap:
         self._wait("released")
         return True
 
+    def refused_here(self) -> None:
+        """The writer has failed; if this process was caught, its rows were not taken."""
+        if self.has_caught() and self.wait_caught().worker == os.getpid():
+            self._touch("refused")
+            self._touch("handed_on")
+
     def _wait(self, name: str) -> None:
         eventually((self._directory / name).exists, f"{self._directory}: {name}", TIMEOUT_S)
 

@@ -43,7 +43,7 @@ def refuse_overwrite(overwrite: bool) -> None:
     if overwrite:
         raise NotSupportedError(
             "a log is only ever added to: use mode append, and for a stream the output mode "
-            "append or update; to begin anew, write into another topic"
+            "append, or update with foreachBatch; to begin anew, write into another topic"
         )
 
 
