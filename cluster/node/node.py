@@ -132,9 +132,10 @@ class Node:
         self._health = NodeHealth(clock, timeout, watch)
         self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
-        rounds, replay = self._driver_loop, ReplayBudget(config.checkpoint_node_bytes)
-        driver = Driver(engine, clock, peers.send, rounds.wake, replay, rounds.read, rate)
-        self._driver = driver
+        loop, replay = self._driver_loop, ReplayBudget(config.checkpoint_node_bytes)
+        driver = self._driver = Driver(
+            engine, clock, peers.send, loop.wake, replay, loop.read, rate
+        )
         self._leaders = Leaders(self._driver.groups)
         leading = (self._driver, self._leaders, self._clocks, self._health, self.metadata)
         self._leaderships = Leaderships(config, *leading)
