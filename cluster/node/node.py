@@ -132,10 +132,8 @@ class Node:
         self._health = NodeHealth(clock, timeout, watch)
         self._clocks = clocks_of(config, self._peers, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
-        loop, replay = self._driver_loop, ReplayBudget(config.checkpoint_node_bytes)
-        driver = self._driver = Driver(
-            engine, clock, peers.send, loop.wake, replay, loop.read, rate
-        )
+        rounds, replay = self._driver_loop, ReplayBudget(config.checkpoint_node_bytes)
+        self._driver = Driver(engine, clock, peers.send, rounds.wake, replay, rounds.read, rate)
         self._leaders = Leaders(self._driver.groups)
         leading = (self._driver, self._leaders, self._clocks, self._health, self.metadata)
         self._leaderships = Leaderships(config, *leading)
@@ -159,9 +157,9 @@ class Node:
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         proposer = self._proposer = self._open_metadata(machine, lock)
-        known = (self.metadata, proposer, self._fail)
-        self.others = OtherNodes(config, places, peers, *known)
-        self.registration = Registration(config, places.identity, places.lives, *known)
+        own = (self.metadata, proposer)
+        self.others = OtherNodes(config, places, peers, *own, self._fail)
+        self.registration = Registration(config, places.identity, places.lives, *own, self._fail)
         parts = (proposer, replicas, peers, self._leaders)
         transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
         sizes = self.sizes = ReplicaSizes(config.node_id, replicas.by_group, peers, self._waits)
@@ -171,7 +169,7 @@ class Node:
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
-        self._duties = ReplicaDuties(config, driver, self.metadata, proposer, replicas, sizes)
+        self._duties = ReplicaDuties(config, self._driver, *own, replicas, sizes)
         self._follower = MetadataFollower(
             self.metadata,
             self._replicas,
