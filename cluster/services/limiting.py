@@ -33,7 +33,7 @@ MAX_DELAY = 1.0  # seconds that a unary call waits
 LOOK_AGAIN = 1.0  # seconds until a stream that waits looks whether its quota was changed
 # By what one that begins again, as its answer was lost, is known. A sink has one at a time.
 _BEGINS: Mapping[str, Callable[[Any], Hashable]] = {
-    "/oncelog.v1.TransactionService/BeginTransaction": lambda request: request.nonce,
+    "/oncelog.v1.TransactionService/BeginTransaction": lambda one: (one.producer_id, one.nonce),
     "/oncelog.v1.SinkService/BeginBatch": lambda request: request.sink,
 }
 # Who waited with these would lose what they keep alive; they count, and do not wait.
@@ -90,7 +90,8 @@ class Limited:
             request.ClearField("begin_next")
         answer = await call()
         if answer is not None and answer.HasField("next"):
-            usage.begun_next(answer.next.transaction_id, request.begin_next.nonce)
+            begun = (request.producer_id, request.begin_next.nonce)
+            usage.begun_next(answer.next.transaction_id, begun)
         return answer
 
     async def _admit(self, usage: Usage, request: Any) -> None:

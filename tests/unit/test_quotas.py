@@ -184,6 +184,25 @@ def test_transactions_are_counted_until_they_end() -> None:
     begin(3, 30)
 
 
+async def test_two_producers_with_the_same_nonce_begin_two_transactions() -> None:
+    rig = Rig(Quota("a", TRANSACTIONS, 1))
+    usage = rig.quotas.usage("a")
+    limited = limiting.Limited("/oncelog.v1.TransactionService/BeginTransaction")
+
+    async def begin(producer_id: int) -> None:
+        async def call() -> Any:
+            rig.open.add(producer_id)
+            return tpb.BeginTransactionResponse(transaction_id=producer_id)
+
+        request = tpb.BeginTransactionRequest(producer_id=producer_id, nonce=1)
+        await limited.answer(usage, request, call)
+
+    await begin(10)
+    await begin(10)  # its answer was lost
+    with pytest.raises(ExceededError, match="open_transactions"):
+        await begin(20)
+
+
 async def test_batches_of_sinks_count_as_transactions() -> None:
     rig = Rig(Quota("a", TRANSACTIONS, 1))
     usage = rig.quotas.usage("a")
