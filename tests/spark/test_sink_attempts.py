@@ -178,7 +178,7 @@ def test_two_drivers_of_one_query(query: Query) -> None:
     assert query.numbers() == list(range(10))
 
 
-def test_a_batch_without_rows_counts(query: Query, admin: Admin) -> None:
+def test_an_attempt_without_rows_counts(query: Query, admin: Admin) -> None:
     query.write(0, range(0))
     query.write(0, range(0), tasks=3)
     query.write(1, range(10))
