@@ -41,7 +41,8 @@ def flights(directory: Path, records: int, *words: str, timeout: int = TIMEOUT) 
 
 
 def test_the_whole_job_while_a_leader_is_killed(tmp_path: Path) -> None:
-    words = ("--seconds", "10", "--kills", "1", "--kinds", "leader")
+    # As long as a few micro-batches take on a busy machine, where one took 11 s.
+    words = ("--seconds", "30", "--kills", "1", "--kinds", "leader")
     outcome = flights(tmp_path, 20_000, *words)
     assert len(outcome["kills"]) == 1
     # Hours were written while the stream went on, not only at its end.
