@@ -24,7 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -194,26 +194,47 @@ def session(tasks: int = PARTITIONS) -> Any:
     return spark
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Spark's rate with topics and with memory")
-    parser.add_argument("--tasks", type=int, default=PARTITIONS, help="of Spark, at the same time")
+def options(description: str, *, mib: int) -> argparse.ArgumentParser:
+    """What all programs that measure Spark are asked for. mib: how much, if it is not said."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--mib", type=int, default=400, help="of values, for each size")
+    parser.add_argument("--mib", type=int, default=mib, help="of values, for each size")
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--json", type=Path, help="append the results to this file")
-    given = parser.parse_args()
-    spark = session(given.tasks)
-    spark.dataSource.register(ArrowInMemory)
+    return parser
+
+
+def each_size(
+    given: argparse.Namespace,
+    sizes: Iterable[int],
+    measure: Callable[[str, Path, int, int], dict[str, Any]],
+) -> None:
+    """A line of figures for each size of a value.
+
+    given: as `options` has it. measure(bootstrap, directory, size, rows): on one cluster.
+    """
     with tempfile.TemporaryDirectory() as directory:
-        with LocalCluster(Path(directory), given.nodes, settings={}) as cluster:
-            for size in SIZES:
+        with LocalCluster(Path(directory) / "nodes", given.nodes, settings={}) as cluster:
+            for size in sizes:
                 rows = given.mib * MIB // size // PARTITIONS * PARTITIONS
-                result = measure(spark, cluster.bootstrap, size, rows, given.rounds)
-                line = json.dumps({"tasks": given.tasks, **result})
+                line = json.dumps(measure(cluster.bootstrap, Path(directory), size, rows))
                 print(line, flush=True)
                 if given.json is not None:
                     with given.json.open("a") as file:
                         file.write(line + "\n")
+
+
+def main() -> None:
+    parser = options("Spark's rate with topics and with memory", mib=400)
+    parser.add_argument("--tasks", type=int, default=PARTITIONS, help="of Spark, at the same time")
+    given = parser.parse_args()
+    spark = session(given.tasks)
+    spark.dataSource.register(ArrowInMemory)
+
+    def one(bootstrap: str, _: Path, size: int, rows: int) -> dict[str, Any]:
+        return {"tasks": given.tasks, **measure(spark, bootstrap, size, rows, given.rounds)}
+
+    each_size(given, SIZES, one)
     spark.stop()
 
 

@@ -13,8 +13,6 @@ Needs the extra `spark`.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import tempfile
@@ -22,8 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.spark import MIB, PARTITIONS, SIZES, fill, session
-from harness.local_cluster import LocalCluster
+from bench.spark import MIB, PARTITIONS, SIZES, each_size, fill, options, session
 from oncelog import Admin, TopicConfig
 from oncelog.spark import mirror
 from oncelog.spark.mirroring.writer import COLUMNS
@@ -95,25 +92,14 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Spark's rate of copying and of reading")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--mib", type=int, default=200, help="of values, for each size")
-    parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="append the results to this file")
-    given = parser.parse_args()
+    given = options("Spark's rate of copying and of reading", mib=200).parse_args()
     spark = session()
-    with tempfile.TemporaryDirectory() as directory:
-        with LocalCluster(Path(directory) / "nodes", given.nodes, settings={}) as cluster:
-            for size in SIZES:
-                rows = given.mib * MIB // size // PARTITIONS * PARTITIONS
-                there = cluster.bootstrap
-                result = measure(spark, there, Path(directory), size, rows, given.rounds)
-                line = json.dumps(result)
-                print(line, flush=True)
-                if given.json is not None:
-                    with given.json.open("a") as file:
-                        file.write(line + "\n")
-        spark.stop()
+
+    def one(bootstrap: str, directory: Path, size: int, rows: int) -> dict[str, Any]:
+        return measure(spark, bootstrap, directory, size, rows, given.rounds)
+
+    each_size(given, SIZES, one)
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -11,17 +11,14 @@ Needs the extra `spark`.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.spark import MIB, PARTITIONS, fill, session, worker_peaks_mb
+from bench.spark import MIB, PARTITIONS, each_size, fill, options, session, worker_peaks_mb
 from bench.spark_mirror import ALL_THAT_IS_THERE, finished
-from harness.local_cluster import LocalCluster
 from oncelog import Admin, TopicConfig
 
 SIZES = (100, 1024)
@@ -77,25 +74,14 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Spark's rate into a topic and into nothing")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--mib", type=int, default=200, help="of values, for each size")
-    parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="append the results to this file")
-    given = parser.parse_args()
+    given = options("Spark's rate into a topic and into nothing", mib=200).parse_args()
     spark = session()
-    with tempfile.TemporaryDirectory() as directory:
-        with LocalCluster(Path(directory) / "nodes", given.nodes, settings={}) as cluster:
-            for size in SIZES:
-                rows = given.mib * MIB // size // PARTITIONS * PARTITIONS
-                there = cluster.bootstrap
-                result = measure(spark, there, Path(directory), size, rows, given.rounds)
-                line = json.dumps(result)
-                print(line, flush=True)
-                if given.json is not None:
-                    with given.json.open("a") as file:
-                        file.write(line + "\n")
-        spark.stop()
+
+    def one(bootstrap: str, directory: Path, size: int, rows: int) -> dict[str, Any]:
+        return measure(spark, bootstrap, directory, size, rows, given.rounds)
+
+    each_size(given, SIZES, one)
+    spark.stop()
 
 
 if __name__ == "__main__":
