@@ -4,7 +4,8 @@
 
 Both read the same topic and make the same rows, in turn, in one session. A rate is that of the
 micro-batches alone, as the queries' progress has it: rows over the time from trigger to commit.
-The nodes run on the same machine. Also prints the most memory that a Python worker held.
+The nodes run on the same machine. Also prints the most memory that a Python worker held, and
+what is left of the rate in a sink in Python that drops its rows: the way to it alone (`drop`).
 
 With --kafka the same query also goes through Spark's own Kafka sink into Kafka as it is shipped,
 three brokers on the same machine; what is written has three replicas then, on both sides.
@@ -18,12 +19,14 @@ import os
 import re
 import statistics
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from bench.fetch import maven
 from bench.spark import MIB, PARTITIONS, each_size, fill, options, session, worker_peaks_mb
@@ -34,7 +37,25 @@ from oncelog import Admin, TopicConfig
 SIZES = (100, 1024)
 # The newest that could be had. Its interfaces of Spark are those of the Spark that is installed.
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-NOOP, SINK, KAFKA = "noop", "sink", "kafka"
+NOOP, DROP, SINK, KAFKA = "noop", "drop", "sink", "kafka"
+
+
+class Dropping(DataSource):
+    """Takes batches of Arrow in Spark's Python workers, as the sink does, and drops them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return DROP
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        return DroppingWriter()
+
+
+class DroppingWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
 
 
 def connector() -> list[Path]:
@@ -59,13 +80,12 @@ class Query:
     rates: dict[str, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.rates = {way: [] for way in (NOOP, SINK, *([KAFKA] if self.kafka else []))}
+        self.rates = {way: [] for way in (NOOP, DROP, SINK, *([KAFKA] if self.kafka else []))}
 
     def rate(self, way: str, topic: str, target: str, rows: int) -> float:
-        return {NOOP: self._noop, SINK: self._sink, KAFKA: self._kafka}[way](topic, target, rows)
-
-    def _noop(self, topic: str, _: str, rows: int) -> float:
-        return finished(self._writer(topic).format("noop").start(), rows)[0]
+        if way in (NOOP, DROP):
+            return finished(self._writer(topic).format(way).start(), rows)[0]
+        return {SINK: self._sink, KAFKA: self._kafka}[way](topic, target, rows)
 
     def _sink(self, topic: str, target: str, rows: int) -> float:
         writer = self._writer(topic).format("oncelog").option("bootstrap.servers", self.bootstrap)
@@ -109,19 +129,20 @@ def measure(query: Query, size: int, rows: int, rounds: int) -> dict[str, Any]:
             if number:
                 rates[way].append(found)
 
-    def share(of: str) -> dict[str, Any]:
-        found = [one / other for one, other in zip(rates[SINK], rates[of], strict=True)]
+    def share(way: str, of: str) -> dict[str, Any]:
+        found = [one / other for one, other in zip(rates[way], rates[of], strict=True)]
         return {
-            f"of_{of}": round(statistics.median(found), 3),
-            f"of_{of}_range": [round(min(found), 3), round(max(found), 3)],
+            f"{way}_of_{of}": round(statistics.median(found), 3),
+            f"{way}_of_{of}_range": [round(min(found), 3), round(max(found), 3)],
         }
 
     return {
         "value_bytes": size,
         "rows": rows,
         **{f"{way}_rows_per_s": round(statistics.median(each)) for way, each in rates.items()},
-        **share(NOOP),
-        **(share(KAFKA) if query.kafka else {}),
+        **share(DROP, NOOP),
+        **share(SINK, NOOP),
+        **(share(SINK, KAFKA) if query.kafka else {}),
         "worker_peak_mb": round(max(worker_peaks_mb(), default=0.0)),
         "load": round(os.getloadavg()[0], 2),
     }
@@ -138,6 +159,7 @@ def main() -> None:
             stack.callback(kafka.stop)
             kafka.start(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         spark = session(jars=connector() if given.kafka else ())
+        spark.dataSource.register(Dropping)
 
         def one(bootstrap: str, directory: Path, size: int, rows: int) -> dict[str, Any]:
             return measure(Query(spark, bootstrap, directory, kafka), size, rows, given.rounds)
