@@ -1,6 +1,6 @@
 """Reading topics with Spark, against an Arrow data source that holds its data in memory.
 
-    python -m bench.spark [--tasks N] [--rounds N] [--mib N] [--nodes N] [--json FILE]
+    python -m bench.spark [--tasks N] [--rounds N] [--mib N] [--nodes N] [--size N] [--json FILE]
 
 The hop from a Python worker to the JVM limits any Python data source, so the figure that
 counts is the share of it that reading from real nodes leaves. Both sources yield the same
@@ -201,6 +201,7 @@ def options(description: str, *, mib: int) -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=int, default=mib, help="of values, for each size")
     parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--size", type=int, action="append", help="of a value; else all sizes")
     parser.add_argument("--json", type=Path, help="append the results to this file")
     return parser
 
@@ -216,7 +217,7 @@ def each_size(
     """
     with tempfile.TemporaryDirectory() as directory:
         with LocalCluster(Path(directory) / "nodes", given.nodes, settings={}) as cluster:
-            for size in sizes:
+            for size in given.size or sizes:
                 rows = given.mib * MIB // size // PARTITIONS * PARTITIONS
                 line = json.dumps(measure(cluster.bootstrap, Path(directory), size, rows))
                 print(line, flush=True)

@@ -1,6 +1,6 @@
 """A query that maps and filters, into a topic through the sink and into Spark's `noop` sink.
 
-    python -m bench.spark_sink [--kafka] [--rounds N] [--mib N] [--nodes N] [--json FILE]
+    python -m bench.spark_sink [--kafka] [--rounds N] [--mib N] [--nodes N] [--size N] [--json FILE]
 
 Both read the same topic and make the same rows, in turn, in one session. A rate is that of the
 micro-batches alone, as the queries' progress has it: rows over the time from trigger to commit.
