@@ -345,11 +345,11 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   async #close(failed: boolean): Promise<void> {
     if (this.#closed || this.#isLeaving) return;
     this.#isLeaving = true;
+    this.#fetcher.buffer.close();
     try {
       await this.#rebalance?.leave(failed);
     } finally {
       this.#closed = true;
-      this.#fetcher.buffer.close();
       this.#fetcher.stop();
       this.#cluster.close();
     }

@@ -65,6 +65,7 @@ export class GroupMember {
   #cameBack: Promise<void> = Promise.resolve();
   #tellCameBack = () => {};
   readonly #ended = new AbortController();
+  readonly #left = aborted(this.#ended.signal);
   readonly #running: Promise<void>;
 
   constructor(
@@ -166,7 +167,7 @@ export class GroupMember {
     const { signal } = this.#ended;
     for (let failures = 0; this.error === undefined && !signal.aborted; ) {
       // One that is stuck would only be given partitions that nobody reads then.
-      await Promise.race([this.#cameBack, aborted(signal)]);
+      await Promise.race([this.#cameBack, this.#left]);
       if (signal.aborted) return;
       const address = this.groups.coordinator(this.group);
       const end = await this.#connection(address);
@@ -226,7 +227,7 @@ export class GroupMember {
           status.code === 0 ? new OncelogError("NOT_LEADER", text) : fromStatus(address, status),
         );
       });
-      aborted(this.#ended.signal).then(() => {
+      this.#left.then(() => {
         clearTimeout(overdue);
         resolve("again");
       });

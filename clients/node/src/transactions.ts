@@ -414,6 +414,7 @@ export class Transactions {
       const kept = Math.min(SOON, answer.next.idleTimeoutMs / IDLE_SHARE);
       const abort = () => this.#lock.hold(() => this.#abortFollowing());
       this.#unused = setTimeout(() => this.sender.cluster.spawn(abort), kept);
+      this.#unused.unref();
     }
     this.sender.accumulator.resume(undefined);
   }
