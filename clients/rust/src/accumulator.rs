@@ -25,6 +25,8 @@ struct Lane {
     counted: bool,
     given: bool,
     last_given: i64,
+    /// Of the batch before: its records, and their bytes.
+    before: (usize, usize),
 }
 
 /// Records of one partition that will be one batch.
@@ -187,19 +189,24 @@ impl Accumulator {
             Some(topic) => topic,
             None => topics.entry(add.topic.into()).or_default(),
         };
-        let sticky = topic.sticky;
-        let partition = if add.sticky { sticky.unwrap_or(add.partition) } else { add.partition };
-        let lane = topic.lane(add.topic, partition);
-        lane.check_sequences(add.sequences)?;
-        let mut woken = add.is_alone();
         let full = |batch: &OpenBatch| add.is_alone() || batch.size + size > batch.cap;
-        if lane.open.as_ref().is_some_and(full) {
+        let mut woken = add.is_alone();
+        // When the batch that records stick to is full, they go on with another partition.
+        let stuck = topic.sticky.filter(|_| add.sticky);
+        for partition in stuck.into_iter().chain([add.partition]) {
+            let sticky = topic.sticky == Some(partition);
+            let lane = topic.lane(add.topic, partition);
+            lane.check_sequences(add.sequences)?;
+            if !lane.open.as_ref().is_some_and(full) {
+                break;
+            }
             lane.close(ready);
             woken = true;
-            if sticky == Some(partition) {
+            if sticky {
                 topic.sticky = None;
             }
         }
+        let partition = topic.sticky.filter(|_| add.sticky).unwrap_or(add.partition);
         let lane = topic.lane(add.topic, partition);
         let more = if lane.open.is_some() { size } else { need };
         if *used + more > self.buffer_memory {
@@ -208,7 +215,7 @@ impl Accumulator {
         if lane.open.is_none() {
             *last_id += 1;
             let cap = self.batch_size.min(add.max_batch_bytes).max(need);
-            let batch = OpenBatch::new(*last_id, &lane.tp, cap);
+            let batch = OpenBatch::new(*last_id, &lane.tp, cap, lane.before);
             incomplete.insert(batch.id, batch.delivery.clone());
             if self.linger.is_zero() || *flushing > 0 {
                 ready.insert(lane.tp.clone());
@@ -393,6 +400,7 @@ impl TopicLanes {
             counted: false,
             given: false,
             last_given: -1,
+            before: (0, 0),
         })
     }
 }
@@ -462,6 +470,7 @@ impl Lane {
     fn close(&mut self, ready: &mut HashSet<TopicPartition>) {
         let mut batch = self.open.take().expect("there is an open one");
         batch.count = batch.columns.len();
+        self.before = (batch.count, batch.size - BATCH_OVERHEAD - RECORD_OVERHEAD * batch.count);
         batch.delivery.close(batch.count, batch.sequences.clone());
         self.closed.push_back(batch);
         ready.insert(self.tp.clone());
@@ -469,11 +478,11 @@ impl Lane {
 }
 
 impl OpenBatch {
-    fn new(id: u64, tp: &TopicPartition, cap: usize) -> Self {
+    fn new(id: u64, tp: &TopicPartition, cap: usize, room: (usize, usize)) -> Self {
         Self {
             id,
             delivery: Arc::new(BatchDelivery::new(tp.clone())),
-            columns: Columns::default(),
+            columns: Columns::with_room(room.0, room.1),
             payload: None,
             created: Instant::now(),
             size: BATCH_OVERHEAD,
@@ -485,3 +494,7 @@ impl OpenBatch {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "accumulator_tests.rs"]
+mod tests;

@@ -403,3 +403,74 @@ impl FetchBuffer {
         Added::Taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(base_offset: i64, count: i32, payload: &'static [u8]) -> pb::StoredBatch {
+        let header = pb::BatchHeader { record_count: count, ..Default::default() };
+        let payload = Bytes::from_static(payload);
+        pb::StoredBatch { header: Some(header), payload, base_offset, ..Default::default() }
+    }
+
+    fn answer(batches: Vec<pb::StoredBatch>) -> pb::PartitionRecords {
+        pb::PartitionRecords { batches, high_watermark: 100, ..Default::default() }
+    }
+
+    fn assigned() -> (FetchBuffer, TopicPartition) {
+        let buffer = FetchBuffer::new(10, Arc::new(Notify::new()));
+        let tp = TopicPartition::new("t", 0);
+        buffer.assign(std::slice::from_ref(&tp));
+        buffer.found(&buffer.without_position()[0], 5);
+        (buffer, tp)
+    }
+
+    #[test]
+    fn an_answer_from_before_a_seek_is_thrown_away() {
+        let (buffer, tp) = assigned();
+        let before = buffer.wanted().pop().unwrap();
+        buffer.seek(&tp, Some(7));
+        assert_eq!(buffer.add(&before, &answer(vec![stored(5, 1, b"x")])), Added::Stale);
+        let now = buffer.wanted().pop().unwrap();
+        assert_eq!(now.offset, 7);
+        assert_eq!(buffer.add(&now, &answer(vec![stored(5, 4, b"x")])), Added::Taken);
+        assert_eq!(buffer.position(&tp).unwrap(), Some(7));
+    }
+
+    #[test]
+    fn a_hole_is_an_error_and_what_was_before_it_comes_first() {
+        let (buffer, tp) = assigned();
+        let wanted = buffer.wanted().pop().unwrap();
+        let batches = vec![stored(5, 1, b"x"), stored(7, 1, b"x")];
+        assert_eq!(buffer.add(&wanted, &answer(batches)), Added::Taken);
+        let first = buffer.peek(true).unwrap().unwrap();
+        assert!(buffer.wanted().is_empty(), "nothing is asked for behind an error");
+        first.next.store(6, Ordering::Relaxed);
+        buffer.advance(&first);
+        let Err(error) = buffer.peek(true) else { panic!("the hole is skipped") };
+        assert_eq!((error.kind(), error.details().offset), (ErrorKind::CorruptLog, 6));
+        assert_eq!(buffer.position(&tp).unwrap(), Some(6));
+    }
+
+    #[test]
+    fn a_full_buffer_wants_nothing() {
+        let (buffer, _) = assigned();
+        let wanted = buffer.wanted().pop().unwrap();
+        buffer.add(&wanted, &answer(vec![stored(5, 1, b"ten bytes or more")]));
+        assert!(buffer.wanted().is_empty());
+        let first = buffer.peek(true).unwrap().unwrap();
+        first.next.store(6, Ordering::Relaxed);
+        buffer.advance(&first);
+        assert_eq!(buffer.wanted().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_closed_buffer_wakes_who_waits() {
+        let (buffer, _) = assigned();
+        let changed = buffer.changed();
+        buffer.close();
+        changed.await;
+        assert!(buffer.peek(true).is_err_and(|e| e.kind() == ErrorKind::ClientClosed));
+    }
+}

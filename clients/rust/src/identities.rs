@@ -105,6 +105,7 @@ impl Identities {
                 epoch: initial.epoch,
                 serial,
                 lease_token: initial.lease_token.clone(),
+                proves_each: self.config.client.security.is_secured(),
                 ..Default::default()
             }));
         }
@@ -131,6 +132,7 @@ impl Identities {
             renew_at: limited.then(|| start + lifetime / 10 * 9),
             expire_at: limited.then(|| start + lifetime),
             lease_token: answer.lease_token,
+            proves_each: self.config.client.security.is_secured(),
         });
         if self.config.producer_name.is_some() {
             leasing.newest = Some(identity.clone());

@@ -102,6 +102,15 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
+    /// With room for so many records, of so many bytes in all.
+    pub(crate) fn with_room(records: usize, bytes: usize) -> Self {
+        let mut columns = Self::default();
+        columns.values.ends.reserve(records);
+        columns.values.data.reserve(bytes);
+        columns.timestamps.reserve(records);
+        columns
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.timestamps.len()
     }

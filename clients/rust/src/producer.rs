@@ -98,7 +98,7 @@ impl Common {
     }
 
     /// An error for failures that nobody has looked at.
-    fn report(&self) -> Result<()> {
+    pub(crate) fn report(&self) -> Result<()> {
         let Failures { batches, dropped } =
             std::mem::take(&mut *self.failures.lock().expect("no panic while it is held"));
         let unlooked: Vec<_> = batches.iter().filter(|batch| batch.unlooked() > 0).collect();

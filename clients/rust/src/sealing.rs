@@ -23,6 +23,8 @@ pub(crate) struct Identity {
     pub(crate) expire_at: Option<Instant>,
     /// Proves it to a partition that does not know it yet.
     pub(crate) lease_token: Bytes,
+    /// Nodes may know who calls: then each batch proves whose it is.
+    pub(crate) proves_each: bool,
 }
 
 impl Identity {
@@ -134,7 +136,7 @@ impl SealedBatch {
             if prev != base - 1 {
                 header.prev_sequence = Some(prev);
             }
-            if prev == -1 {
+            if prev == -1 || identity.proves_each {
                 message.lease_token = identity.lease_token.clone();
             }
         }

@@ -316,5 +316,7 @@ pub struct GroupDescription {
 }
 
 pub(crate) fn now_us() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs() as i64 * 1_000_000 + i64::from(since.subsec_micros()))
 }
