@@ -80,6 +80,8 @@ pub(crate) fn decompress(codec: i32, data: &Bytes) -> Result<Bytes> {
             let payload = read_all("zstd", data.len(), &mut decoder)?;
             one_frame("zstd", decoder.finish(), payload)
         }
+        // To this decoder no frame at all is an empty one.
+        Ok(pb::Codec::Lz4) if data.is_empty() => Err(damaged("lz4", "there is no frame")),
         Ok(pb::Codec::Lz4) => {
             let mut rest = &data[..];
             let payload = read_all("lz4", data.len(), &mut FrameDecoder::new(&mut rest))?;
