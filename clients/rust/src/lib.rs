@@ -36,6 +36,7 @@ mod errors;
 mod fetcher;
 mod groups;
 mod identities;
+mod info;
 mod leaders;
 mod partitioner;
 mod payload;
@@ -59,15 +60,16 @@ mod pb {
     include!("gen/oncelog.v1.rs");
 }
 
-pub use admin::{
-    Admin, AdminConfig, ClusterInfo, ExpectedOffsets, NodeInfo, PartitionInfo, ProducerName,
-    ProducerState, RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
-};
+pub use admin::{Admin, AdminConfig};
 pub use compress::Compression;
 pub use config::{ClientConfig, ConsumerConfig, OffsetReset, ProducerConfig};
 pub use consumer::{Consumer, Records};
 pub use delivery::Delivery;
 pub use errors::{Error, ErrorDetails, ErrorKind, Outcome, Result};
+pub use info::{
+    ClusterInfo, ExpectedOffsets, NodeInfo, PartitionInfo, ProducerName, ProducerState,
+    RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
+};
 pub use producer::{Producer, Stats};
 pub use secure::SecurityConfig;
 pub use types::{
