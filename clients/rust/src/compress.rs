@@ -78,14 +78,16 @@ pub(crate) fn decompress(codec: i32, data: &Bytes) -> Result<Bytes> {
                 .single_frame();
             decoder.window_log_max(MAX_WINDOW_LOG).map_err(|e| damaged("zstd", e))?;
             let payload = read_all("zstd", data.len(), &mut decoder)?;
-            one_frame("zstd", decoder.finish(), payload)
+            if !decoder.finish().is_empty() {
+                return Err(damaged("zstd", "it is not exactly one frame"));
+            }
+            Ok(payload.into())
         }
-        // To this decoder no frame at all is an empty one.
-        Ok(pb::Codec::Lz4) if data.is_empty() => Err(damaged("lz4", "there is no frame")),
         Ok(pb::Codec::Lz4) => {
-            let mut rest = &data[..];
-            let payload = read_all("lz4", data.len(), &mut FrameDecoder::new(&mut rest))?;
-            one_frame("lz4", rest, payload)
+            if lz4_frame_bytes(data) != Some(data.len()) {
+                return Err(damaged("lz4", "it is not exactly one frame"));
+            }
+            Ok(read_all("lz4", data.len(), &mut FrameDecoder::new(&data[..]))?.into())
         }
         Err(_) => Err(Error::new(ErrorKind::InvalidBatch, format!("unknown codec {codec}"))),
     }
@@ -106,9 +108,30 @@ fn read_all(codec: &str, packed: usize, decoder: &mut impl Read) -> Result<Vec<u
     Ok(payload)
 }
 
-fn one_frame(codec: &str, rest: &[u8], payload: Vec<u8>) -> Result<Bytes> {
-    if !rest.is_empty() {
-        return Err(damaged(codec, "it is not exactly one frame"));
+/// How long an lz4 frame is by its own words; `None`: it is cut off. The decoder takes a frame
+/// without an end for a whole one, so this is found out before.
+fn lz4_frame_bytes(data: &[u8]) -> Option<usize> {
+    const MAGIC: u32 = 0x184d_2204;
+    const CONTENT_SIZE: u8 = 8;
+    const DICTIONARY: u8 = 1;
+    const BLOCK_CHECKSUMS: u8 = 16;
+    const CONTENT_CHECKSUM: u8 = 4;
+    let number = |at: usize| {
+        let bytes = data.get(at..at.checked_add(4)?)?;
+        Some(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    };
+    if number(0)? != MAGIC {
+        return None;
     }
-    Ok(payload.into())
+    let flags = *data.get(4)?;
+    let with = |flag: u8, size: usize| if flags & flag != 0 { size } else { 0 };
+    let mut at = 7 + with(CONTENT_SIZE, 8) + with(DICTIONARY, 4);
+    loop {
+        let block = number(at)?;
+        at += 4;
+        if block == 0 {
+            return Some(at + with(CONTENT_CHECKSUM, 4));
+        }
+        at += (block & 0x7fff_ffff) as usize + with(BLOCK_CHECKSUMS, 4);
+    }
 }
