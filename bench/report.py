@@ -25,7 +25,7 @@ TITLES = {
     "bytes": "Bytes: MB/s (share of the gRPC stream of that size)",
     "latency": "Latency: p50 / p99 / p99.9 ms",
     "consume": "Consume: MB/s (share of the gRPC stream at 1 MiB)",
-    "producers": "Small and many: producers of 100 B, one under way in each; records/s (p50 / p99 ms)",
+    "producers": "Small and many, records of 100 B: records/s (p50 / p99 ms)",
     "idempotence": "Idempotence on against off",
     "path": "Where the time of one record goes: us since its send(), medians",
     "failover": "Failover: SIGKILL of the leader to the next acknowledgement",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -129,7 +130,8 @@ def singly(asked: Asked) -> Figures:
 def producers(asked: Asked) -> Figures:
     """`window` producers, each with a thread that sends the next when one is acknowledged."""
     value, failures = asked.values()[0], Failures()
-    clients = [connect(asked, failures) for _ in range(asked.window)]
+    with ThreadPoolExecutor(16) as pool:
+        clients = list(pool.map(lambda _: connect(asked, failures), range(asked.window)))
     times: list[float] = []
     time.sleep(until_start(asked))
     clock = Clock()

@@ -104,18 +104,18 @@ class ChannelPool:
 
     def __init__(self, config: ClientConfig) -> None:
         self._made = Channels(config)
-        self._users = 0
+        self.users = 0
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._replaced: list[grpc.aio.Channel] = []
         self._look_at_files = time.monotonic() + FILES_LOOK_S
 
     def join(self) -> None:
-        self._users += 1
+        self.users += 1
 
     async def leave(self) -> None:
-        self._users -= 1
-        assert self._users >= 0, "who joined leaves once"
-        if self._users:
+        self.users -= 1
+        assert self.users >= 0, "who joined leaves once"
+        if self.users:
             return
         channels, self._channels = [*self._replaced, *self._channels.values()], {}
         self._replaced.clear()

@@ -34,7 +34,6 @@ from oncelog.wire.verdicts import RETRIABLE
 
 log = logging.getLogger("oncelog.producer")
 
-_TICK_S = 0.1
 # A batch without an answer for so long makes the client ask who leads now: a node that
 # was frozen or cut off does not say so. An election may not be over by then: it asks again
 # soon at first, and then once a second, for a cluster may also just be slow.
@@ -439,7 +438,7 @@ class Sender:
     async def _tick(self) -> None:
         metadata_at = time.monotonic()
         while True:
-            await asyncio.sleep(_TICK_S)
+            await asyncio.sleep(self._connections.tick_s)
             now = time.monotonic()
             self._expire(now)
             self._check_stalls(now)

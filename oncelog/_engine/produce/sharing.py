@@ -20,6 +20,9 @@ from oncelog.config import ClientConfig, ProducerConfig
 
 _MOST_TIMEOUT_MS = 600_000  # what a node allows
 
+# A producer looks so often at what has timed out; where many do, less often.
+_TICK_S, _SLOWEST_TICK_S, _LOOKS_PER_S = 0.1, 0.5, 640
+
 _Key = tuple[object, ...]
 
 
@@ -41,6 +44,10 @@ class Connections:
         if found is None:
             found = _shared[key] = cls(config)
         return found
+
+    @property
+    def tick_s(self) -> float:
+        return min(_SLOWEST_TICK_S, max(_TICK_S, self.pool.users / _LOOKS_PER_S))
 
     def stream(self, address: str, *, alone: bool) -> ProduceStream:
         """One that is open, or opens itself; alone: that nobody else will use."""

@@ -144,6 +144,10 @@ class ProduceStream:
         if not self._lanes:
             self.close(why)
 
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._turns)
+
     def has_more(self, lane: Lane) -> None:
         if len(lane.outbox) == 1:
             self._turns.append(lane)
@@ -203,13 +207,13 @@ class ProduceStream:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._turns:
-                message, sent = self._next_message()
+            while self.is_behind:
+                message, sent = self.next_message()
                 await call.write(message)
                 for lane, size in sent:
                     lane.written(size)
 
-    def _next_message(self) -> tuple[bytes, list[tuple[Lane, int]]]:
+    def next_message(self) -> tuple[bytes, list[tuple[Lane, int]]]:
         """As many batches as share a message, of each lane in order; lanes and sizes."""
         parts, sent, total = list[bytes | memoryview](), list[tuple[Lane, int]](), 0
         turns = self._turns
