@@ -79,8 +79,7 @@ class Producer:
 
     async def _build(self) -> tuple[Cluster, Sender, Accumulator]:
         config = self.config
-        shared = Connections.of(config)
-        cluster = Cluster(config, shared.pool)
+        cluster = Cluster(config, (shared := Connections.of(config)).pool)
         accumulator = Accumulator(
             batch_size=config.batch_size,
             buffer_memory=config.buffer_memory,
@@ -91,7 +90,6 @@ class Producer:
             wake=_nothing,
         )
         sender = Sender(config, cluster, accumulator, runtime.loop(), shared)
-        accumulator.wake = sender.wake
         sender.start()
         return cluster, sender, accumulator
 

@@ -165,12 +165,12 @@ class Node(
             out.put(None)
 
         threading.Thread(target=read, daemon=True).start()
-        while (answer := out.get()) is not None:
-            if isinstance(answer, OncelogError):
-                code, text, trailing = to_status(answer)
-                context.set_trailing_metadata(trailing)
-                context.abort(code, text)
+        while isinstance(answer := out.get(), log_pb2.ProduceResponse):
             yield answer
+        if answer is not None:
+            code, text, trailing = to_status(answer)
+            context.set_trailing_metadata(trailing)
+            context.abort(code, text)
 
     def next(self, count: int = 1) -> list[Arrived]:
         return [self.arrived.get(timeout=WAIT) for _ in range(count)]

@@ -104,18 +104,21 @@ class ChannelPool:
 
     def __init__(self, config: ClientConfig) -> None:
         self._made = Channels(config)
-        self.users = 0
+        self._users: set[object] = set()
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._replaced: list[grpc.aio.Channel] = []
         self._look_at_files = time.monotonic() + FILES_LOOK_S
 
-    def join(self) -> None:
-        self.users += 1
+    @property
+    def users(self) -> int:
+        return len(self._users)
 
-    async def leave(self) -> None:
-        self.users -= 1
-        assert self.users >= 0, "who joined leaves once"
-        if self.users:
+    def join(self, user: object) -> None:
+        self._users.add(user)
+
+    async def leave(self, user: object) -> None:
+        self._users.discard(user)
+        if self._users:
             return
         channels, self._channels = [*self._replaced, *self._channels.values()], {}
         self._replaced.clear()

@@ -64,7 +64,7 @@ class Cluster:
         # A node that hangs must not hold up the news from another one.
         self._metadata_timeout_s = min(1.0, config.request_timeout_ms / 1000)
         self._pool = pool or ChannelPool(config)
-        self._pool.join()
+        self._pool.join(self)
         self._preferred = random.choice(config.bootstrap_servers)
         # Nodes that others are asked before, the one avoided last at the end.
         self._avoided: dict[str, None] = {}
@@ -111,7 +111,7 @@ class Cluster:
     async def close(self) -> None:
         for task in self._refreshing.values():
             task.cancel()
-        await self._pool.leave()
+        await self._pool.leave(self)
 
     # --- calls -----------------------------------------------------------------------
 

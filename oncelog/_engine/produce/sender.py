@@ -92,6 +92,7 @@ class Sender:
     # --- life ------------------------------------------------------------------------
 
     def start(self) -> None:
+        self.accumulator.wake = self.wake
         self._spawn(self._tick(), "tick")
         self._spawn(self._refresh_stale(), "metadata")
 
