@@ -32,6 +32,7 @@ from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery, RecordFuture
 from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
+from oncelog._engine.produce.sharing import Connections
 from oncelog._engine.produce.transactions import Transactions
 from oncelog.config import ProducerConfig, ProducerSettings
 from oncelog.dotted import settings_from_dotted
@@ -78,7 +79,7 @@ class Producer:
 
     async def _build(self) -> tuple[Cluster, Sender, Accumulator]:
         config = self.config
-        cluster = Cluster(config)
+        cluster = Cluster(config, (shared := Connections.of(config)).pool)
         accumulator = Accumulator(
             batch_size=config.batch_size,
             buffer_memory=config.buffer_memory,
@@ -88,8 +89,7 @@ class Producer:
             clock=time.monotonic,
             wake=_nothing,
         )
-        sender = Sender(config, cluster, accumulator, runtime.loop())
-        accumulator.wake = sender.wake
+        sender = Sender(config, cluster, accumulator, runtime.loop(), shared)
         sender.start()
         return cluster, sender, accumulator
 
