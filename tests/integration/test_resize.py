@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections import defaultdict
@@ -53,7 +54,7 @@ class Writer:
 
     def goes_on(self) -> None:
         before = len(self.placed)
-        eventually(lambda: len(self.placed) > before + 400, "records are acknowledged", 60)
+        eventually(lambda: len(self.placed) > before + 200, "records are acknowledged", 60)
 
     def _run(self) -> None:
         with Producer(self._cluster.bootstrap, linger_ms=2, metadata_max_age_ms=AGE_MS) as producer:
@@ -180,12 +181,10 @@ def test_replicas_come_and_go_under_load(make_cluster: MakeCluster, topic: str) 
         assert [one.replicas for one in now] == [(one,) for one in leaders], "leaders are kept"
         (away,) = {*cluster.nodes} - {*leaders[:2]}
         cluster.kill([away])
-        there = [number for number, one in enumerate(leaders) if one != away]
         eventually(lambda: _grows(admin, topic), "three are wished")
         admin.resize_topic(topic, replicas=1)
         cluster.start_nodes([away])
         eventually(lambda: placed() == ([1] * 3, False), "it is taken back", 60)
-        assert there
         with Consumer(
             topic,
             bootstrap_servers=cluster.bootstrap,
@@ -244,8 +243,14 @@ async def test_the_asyncio_client_resizes(cluster: LocalCluster, topic: str) -> 
 
 
 def test_the_command_line(
-    cluster: LocalCluster, admin: Admin, topic: str, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster,
+    admin: Admin,
+    topic: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())  # nobody answers
+
     def typed(*words: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
             run(["topic", "alter", topic, *words, "--bootstrap", cluster.bootstrap])

@@ -85,7 +85,7 @@ class NewPartitions:
                 self._counts = now
                 self._came.update(new)
                 self._buffer.assign([*self._buffer.assignment(), *new])
-        self._wake()
+                self._wake()
 
 
 __all__ = ["NewPartitions"]

@@ -54,7 +54,6 @@ class Leaders:
             if view is None or view.topic_id != topic.topic_id:
                 # Deleted and created again: terms start anew.
                 view = TopicView(topic.name, topic.topic_id, DEFAULT_MAX_BATCH_BYTES)
-                self.topics[topic.name] = view
             if topic.config.max_batch_bytes:
                 view.max_batch_bytes = topic.config.max_batch_bytes
             missing = max((p.partition + 1 for p in topic.partitions), default=0)
@@ -62,6 +61,7 @@ class Leaders:
             if missing > 0:  # a node that is behind names fewer; they never become fewer
                 # All at once: another thread places keys by the count.
                 view.partitions = [*view.partitions, *(Leader() for _ in range(missing))]
+            self.topics[topic.name] = view
             changed += [
                 TopicPartition(topic.name, info.partition)
                 for info in topic.partitions

@@ -329,13 +329,17 @@ def drive(
 
 def check_topics(cluster: Cluster) -> None:
     """Each node has the partitions that were made, and each replica the records."""
+    check_partitions(cluster)
+    for gid, holders in cluster.placement().items():
+        for holder in holders if gid != METADATA_GROUP else ():
+            cluster._check_replica(cluster.nodes[holder], gid, cluster.checker.models[gid])
+
+
+def check_partitions(cluster: Cluster) -> None:
     for node in cluster.live():
         for topic in node.running.state.topics():
             groups = [one.group_id for one in topic.partitions]
             cluster.checker.metadata.check_partitions(topic.name, groups)
-    for gid, holders in cluster.placement().items():
-        for holder in holders if gid != METADATA_GROUP else ():
-            cluster._check_replica(cluster.nodes[holder], gid, cluster.checker.models[gid])
 
 
 def _not_moved(cluster: Cluster) -> str:
