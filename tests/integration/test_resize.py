@@ -22,6 +22,7 @@ from oncelog import (
     TopicPartition,
     UnknownTopicOrPartitionError,
     aio,
+    mirror,
 )
 from oncelog.cli.app import run
 from tests.integration.conftest import STEADY, MakeCluster
@@ -111,12 +112,13 @@ def check(records: list[Record], placed: dict[bytes, int]) -> None:
     assert {*values} == {*placed}, "lost, or nobody's"
     by_partition: dict[int, list[Record]] = defaultdict(list)
     for record in records:
-        assert placed[record.value] == record.partition
+        assert record.value and placed[record.value] == record.partition
         by_partition[record.partition].append(record)
     for part in by_partition.values():
         assert [one.offset for one in part] == list(range(len(part)))
         latest: dict[bytes, int] = {}
         for one in part:
+            assert one.key and one.value
             number = int(one.value.partition(b":")[2])
             assert latest.get(one.key, -1) < number, "a key's records are in order"
             latest[one.key] = number
@@ -228,6 +230,24 @@ def _takes(producer: Producer, topic: str) -> bool:
         return producer.send(topic, b"new", partition=1).result().offset == 0
     except UnknownTopicOrPartitionError:
         return False
+
+
+def test_a_mirror_says_that_its_source_has_grown(
+    cluster: LocalCluster, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes in new partitions would not be copied."""
+    admin.create_topic(topic, 1)
+    monkeypatch.setattr(mirror, "_LOOK_S", 0.0)
+    target = f"{topic}-copy"
+    with mirror.Mirror(cluster.bootstrap, topic, cluster.bootstrap, target) as copy:
+        admin.resize_topic(topic, partitions=2)
+        with pytest.raises(InvalidRequestError, match="has 2 partitions by now, and 1 are copied"):
+            copy.run()
+    with pytest.raises(InvalidRequestError, match="has 1 partitions, the source 2"):
+        mirror.Mirror(cluster.bootstrap, topic, cluster.bootstrap, target)
+    admin.resize_topic(target, partitions=2)
+    with mirror.Mirror(cluster.bootstrap, topic, cluster.bootstrap, target) as copy:
+        assert len(copy.run(exit_at_end=True)) == 2
 
 
 async def test_the_asyncio_client_resizes(cluster: LocalCluster, topic: str) -> None:
