@@ -161,8 +161,11 @@ def alter(
     they had takes back what is under way.
     """
     settings = any(value is not None for value in options.values())
-    if settings + (partitions is not None) + (replicas is not None) != 1:
-        raise click.UsageError("name settings to change, or --partitions, or --replicas")
+    changes = settings + (partitions is not None) + (replicas is not None)
+    if not changes:
+        raise click.UsageError("name at least one setting to change, --partitions or --replicas")
+    if changes > 1:
+        raise click.UsageError("settings, --partitions and --replicas are changed one at a time")
     if settings:
         if dry_run or wait:
             raise click.UsageError("--dry-run and --wait are for --partitions and --replicas")
