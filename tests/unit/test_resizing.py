@@ -269,6 +269,31 @@ async def test_replicas_are_wished_for_all_partitions_at_once(node, client) -> N
     ]
 
 
+async def test_a_step_that_is_reported_meanwhile_is_planned_anew(node, client, monkeypatch) -> None:
+    record = (await create(client, partitions=2, replicas=1)).topic.partitions[0]
+    propose, versions = node.propose_metadata, [0]
+
+    async def slow(command: pb.MetadataCommand, timeout: float) -> Any:
+        if versions[-1] < most:
+            versions.append(versions[-1] + 1)
+            report = pb.ReportReplicas(
+                group_id=record.group_id,
+                version=versions[-1],
+                voters=record.replicas,
+                instances=[0],
+            )
+            assert not node.apply(pb.MetadataCommand(report_replicas=report)).error
+        return await propose(command, timeout)
+
+    monkeypatch.setattr(node, "propose_metadata", slow)
+    most = 2
+    assert (await resize(client, replicas=2)).count == 2 and versions == [0, 1, 2]
+    most = 9
+    error = await refused(resize(client, replicas=3))
+    assert isinstance(error, errors.InvalidRequestError) and error.field == "expected_version"
+    assert versions == [0, 1, 2, 3, 4, 5], "three times, and no more"
+
+
 async def test_a_partition_beside_replicas_that_come_gets_as_many(node, client) -> None:
     await create(client, partitions=1, replicas=1)
     await resize(client, replicas=3)
