@@ -24,7 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,7 @@ def measure(spark: Any, bootstrap: str, size: int, rows: int, rounds: int) -> di
     }
 
 
-def session(tasks: int = PARTITIONS) -> Any:
+def session(tasks: int = PARTITIONS, jars: Sequence[Path] = ()) -> Any:
     """A SparkSession for a figure: so many tasks at a time, and nothing printed."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -187,6 +187,7 @@ def session(tasks: int = PARTITIONS) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
+        "spark.driver.extraClassPath": ":".join(map(str, jars)),
     }.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

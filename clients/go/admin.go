@@ -52,7 +52,7 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 	var answer *pb.CreateTopicResponse
 	ambiguous := false
 	err := a.cluster.call(ctx,
-		callOptions{total: limit + time.Second, attempt: limit + time.Second, onRetry: func() { ambiguous = true }},
+		callOptions{total: limit + time.Second, attempt: limit + time.Second, onRetry: func(error) { ambiguous = true }},
 		func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 			answer, err = pb.NewClusterServiceClient(conn).CreateTopic(ctx, request)
 			return err
@@ -356,14 +356,14 @@ func (a *Admin) ResolveSequence(ctx context.Context, tp TopicPartition, producer
 // ListGroups returns all groups that have committed offsets, by name.
 func (a *Admin) ListGroups(ctx context.Context) ([]GroupInfo, error) { return a.groups.all(ctx) }
 
-// DescribeGroup returns a group's committed offsets.
+// DescribeGroup returns a group's committed offsets, and its members.
 func (a *Admin) DescribeGroup(ctx context.Context, group string) (GroupDescription, error) {
 	return a.groups.describe(ctx, group)
 }
 
 // CommitOffsets has a group go on at these offsets. It fails as Consumer.CommitOffsets does.
 func (a *Admin) CommitOffsets(ctx context.Context, group string, offsets map[TopicPartition]OffsetCommit) error {
-	return a.groups.commit(ctx, group, offsets)
+	return a.groups.commit(ctx, group, offsets, nil)
 }
 
 // DeleteGroup forgets a group and its offsets, and tells whether there was one.

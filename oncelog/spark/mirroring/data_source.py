@@ -33,6 +33,7 @@ from pyspark.sql.datasource import (
 
 from oncelog.admin import Admin
 from oncelog.errors import ConfigError
+from oncelog.spark.allocator import keep_large_buffers
 from oncelog.spark.mirroring import ranges as mirror_ranges
 from oncelog.spark.mirroring.run import OPTION, MirrorSettings, claims, keep_names
 from oncelog.spark.mirroring.writer import COLUMNS, PartitionCopy
@@ -172,6 +173,7 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):
 
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"
+        keep_large_buffers()
         copy = PartitionCopy(self._settings, context.partitionId())
         try:
             for batch in self._batches(iterator):
