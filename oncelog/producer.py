@@ -64,7 +64,7 @@ class Producer:
         self._cluster, self._sender, self._accumulator = runtime.run(self._build())
         self._transactions = Transactions(self._sender)
         self._topics = self._cluster.leaders.topics
-        self._placement = Placement(self._accumulator, self.config.partitioner)
+        self._placement = Placement(self._accumulator, self.config.partitioner, self._sender.ask)
         # For `send`: one attribute instead of three.
         self._sticky = self._accumulator.sticky
         self._acquire = self._accumulator.lock.acquire

@@ -396,6 +396,9 @@ class Sender:
         self._stale.add(topic)
         self._stale_event.set()
 
+    def ask(self, topic: str) -> None:  # from any thread
+        self._loop.call_soon_threadsafe(self._mark_stale, topic)
+
     async def _refresh_stale(self) -> None:
         """Ask for the leaders of stale topics, again and again until all have one."""
         pace = Backoff(0.02, 0.25)

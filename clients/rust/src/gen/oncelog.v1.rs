@@ -295,6 +295,37 @@ pub struct AlterTopicResponse {
     #[prost(message, optional, tag = "1")]
     pub topic: ::core::option::Option<TopicInfo>,
 }
+/// One of the two numbers is to be set.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResizeTopicRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// More than it has. Records of a key go to another partition from then on, and nothing that is
+    /// stored moves.
+    #[prost(int32, tag = "2")]
+    pub partitions: i32,
+    /// of each partition
+    #[prost(int32, tag = "3")]
+    pub replicas: i32,
+    /// check it, and say what it would do
+    #[prost(bool, tag = "4")]
+    pub dry_run: bool,
+    /// how long to wait until each new partition has a leader
+    #[prost(int32, tag = "5")]
+    pub timeout_ms: i32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResizeTopicResponse {
+    /// afterwards
+    #[prost(message, optional, tag = "1")]
+    pub topic: ::core::option::Option<TopicInfo>,
+    /// What comes, or moves; at most the first 1000. A new partition has no `replicas` before it.
+    #[prost(message, repeated, tag = "2")]
+    pub moves: ::prost::alloc::vec::Vec<PartitionMove>,
+    /// of the moves
+    #[prost(int32, tag = "3")]
+    pub count: i32,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PartitionInfo {
     #[prost(int32, tag = "1")]
@@ -317,6 +348,10 @@ pub struct PartitionInfo {
     /// the nodes that it is being moved to; empty: it is not moved
     #[prost(int32, repeated, tag = "8")]
     pub target: ::prost::alloc::vec::Vec<i32>,
+    /// When the topic got it; 0: with its creation. What has no position in a partition that came
+    /// later reads it from its start, though it begins at the end of others.
+    #[prost(int64, tag = "9")]
+    pub added_ms: i64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TopicInfo {
@@ -773,6 +808,32 @@ pub mod cluster_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("oncelog.v1.ClusterService", "AlterTopic"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// More partitions for a topic, or another number of replicas; returns when new partitions have
+        /// leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+        pub async fn resize_topic(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResizeTopicRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResizeTopicResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/oncelog.v1.ClusterService/ResizeTopic",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("oncelog.v1.ClusterService", "ResizeTopic"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn describe_topics(
