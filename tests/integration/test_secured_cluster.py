@@ -157,7 +157,7 @@ def test_certificates_and_authorities_change_while_streams_run(make_cluster: Mak
 def test_a_clients_files_may_change_while_it_runs(
     make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncelog._engine.net.cluster.FILES_LOOK_S", 0.0)
+    monkeypatch.setattr("oncelog._engine.net.channels.FILES_LOOK_S", 0.0)
     cluster = make_cluster(1, secured=True)
     files = cluster.client_files
     certs = Path(files["tls_ca_file"]).parent.parent
