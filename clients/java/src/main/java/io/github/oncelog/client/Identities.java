@@ -103,7 +103,13 @@ final class Identities {
               ? ByteString.EMPTY
               : ByteString.copyFrom(initial.leaseToken());
       return new Identity(
-          initial.producerId(), initial.epoch(), serial, Times.NEVER, Times.NEVER, token);
+          initial.producerId(),
+          initial.epoch(),
+          serial,
+          Times.NEVER,
+          Times.NEVER,
+          token,
+          config.secured());
     }
     LeaseProducerRequest.Builder request = LeaseProducerRequest.newBuilder();
     if (config.producerName() != null) {
@@ -125,7 +131,8 @@ final class Identities {
             serial,
             lifetime > 0 ? begin + lifetime / 10 * 9 : Times.NEVER,
             lifetime > 0 ? begin + lifetime : Times.NEVER,
-            answer.getLeaseToken());
+            answer.getLeaseToken(),
+            config.secured());
     if (config.producerName() != null) {
       newest = identity;
     }

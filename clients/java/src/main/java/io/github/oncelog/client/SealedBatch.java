@@ -60,8 +60,8 @@ final class SealedBatch {
       }
     }
     lastSequence = last;
-    leaseToken =
-        identity.producerId() != 0 && prev == -1 ? identity.leaseToken() : ByteString.EMPTY;
+    boolean proves = identity.producerId() != 0 && (prev == -1 || identity.provesEach());
+    leaseToken = proves ? identity.leaseToken() : ByteString.EMPTY;
     this.header = header.build();
     batch.delivery.stamp = new BatchDelivery.Stamp(identity.producerId(), identity.epoch(), base);
   }

@@ -322,6 +322,13 @@ final class Sender implements ProduceStream.Events {
     if (stopped) {
       return;
     }
+    if (stream.refused != null) {
+      fail(
+          new OncelogException(
+                  ErrorKind.PRODUCER_FAILED, "not authorized: %s", stream.refused.getMessage())
+              .because(stream.refused));
+      return;
+    }
     long now = Times.now();
     cluster.avoid(address);
     for (Window window : busy.values()) {

@@ -62,7 +62,9 @@ public final class Driver {
           "read",
           "any_replica",
           "offsets",
-          "admin");
+          "admin",
+          "tls",
+          "tokens");
 
   /** A producer, and what was sent with it, by tag. */
   private record Sending(Producer producer, Map<String, Delivery> sent) {}
@@ -153,6 +155,12 @@ public final class Driver {
       case CORRUPT_LOG -> {
         place(some, all);
         some.addProperty("offset", all.offset());
+      }
+      case NOT_AUTHORIZED -> {
+        some.addProperty("principal", all.principal());
+        some.addProperty("operation", all.operation());
+        some.addProperty("kind", all.kind());
+        some.addProperty("name", all.name());
       }
       case OFFSET_MISMATCH -> some.addProperty("next_offset", all.nextOffset());
       case FENCED -> some.addProperty("current_epoch", all.currentEpoch());

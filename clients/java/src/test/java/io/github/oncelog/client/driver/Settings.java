@@ -13,6 +13,7 @@ import io.github.oncelog.client.Producer;
 import io.github.oncelog.client.ProducerConfig;
 import io.github.oncelog.client.ProducerIdentity;
 import io.github.oncelog.client.TopicPartition;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -101,6 +102,12 @@ final class Settings {
       case "retry_backoff_ms" -> config.retryBackoff(ms(value));
       case "retry_backoff_max_ms" -> config.retryBackoffMax(ms(value));
       case "metadata_max_age_ms" -> config.metadataMaxAge(ms(value));
+      case "tls" -> config.tls(value.getAsBoolean());
+      case "tls_ca_file" -> config.tlsCaFile(Path.of(value.getAsString()));
+      case "tls_cert_file" -> config.tlsCertFile(Path.of(value.getAsString()));
+      case "tls_key_file" -> config.tlsKeyFile(Path.of(value.getAsString()));
+      case "token_file" -> config.tokenFile(Path.of(value.getAsString()));
+      case "token" -> config.token(value.getAsString());
       default -> throw new Fault("NOT_OFFERED", "no setting " + name);
     }
   }
