@@ -525,7 +525,7 @@ public final class Admin implements AutoCloseable {
 
   /** Has a group go on at these offsets; throws as {@link Consumer#commit(Map)} does. */
   public void commitOffsets(String group, Map<TopicPartition, OffsetCommit> offsets) {
-    groups.commit(group, offsets);
+    groups.commit(group, offsets, null);
   }
 
   /** Forgets a group and its offsets, and tells whether there was one. */

@@ -105,7 +105,9 @@ public abstract class ClientConfig<T extends ClientConfig<T>> {
     return self();
   }
 
-  /** The authorities of the nodes, PEM; null: none is given. Files are read again when they change. */
+  /**
+   * The authorities of the nodes, PEM; null: none is given. Files are read again when they change.
+   */
   public Path tlsCaFile() {
     return tlsCaFile;
   }

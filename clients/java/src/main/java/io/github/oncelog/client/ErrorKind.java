@@ -104,8 +104,8 @@ public enum ErrorKind {
   /** It was committed with other records than this commit names. */
   COMMIT_DIFFERS(TRANSACTION_FAILED),
   /**
-   * No answer to the commit in time: whether it is committed is not known yet. Repeat the commit, or
-   * the abort: the same transaction answers how it ended.
+   * No answer to the commit in time: whether it is committed is not known yet. Repeat the commit,
+   * or the abort: the same transaction answers how it ended.
    */
   COMMIT_TIMEOUT(TRANSACTION_FAILED);
 

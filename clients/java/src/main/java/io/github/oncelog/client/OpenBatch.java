@@ -8,6 +8,7 @@ final class OpenBatch {
   final BatchDelivery delivery;
   final long created;
   final int cap; // never larger than this with more than one record
+  final ProducerTransaction transaction; // that it belongs to; null: none
   Columns columns = new Columns(); // null once it is encoded
   int size = Columns.BATCH_OVERHEAD;
   boolean due;
@@ -21,10 +22,11 @@ final class OpenBatch {
   int crc;
   long maxTimestamp;
 
-  OpenBatch(Lane lane, long created, int cap) {
+  OpenBatch(Lane lane, long created, int cap, ProducerTransaction transaction) {
     this.lane = lane;
     this.created = created;
     this.cap = cap;
+    this.transaction = transaction;
     delivery = new BatchDelivery(lane.tp);
   }
 

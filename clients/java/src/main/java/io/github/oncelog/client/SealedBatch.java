@@ -45,6 +45,10 @@ final class SealedBatch {
     if (batch.expectedOffset >= 0) {
       header.setExpectedOffset(batch.expectedOffset);
     }
+    if (batch.transaction != null) {
+      assert batch.transaction.producerId == identity.producerId() : "a name has one id";
+      header.setTransactionId(batch.transaction.id);
+    }
     long base = -1;
     long last = -1;
     if (identity.producerId() != 0) {

@@ -8,6 +8,7 @@ import io.github.oncelog.client.ClientConfig;
 import io.github.oncelog.client.Compression;
 import io.github.oncelog.client.Consumer;
 import io.github.oncelog.client.ConsumerConfig;
+import io.github.oncelog.client.Membership;
 import io.github.oncelog.client.OffsetReset;
 import io.github.oncelog.client.Producer;
 import io.github.oncelog.client.ProducerConfig;
@@ -50,12 +51,17 @@ final class Settings {
   }
 
   static ConsumerConfig consumer(JsonObject all) {
-    ConsumerConfig config = new ConsumerConfig("");
+    ConsumerConfig config = new ConsumerConfig("").membership(Membership.MANUAL);
     each(
         all,
         (name, value) -> {
           switch (name) {
             case "group_id" -> config.groupId(value.getAsString());
+            case "membership" -> config.membership(word(Membership.class, value));
+            case "group_instance_id" -> config.groupInstanceId(value.getAsString());
+            case "session_timeout_ms" -> config.sessionTimeout(ms(value));
+            case "revoke_timeout_ms" -> config.revokeTimeout(ms(value));
+            case "processing_timeout_ms" -> config.processingTimeout(ms(value));
             case "auto_offset_reset" -> config.autoOffsetReset(word(OffsetReset.class, value));
             case "fetch_min_bytes" -> config.fetchMinBytes(value.getAsInt());
             case "fetch_max_wait_ms" -> config.fetchMaxWait(ms(value));
@@ -144,6 +150,7 @@ final class Settings {
         Consumer consumer = new Consumer("localhost:1")) {
       all.add("producer", defaults(producer.config()));
       all.add("consumer", defaults(consumer.config()));
+      all.add("member", member(consumer.config()));
     }
     return all;
   }
@@ -170,6 +177,19 @@ final class Settings {
     all.addProperty("max_block_ms", config.maxBlock().toMillis());
     all.addProperty("delivery_timeout_ms", config.deliveryTimeout().toMillis());
     all.addProperty("max_in_flight", config.maxInFlight());
+    return all;
+  }
+
+  private static JsonObject member(ConsumerConfig config) {
+    JsonObject all = new JsonObject();
+    all.addProperty("membership", Driver.word(config.membership()));
+    all.addProperty("group_instance_id", config.groupInstanceId());
+    all.addProperty("assignor", Driver.word(config.assignor()));
+    all.addProperty("session_timeout_ms", config.sessionTimeout().toMillis());
+    all.addProperty("revoke_timeout_ms", config.revokeTimeout().toMillis());
+    all.addProperty("processing_timeout_ms", config.processingTimeout().toMillis());
+    all.addProperty("enable_auto_commit", config.enableAutoCommit());
+    all.addProperty("auto_commit_interval_ms", config.autoCommitInterval().toMillis());
     return all;
   }
 
