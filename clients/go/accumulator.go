@@ -31,6 +31,7 @@ type openBatch struct {
 	sequences      []int64
 	expectedOffset int64
 	count          int
+	transaction    *transaction // nil: none
 }
 
 var columnPool = sync.Pool{New: func() any { return new(columns) }}
@@ -53,6 +54,17 @@ type accumulator struct {
 	incomplete map[*delivery]int // with the bytes that it holds
 	failure    error
 	room       chan struct{} // closed when there may be room; nil while nobody waits
+	// Why no batch may be begun just now: a transaction begins or ends.
+	paused      error
+	transaction *transaction // to which batches belong
+	// Who numbered the records of a lane before the transaction.
+	numberedBefore map[*lane]numbering
+}
+
+// numbering says who numbers a lane's records.
+type numbering struct {
+	counted, given bool
+	lastGiven      int64
 }
 
 func newAccumulator(config *ProducerConfig, wake func()) *accumulator {
@@ -60,6 +72,7 @@ func newAccumulator(config *ProducerConfig, wake func()) *accumulator {
 		config: config, wake: wake,
 		lanes: map[TopicPartition]*lane{}, sticky: map[string]*openBatch{},
 		ready: map[TopicPartition]bool{}, incomplete: map[*delivery]int{},
+		numberedBefore: map[*lane]numbering{},
 	}
 }
 
@@ -84,6 +97,10 @@ func (a *accumulator) append(ctx context.Context, add *addition) (Delivery, erro
 	for {
 		if a.failure != nil {
 			err := a.failure
+			a.mu.Unlock()
+			return Delivery{}, err
+		}
+		if err := a.checkTransaction(add); err != nil {
 			a.mu.Unlock()
 			return Delivery{}, err
 		}
@@ -150,6 +167,9 @@ func (a *accumulator) place(add *addition, alone bool) (*openBatch, bool, error)
 		}
 		return l.open, woken, nil
 	}
+	if a.paused != nil {
+		return nil, false, a.paused
+	}
 	if a.used+int64(need) > a.config.BufferMemory {
 		return nil, false, nil
 	}
@@ -200,6 +220,7 @@ func (a *accumulator) start(l *lane, limit int) (woken bool) {
 	batch := &openBatch{
 		lane: l, delivery: newDelivery(l.tp), columns: columnPool.Get().(*columns),
 		created: time.Now(), size: batchOverhead, cap: limit, expectedOffset: -1,
+		transaction: a.transaction,
 	}
 	l.open = batch
 	a.used += batchOverhead
@@ -224,6 +245,9 @@ func (a *accumulator) put(batch *openBatch, add *addition, alone bool) int {
 			stamp = time.Now()
 		}
 		batch.columns.add(r.Value, r.Key, r.Headers, stamp.UnixMicro())
+	}
+	if _, noted := a.numberedBefore[l]; a.transaction != nil && !noted {
+		a.numberedBefore[l] = numbering{l.counted, l.given, l.lastGiven}
 	}
 	if add.sequences == nil {
 		l.counted = true
@@ -378,6 +402,88 @@ func (a *accumulator) stop(failure error) (left []*openBatch) {
 	}
 	clear(a.ready)
 	a.notify()
+	return left
+}
+
+// --- transactions --------------------------------------------------------------------
+
+// checkTransaction refuses what cannot become part of the transaction, if there is one.
+func (a *accumulator) checkTransaction(add *addition) error {
+	if a.transaction == nil {
+		return nil
+	}
+	if add.expected >= 0 {
+		return invalid("expected_offset", "expected_offset=%d: records of a transaction have no "+
+			"offset before its commit", add.expected)
+	}
+	if failure := a.transaction.failed(); failure != nil {
+		return a.transaction.refusal(failure)
+	}
+	return nil
+}
+
+// pause begins no further batch, until resume; what is open is still filled.
+func (a *accumulator) pause(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.paused = why
+}
+
+// resume goes on; records belong to this transaction from now on, or to none.
+func (a *accumulator) resume(t *transaction) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t != a.transaction && len(a.incomplete) > 0 {
+		panic("oncelog: a transaction begins and ends without batches")
+	}
+	a.transaction, a.paused = t, nil
+	clear(a.numberedBefore)
+}
+
+// isTransactional reports whether a transaction is open, or is being begun or ended.
+func (a *accumulator) isTransactional() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.transaction != nil || a.paused != nil
+}
+
+// failed returns why no records are taken any more, if that is so.
+func (a *accumulator) failed() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.failure
+}
+
+func (a *accumulator) current() *transaction {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.transaction
+}
+
+// failTransaction: it cannot be committed any more; no further records are taken for it.
+func (a *accumulator) failTransaction(t *transaction, err *Error) {
+	t.fail(err)
+	a.mu.Lock()
+	a.notify()
+	a.mu.Unlock()
+	a.wake()
+}
+
+// dropTransaction takes out what waits to be sent; sequences that were given may be given again.
+func (a *accumulator) dropTransaction() (left []*openBatch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.lanes {
+		if l.open != nil {
+			a.close(l.open)
+		}
+		left = append(left, l.closed...)
+		l.closed = nil
+	}
+	for l, before := range a.numberedBefore {
+		l.counted, l.given, l.lastGiven = before.counted, before.given, before.lastGiven
+	}
+	clear(a.ready)
 	return left
 }
 

@@ -52,7 +52,7 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 	var answer *pb.CreateTopicResponse
 	ambiguous := false
 	err := a.cluster.call(ctx,
-		callOptions{total: limit + time.Second, attempt: limit + time.Second, onRetry: func() { ambiguous = true }},
+		callOptions{total: limit + time.Second, attempt: limit + time.Second, onRetry: func(error) { ambiguous = true }},
 		func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 			answer, err = pb.NewClusterServiceClient(conn).CreateTopic(ctx, request)
 			return err
@@ -363,7 +363,7 @@ func (a *Admin) DescribeGroup(ctx context.Context, group string) (GroupDescripti
 
 // CommitOffsets has a group go on at these offsets. It fails as Consumer.CommitOffsets does.
 func (a *Admin) CommitOffsets(ctx context.Context, group string, offsets map[TopicPartition]OffsetCommit) error {
-	return a.groups.commit(ctx, group, offsets)
+	return a.groups.commit(ctx, group, offsets, nil)
 }
 
 // DeleteGroup forgets a group and its offsets, and tells whether there was one.

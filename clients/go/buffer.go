@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
@@ -103,12 +104,21 @@ type fetchBuffer struct {
 	turns   []TopicPartition // partitions with chunks, in turn
 	closed  bool
 	changed chan struct{} // closed and made anew with each change
+	// Of cursors and seeks: never given twice, so that no answer is taken for another's.
+	generations int
+	// What the user's goroutine has to do before it is given more: changes of its partitions.
+	interruptions []change
+	// From this time on nothing is given out: the group may have gone on without; zero: never.
+	heldFrom time.Time
+	// When the user last came back for records, and whether he waits for some.
+	cameBack time.Time
+	waits    bool
 }
 
 func newFetchBuffer(partitionBytes int, onRoom func()) *fetchBuffer {
 	return &fetchBuffer{
 		partitionBytes: partitionBytes, onRoom: onRoom,
-		cursors: map[TopicPartition]*cursor{}, changed: make(chan struct{}),
+		cursors: map[TopicPartition]*cursor{}, changed: make(chan struct{}), cameBack: time.Now(),
 	}
 }
 
@@ -127,7 +137,10 @@ func (b *fetchBuffer) assign(tps []TopicPartition) {
 	b.cursors = map[TopicPartition]*cursor{}
 	for i, tp := range tps {
 		if b.cursors[tp] = old[tp]; old[tp] == nil {
-			b.cursors[tp] = &cursor{tp: tp, position: unknownPosition, highWatermark: -1}
+			b.generations++
+			b.cursors[tp] = &cursor{
+				tp: tp, position: unknownPosition, highWatermark: -1, generation: b.generations,
+			}
 		}
 		b.cursors[tp].group = i / mostFetched
 	}
@@ -158,7 +171,8 @@ func (b *fetchBuffer) assigned(tp TopicPartition) error {
 func (b *fetchBuffer) seek(tp TopicPartition, offset int64) {
 	b.mu.Lock()
 	if c := b.cursors[tp]; c != nil {
-		c.generation++
+		b.generations++
+		c.generation = b.generations
 		c.position, c.fetchOffset = offset, max(offset, 0)
 		c.chunks, c.buffered, c.err, c.byReading = nil, 0, nil, false
 		b.turns = slices.DeleteFunc(b.turns, func(other TopicPartition) bool { return other == tp })
@@ -208,9 +222,14 @@ func (b *fetchBuffer) peek(mayFail bool) (*chunk, <-chan struct{}, error) {
 	if b.closed {
 		return nil, nil, fail(ErrClientClosed, "the consumer is closed")
 	}
-	for _, tp := range b.turns {
-		if c := b.cursors[tp]; !c.paused {
-			return c.chunks[0], nil, nil
+	if len(b.interruptions) > 0 {
+		return nil, closedChannel, nil
+	}
+	if b.heldFrom.IsZero() || time.Now().Before(b.heldFrom) {
+		for _, tp := range b.turns {
+			if c := b.cursors[tp]; !c.paused {
+				return c.chunks[0], nil, nil
+			}
 		}
 	}
 	if mayFail {
@@ -219,6 +238,56 @@ func (b *fetchBuffer) peek(mayFail bool) (*chunk, <-chan struct{}, error) {
 		}
 	}
 	return nil, b.changed, nil
+}
+
+var closedChannel = func() chan struct{} {
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}()
+
+// comesBack: the user asks for records, and waits for them or does not any more.
+func (b *fetchBuffer) comesBack(waits bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cameBack, b.waits = time.Now(), waits
+}
+
+// idle returns for how long the user has not come back for records.
+func (b *fetchBuffer) idle() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waits {
+		return 0
+	}
+	return time.Since(b.cameBack)
+}
+
+// interrupt has the user's goroutine look at this before it is given more records.
+func (b *fetchBuffer) interrupt(c change) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.interruptions = append(b.interruptions, c)
+	b.notify()
+}
+
+// interruption returns what the user's goroutine has to do next, if there is something.
+func (b *fetchBuffer) interruption() (c change, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.interruptions) == 0 {
+		return change{}, false
+	}
+	c, b.interruptions = b.interruptions[0], b.interruptions[1:]
+	return c, true
+}
+
+// holdFrom gives out nothing from that time on, unless it is put off.
+func (b *fetchBuffer) holdFrom(moment time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.heldFrom = moment
+	b.notify()
 }
 
 // advance: the user has moved chunk.next.

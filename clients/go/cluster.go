@@ -195,7 +195,8 @@ type method func(context.Context, *grpc.ClientConn) error
 type callOptions struct {
 	total   time.Duration
 	attempt time.Duration
-	onRetry func()
+	onRetry func(error)
+	first   string // the node to begin with, if it is known; "": any
 }
 
 // callAt calls one node, once.
@@ -223,11 +224,17 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 	deadline := time.Now().Add(options.total)
 	for failures := 1; ; failures++ {
 		var last error
-		for _, address := range c.addresses() {
+		addresses := c.addresses()
+		if at := slices.Index(addresses, options.first); at > 0 && failures == 1 {
+			addresses = slices.Insert(slices.Delete(addresses, at, at+1), 0, options.first)
+		}
+		for _, address := range addresses {
 			err := c.callAt(ctx, address, min(options.attempt, time.Until(deadline)), m)
 			if err == nil {
 				c.mu.Lock()
-				c.preferred = address
+				if address != options.first {
+					c.preferred = address
+				}
 				c.mu.Unlock()
 				return nil
 			}
@@ -236,7 +243,7 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 			}
 			last = err
 			if options.onRetry != nil {
-				options.onRetry()
+				options.onRetry(err)
 			}
 			if !time.Now().Before(deadline) {
 				return last

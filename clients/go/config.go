@@ -1,6 +1,7 @@
 package oncelog
 
 import (
+	"context"
 	"math"
 	"net"
 	"regexp"
@@ -70,11 +71,55 @@ const (
 	NoReset OffsetReset = "none"
 )
 
+// Membership says what a group does for its consumers.
+type Membership string
+
+const (
+	// Assigned: the nodes share topics out among the group's members.
+	Assigned Membership = "assigned"
+	// Manual: the group only keeps offsets, and each consumer reads what it is told to.
+	Manual Membership = "manual"
+)
+
+// Assignor is how a group shares partitions out.
+type Assignor string
+
+const (
+	// Uniform shares all topics out together, and leaves partitions where they are.
+	Uniform Assignor = "uniform"
+	// RangeAssignor gives a member the same stretch of each topic.
+	RangeAssignor Assignor = "range"
+)
+
+// OnPartitions is told which partitions come or go, on the goroutine that polls. What it returns
+// Poll does, when all that has changed is done.
+type OnPartitions func(ctx context.Context, partitions []TopicPartition) error
+
 // ConsumerConfig holds the settings of a [Consumer]; [NewConsumer] fills in the defaults.
 type ConsumerConfig struct {
 	ClientConfig
 	// GroupID names the group whose committed offsets are read and written.
 	GroupID string
+	// Membership is Assigned or Manual; it is moot without a GroupID.
+	Membership Membership
+	// GroupInstanceID is a name that outlives the process: one that comes back within a session
+	// goes on as it was.
+	GroupInstanceID string
+	// The group's first member decides on these four. After SessionTimeout without a word a member
+	// is none any more; it has RevokeTimeout to give a partition back, and ProcessingTimeout to
+	// come back for more records.
+	Assignor          Assignor
+	SessionTimeout    time.Duration
+	RevokeTimeout     time.Duration
+	ProcessingTimeout time.Duration
+	// EnableAutoCommit commits what was returned before the last Poll, each AutoCommitInterval
+	// and before partitions are given back.
+	EnableAutoCommit   bool
+	AutoCommitInterval time.Duration
+	// OnAssigned is called when partitions have come. OnRevoked before they go: what was read of
+	// them can be finished and committed, until its context ends. OnLost when they are gone:
+	// nothing can be committed. They are called by Poll and Close, which they must not call.
+	OnAssigned, OnRevoked, OnLost OnPartitions
 	// AutoOffsetReset says where to start without a position.
 	AutoOffsetReset OffsetReset
 	// FetchMinBytes is what a node waits for, at most FetchMaxWait.
@@ -126,6 +171,12 @@ func defaultProducer(servers string) ProducerConfig {
 func defaultConsumer(servers string) ConsumerConfig {
 	return ConsumerConfig{
 		ClientConfig:           defaultClient(servers),
+		Membership:             Assigned,
+		Assignor:               Uniform,
+		SessionTimeout:         10 * time.Second,
+		RevokeTimeout:          time.Minute,
+		ProcessingTimeout:      5 * time.Minute,
+		AutoCommitInterval:     5 * time.Second,
 		AutoOffsetReset:        Latest,
 		FetchMinBytes:          1,
 		FetchMaxWait:           500 * time.Millisecond,
@@ -278,6 +329,7 @@ func (c *ConsumerConfig) check() error {
 			l.err = err
 		}
 	}
+	c.checkGroup(&l)
 	if c.FetchMaxWait >= c.RequestTimeout {
 		l.fail("FetchMaxWait=%s must be below RequestTimeout=%s", c.FetchMaxWait, c.RequestTimeout)
 	}
@@ -287,3 +339,34 @@ func (c *ConsumerConfig) check() error {
 	}
 	return l.err
 }
+
+func (c *ConsumerConfig) checkGroup(l *limits) {
+	if c.Membership != Assigned && c.Membership != Manual {
+		l.fail("Membership must be assigned or manual, got %q", c.Membership)
+	}
+	if c.Assignor != Uniform && c.Assignor != RangeAssignor {
+		l.fail("Assignor must be uniform or range, got %q", c.Assignor)
+	}
+	l.span("SessionTimeout", c.SessionTimeout, time.Second, 30*time.Minute)
+	l.span("RevokeTimeout", c.RevokeTimeout, time.Second, time.Hour)
+	l.span("ProcessingTimeout", c.ProcessingTimeout, time.Second, 24*time.Hour)
+	l.span("AutoCommitInterval", c.AutoCommitInterval, ms, maxSpan)
+	if c.GroupInstanceID != "" {
+		if err := checkName("GroupInstanceID", c.GroupInstanceID); err != nil && l.err == nil {
+			l.err = err
+		}
+	}
+	if c.isMember() {
+		return
+	}
+	for name, set := range map[string]bool{
+		"GroupInstanceID": c.GroupInstanceID != "", "EnableAutoCommit": c.EnableAutoCommit,
+		"OnAssigned": c.OnAssigned != nil, "OnRevoked": c.OnRevoked != nil, "OnLost": c.OnLost != nil,
+	} {
+		if set {
+			l.fail("%s is for members of a group: it needs a GroupID, and Membership=assigned", name)
+		}
+	}
+}
+
+func (c *ConsumerConfig) isMember() bool { return c.GroupID != "" && c.Membership == Assigned }

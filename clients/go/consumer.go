@@ -2,7 +2,11 @@ package oncelog
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,14 +17,20 @@ import (
 // once per consumer. It survives leader changes and restarts unseen. One consumer belongs to
 // one goroutine at a time; only Close may be called from another.
 //
-// With a GroupID reading starts where the group committed last, if it did; commits are made by
-// Commit only. Groups keep offsets, they do not share out partitions: assign those yourself.
+// With a GroupID reading starts where the group committed last, if it did. The topics (or patterns
+// of topics, "^...") that are subscribed to are shared out among the group's consumers; partitions
+// come and go while you poll, by the calls of Poll: OnAssigned, OnRevoked, OnLost. With Membership
+// Manual, or Assign instead of Subscribe, the group only keeps offsets. Commits are made by Commit
+// only, unless EnableAutoCommit is set.
 type Consumer struct {
 	config  ConsumerConfig
 	cluster *cluster
 	fetcher *fetcher
 	buffer  *fetchBuffer
 	closing sync.Once
+	// Held by who polls, or leaves the group.
+	polling   sync.Mutex
+	rebalance *rebalance // nil: of no group
 }
 
 // NewConsumer makes a consumer. servers is "host:port,..."; options change the defaults. It
@@ -44,10 +54,17 @@ func (c *Consumer) Config() ConsumerConfig { return c.config }
 
 // --- what to read --------------------------------------------------------------------
 
-// Subscribe reads all partitions of these topics, and nothing else.
+// Subscribe reads all partitions of these topics, and nothing else; a member of a group its share
+// of them. It returns when the group has answered.
 func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
+	if c.config.isMember() {
+		return c.join(ctx, topics)
+	}
 	var tps []TopicPartition
 	for _, topic := range topics {
+		if strings.HasPrefix(topic, patternMark) {
+			return invalid("topics", "patterns of topics are for members of a group")
+		}
 		if err := c.learn(ctx, topic); err != nil {
 			return err
 		}
@@ -61,8 +78,42 @@ func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
 	return nil
 }
 
+// patternMark begins what is a pattern of topics.
+const patternMark = "^"
+
+func (c *Consumer) join(ctx context.Context, topics []string) error {
+	for _, topic := range topics {
+		if strings.HasPrefix(topic, patternMark) {
+			continue
+		}
+		if err := c.learn(ctx, topic); err != nil {
+			return err
+		}
+	}
+	if c.rebalance != nil {
+		c.rebalance.member.subscribe(slices.Clone(topics))
+		return nil
+	}
+	positions := c.fetcher.positions
+	member := startMember(&c.config, c.cluster, positions.groups, c.buffer, slices.Clone(topics))
+	positions.member.Store(member)
+	if err := member.awaitJoined(ctx); err != nil {
+		positions.member.Store(nil)
+		member.leave()
+		return err
+	}
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	c.rebalance = newRebalance(&c.config, c.buffer, member, c.fetcher.wake)
+	return nil
+}
+
 // Assign reads exactly these partitions; those already assigned keep their position.
 func (c *Consumer) Assign(ctx context.Context, partitions ...TopicPartition) error {
+	if c.rebalance != nil {
+		return invalid("partitions",
+			"the group assigns the partitions; make the consumer with Membership=manual")
+	}
 	for _, tp := range partitions {
 		if err := c.learn(ctx, tp.Topic); err != nil {
 			return err
@@ -98,7 +149,8 @@ func (c *Consumer) learn(ctx context.Context, topic string) error {
 // Errors are of [ErrOffsetOutOfRange], [ErrUnknownTopicOrPartition], [ErrCorruptLog], or ctx's.
 // Reading can go on after them, for instance after a Seek; a damaged batch is never skipped, its
 // error comes again until a Seek goes elsewhere. Records that were there before the error are
-// returned first.
+// returned first. In a group: whatever its callbacks return, and what ends a membership for good,
+// such as [ErrFencedMember].
 func (c *Consumer) Poll(ctx context.Context) ([]Record, error) {
 	return c.PollRecords(ctx, c.config.MaxPollRecords)
 }
@@ -108,9 +160,21 @@ func (c *Consumer) PollRecords(ctx context.Context, limit int) ([]Record, error)
 	if limit < 1 {
 		return nil, invalid("limit", "limit must be at least 1, got %d", limit)
 	}
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	c.buffer.comesBack(true)
+	defer c.buffer.comesBack(false)
 	var records []Record
 	for {
+		if c.rebalance != nil && len(records) == 0 {
+			if err := c.rebalance.follow(ctx); err != nil {
+				return nil, err
+			}
+		}
 		first, changed, err := c.buffer.peek(len(records) == 0)
+		if c.rebalance != nil && errors.Is(err, ErrUnknownTopicOrPartition) {
+			continue // the group will take it away
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -118,12 +182,10 @@ func (c *Consumer) PollRecords(ctx context.Context, limit int) ([]Record, error)
 			return records, nil
 		}
 		if first == nil {
-			select {
-			case <-changed:
-				continue
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
+			if err := c.await(ctx, changed); err != nil {
+				return nil, err
 			}
+			continue
 		}
 		if err := first.open(c.config.CheckCRCs); err != nil {
 			if len(records) > 0 {
@@ -137,6 +199,23 @@ func (c *Consumer) PollRecords(ctx context.Context, limit int) ([]Record, error)
 		records = first.take(records, limit-len(records))
 		c.buffer.advance(first)
 	}
+}
+
+// await returns when there is something to look at, or an automatic commit is due.
+func (c *Consumer) await(ctx context.Context, changed <-chan struct{}) error {
+	var due <-chan time.Time
+	if c.rebalance != nil && c.config.EnableAutoCommit {
+		timer := time.NewTimer(time.Until(c.rebalance.commitAt))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-changed:
+	case <-due:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // Records yields records until ctx ends or an error comes, which is yielded last.
@@ -279,21 +358,40 @@ func (c *Consumer) pause(partitions []TopicPartition, paused bool) error {
 // Commit stores the positions of all partitions as where the group goes on. It returns when
 // they are stored on a majority.
 func (c *Consumer) Commit(ctx context.Context) error {
+	offsets, err := c.positions()
+	if err != nil {
+		return err
+	}
+	return c.CommitOffsets(ctx, offsets)
+}
+
+// positions returns the user's places, as far as they are known.
+func (c *Consumer) positions() (map[TopicPartition]OffsetCommit, error) {
 	offsets := map[TopicPartition]OffsetCommit{}
 	for _, tp := range c.Assignment() {
 		position, _, err := c.buffer.position(tp)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if position != unknownPosition {
 			offsets[tp] = OffsetCommit{Offset: position}
 		}
 	}
-	return c.CommitOffsets(ctx, offsets)
+	return offsets, nil
+}
+
+// commitTerms returns what a commit says of a member; nil for who is none.
+func (c *Consumer) commitTerms(offsets map[TopicPartition]OffsetCommit) (*commitTerms, error) {
+	if c.rebalance == nil {
+		return nil, nil
+	}
+	return c.rebalance.member.commitTerms(offsets, maps.Clone(c.rebalance.numbers))
 }
 
 // CommitOffsets stores these offsets. A commit with a producer id may be refused with
-// [ErrFenced], [ErrOutOfOrder] or [ErrSequenceConflict].
+// [ErrFenced], [ErrOutOfOrder] or [ErrSequenceConflict]; in a group with members one is refused
+// with [ErrFencedMember] for what is another's by now, and with [ErrGroupHasMembers] if this
+// consumer is none.
 func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition]OffsetCommit) error {
 	if c.config.GroupID == "" {
 		return invalid("group_id", "the consumer has no GroupID")
@@ -301,7 +399,11 @@ func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition
 	if len(offsets) == 0 {
 		return nil
 	}
-	return c.fetcher.positions.groups.commit(ctx, c.config.GroupID, offsets)
+	terms, err := c.commitTerms(offsets)
+	if err != nil {
+		return err
+	}
+	return c.fetcher.positions.groups.commit(ctx, c.config.GroupID, offsets, terms)
 }
 
 // Committed returns what the group has committed for a partition; nil: nothing.
@@ -309,17 +411,30 @@ func (c *Consumer) Committed(ctx context.Context, tp TopicPartition) (*Committed
 	if c.config.GroupID == "" {
 		return nil, invalid("group_id", "the consumer has no GroupID")
 	}
-	found, err := c.fetcher.positions.groups.committed(ctx, c.config.GroupID, []TopicPartition{tp})
+	found, err := c.fetcher.positions.groups.committed(ctx, c.config.GroupID, []TopicPartition{tp}, nil, true)
 	if known, ok := found[tp]; ok {
 		return &known, err
 	}
 	return nil, err
 }
 
-// Close frees everything. Nothing is committed. A Poll that waits returns [ErrClientClosed].
-func (c *Consumer) Close() {
+// Close frees everything. A Poll that waits returns [ErrClientClosed]. A member of a group has
+// finished with what it was given: OnRevoked is called, EnableAutoCommit commits, and it leaves.
+// Otherwise nothing is committed.
+func (c *Consumer) Close() { c.close(false) }
+
+// Abandon is Close for who has failed to work on what Poll returned last: OnLost is called instead
+// of OnRevoked, and nothing is committed.
+func (c *Consumer) Abandon() { c.close(true) }
+
+func (c *Consumer) close(failed bool) {
 	c.closing.Do(func() {
 		c.buffer.close()
+		c.polling.Lock()
+		if c.rebalance != nil {
+			_ = c.rebalance.leave(context.Background(), failed) // a callback's error is its own
+		}
+		c.polling.Unlock()
 		c.fetcher.stop()
 		c.cluster.close()
 	})

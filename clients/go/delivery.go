@@ -30,8 +30,9 @@ type delivery struct {
 	done      chan struct{} // closed when the outcome is known,
 	released  chan struct{} // and when callbacks were called and its memory is free
 
-	// Set before done is closed.
+	// Set before done is closed. In a transaction the offset is within its run.
 	baseOffset int64
+	run        *stagedRun
 	duplicate  bool
 	err        *Error
 
@@ -66,10 +67,21 @@ func (d *delivery) metadata(first, last int) Metadata {
 		Sequence: d.sequence(first), LastSequence: d.sequence(last),
 		ProducerID: s.producerID, Epoch: s.epoch, Duplicate: d.duplicate,
 	}
-	if d.err == nil && d.baseOffset >= 0 {
-		m.Offset = d.baseOffset + int64(first)
+	if base := d.firstOffset(); d.err == nil && base >= 0 {
+		m.Offset = base + int64(first)
 	}
 	return m
+}
+
+// firstOffset is -1 if it is not known: in a transaction, until that is committed.
+func (d *delivery) firstOffset() int64 {
+	if d.run == nil || d.baseOffset < 0 {
+		return d.baseOffset
+	}
+	if base := d.run.baseOffset.Load(); base >= 0 {
+		return base + d.baseOffset
+	}
+	return -1
 }
 
 // unlooked returns how many failed records nobody has looked at.

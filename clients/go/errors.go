@@ -68,6 +68,9 @@ var (
 	ErrNotAuthorized = kind("NOT_AUTHORIZED", ErrFatal)
 	// ErrNotSupported: the server, or this client, cannot do it.
 	ErrNotSupported = kind("NOT_SUPPORTED", ErrFatal)
+	// ErrFencedMember: the group has given the partition to another member, or goes on without
+	// this one. A commit that was tried more than once may have been stored before that.
+	ErrFencedMember = kind("FENCED_MEMBER", ErrFatal)
 	// ErrGroupHasMembers: the group's members share its partitions; only they commit, or read
 	// on from its offsets.
 	ErrGroupHasMembers = kind("GROUP_HAS_MEMBERS", ErrFatal)
@@ -100,6 +103,29 @@ var (
 	ErrUndelivered = kind("UNDELIVERED_RECORDS", ErrDelivery)
 )
 
+// Kinds of a transaction that did not become, or is not, what was asked for.
+var (
+	// ErrTransaction is above all errors of this group.
+	ErrTransaction = kind("TRANSACTION_FAILED", ErrDelivery)
+	// ErrTransactionAborted: nothing of it is readable; the message says why.
+	ErrTransactionAborted = kind("TRANSACTION_ABORTED", ErrTransaction)
+	// ErrTransactionCommitted: it was committed before; nothing is undone.
+	ErrTransactionCommitted = kind("TRANSACTION_COMMITTED", ErrTransaction)
+	// ErrTransactionEnded: it has ended; repeat its commit to learn how.
+	ErrTransactionEnded = kind("TRANSACTION_ENDED", ErrTransaction)
+	// ErrTransactionOpen: another transaction of the same producer name is open.
+	ErrTransactionOpen = kind("TRANSACTION_OPEN", ErrTransaction)
+	// ErrUnknownTransaction: it was never begun, or ended so long ago that nobody knows how.
+	ErrUnknownTransaction = kind("UNKNOWN_TRANSACTION", ErrTransaction)
+	// ErrCommitIncomplete: the commit names other batches than are staged; it is still open.
+	ErrCommitIncomplete = kind("COMMIT_INCOMPLETE", ErrTransaction)
+	// ErrCommitDiffers: it was committed with other batches than this commit names.
+	ErrCommitDiffers = kind("COMMIT_DIFFERS", ErrTransaction)
+	// ErrCommitTimeout: no answer to the commit in time, so it is not known whether it is
+	// committed. Repeat the commit, or the abort: the same transaction answers how it ended.
+	ErrCommitTimeout = kind("COMMIT_TIMEOUT", ErrTransaction)
+)
+
 // Kinds after which the producer cannot go on: all of its pending records have failed.
 var (
 	// ErrProducerFatal is above all errors of this group.
@@ -126,7 +152,9 @@ var travelling = func() map[string]*Kind {
 		ErrBatchTooLarge, ErrTopicAlreadyExists, ErrProducerNameNotFound, ErrUnknownProducer,
 		ErrProducerExpired, ErrFenced, ErrOutOfOrder, ErrSequenceConflict, ErrOffsetMismatch,
 		ErrOffsetOutOfRange, ErrCorruptLog, ErrNotSupported, ErrInternal, ErrUnauthenticated,
-		ErrNotAuthorized, ErrGroupHasMembers,
+		ErrNotAuthorized, ErrGroupHasMembers, ErrFencedMember, ErrTransactionAborted,
+		ErrTransactionCommitted, ErrTransactionEnded, ErrTransactionOpen, ErrUnknownTransaction,
+		ErrCommitIncomplete, ErrCommitDiffers,
 	} {
 		kinds[k.Reason] = k
 	}
@@ -195,13 +223,16 @@ func (e *Error) Retriable() bool { return e.Kind.is(ErrRetriable) }
 
 // Timeout reports whether time was up: it makes an error of a net.Error's form.
 func (e *Error) Timeout() bool {
-	return e.Kind == ErrRequestTimeout || e.Kind == ErrBufferFull || e.Kind == ErrDeliveryTimeout
+	return e.Kind == ErrRequestTimeout || e.Kind == ErrBufferFull || e.Kind == ErrDeliveryTimeout ||
+		e.Kind == ErrCommitTimeout
 }
 
 // fail makes an error. Kinds below ErrDelivery are not_stored until something else is said.
 func fail(k *Kind, format string, args ...any) *Error {
 	e := &Error{Kind: k, Message: fmt.Sprintf(format, args...)}
-	if k.is(ErrDelivery) {
+	if k == ErrCommitTimeout {
+		e.Outcome = Unknown
+	} else if k.is(ErrDelivery) {
 		e.Outcome = NotStored
 	}
 	return e

@@ -366,10 +366,15 @@ func (f *fetcher) locateMissing() {
 	}
 	go func() {
 		offsets, err := f.positions.start(f.ctx, missing, fresh)
+		if errors.Is(err, ErrFencedMember) {
+			// The group will say what becomes of them; until then there is nothing to read.
+			_ = sleep(f.ctx, f.config.RetryBackoffMax)
+			err = nil
+		}
 		for _, w := range missing {
 			if offset, ok := offsets[w.tp]; ok {
 				f.buffer.found(w.tp, w.generation, offset)
-			} else {
+			} else if err != nil {
 				f.buffer.fail(w.tp, w.generation, err)
 			}
 		}

@@ -12,7 +12,18 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-const listPage = 1000
+const (
+	listPage = 1000
+	// A node that hangs must not hold up a question that another one answers.
+	groupAttempt = 2 * time.Second
+)
+
+// commitTerms is what a commit of a group's member, or its look for where to go on, says of it.
+type commitTerms struct {
+	memberID   string
+	number     int64
+	ownerships map[TopicPartition]int64
+}
 
 // groups finds the node that keeps a group's offsets, and asks it.
 type groups struct {
@@ -26,50 +37,55 @@ func newGroups(c *cluster) *groups {
 	return &groups{cluster: c, coordinators: map[string]string{}}
 }
 
+// coordinator is the node to ask: the one that is known to keep the group, or one after the other.
 func (g *groups) coordinator(group string) string {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.coordinators[group]
+	known := g.coordinators[group]
+	g.mu.Unlock()
+	if known == "" {
+		return g.cluster.addresses()[0]
+	}
+	return known
 }
 
-func (g *groups) setCoordinator(group, address string) {
+func (g *groups) answered(group, address string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.coordinators[group] = address
 }
 
+// failed: it is another node, perhaps; how long to wait until one is to be asked again.
+func (g *groups) failed(group, address string, err error, failures int) time.Duration {
+	hint := asError(err).LeaderAddress
+	if hint == address {
+		hint = ""
+	}
+	g.answered(group, hint)
+	if hint == "" {
+		g.cluster.avoid(address)
+	} else if failures == 1 {
+		return 0 // a hint needs no pause the first time; then somebody must be wrong
+	}
+	return g.cluster.backoff.after(err, failures)
+}
+
 // call asks the group's coordinator, wherever it is now.
 func (g *groups) call(ctx context.Context, group string, m func(context.Context, pb.GroupServiceClient) error) error {
 	deadline := time.Now().Add(g.cluster.config.RequestTimeout)
-	turn := 0
 	for failures := 1; ; failures++ {
-		known := g.cluster.addresses()
 		address := g.coordinator(group)
-		if address == "" {
-			address = known[turn%len(known)]
-		}
-		err := g.cluster.callAt(ctx, address, min(time.Until(deadline), 2*time.Second),
+		err := g.cluster.callAt(ctx, address, min(time.Until(deadline), groupAttempt),
 			func(ctx context.Context, conn *grpc.ClientConn) error {
 				return m(ctx, pb.NewGroupServiceClient(conn))
 			})
 		if err == nil {
-			g.setCoordinator(group, address)
+			g.answered(group, address)
 			return nil
 		}
 		if !isRetriable(err) {
 			return err
 		}
-		hint := asError(err).LeaderAddress
-		if hint == address {
-			hint = ""
-		}
-		g.setCoordinator(group, hint)
-		pause := g.cluster.backoff.delay(failures)
-		if hint == "" {
-			turn++
-		} else if failures == 1 {
-			pause = 0 // a hint needs no pause the first time; then somebody must be wrong
-		}
+		pause := g.failed(group, address, err, failures)
 		if !time.Now().Add(pause).Before(deadline) {
 			return err
 		}
@@ -79,16 +95,58 @@ func (g *groups) call(ctx context.Context, group string, m func(context.Context,
 	}
 }
 
-func (g *groups) commit(ctx context.Context, group string, offsets map[TopicPartition]OffsetCommit) error {
-	request := &pb.CommitOffsetsRequest{Group: group}
+// commits is what goes over the wire; terms are of a member of the group.
+func commits(offsets map[TopicPartition]OffsetCommit, terms *commitTerms) (all []*pb.OffsetCommit) {
 	tps := slices.Collect(maps.Keys(offsets))
 	sortPartitions(tps)
 	for _, tp := range tps {
 		commit := offsets[tp]
-		request.Offsets = append(request.Offsets, &pb.OffsetCommit{
+		one := &pb.OffsetCommit{
 			Topic: tp.Topic, Partition: tp.Partition, Offset: commit.Offset, Metadata: commit.Metadata,
 			ProducerId: commit.ProducerID, Epoch: commit.Epoch, Sequence: commit.Sequence,
-		})
+		}
+		if terms != nil {
+			one.Ownership = terms.ownerships[tp]
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// stage stores offsets with a transaction, all of them or none; a repeat has the same number.
+func (g *groups) stage(ctx context.Context, t *transaction, group string, offsets map[TopicPartition]OffsetCommit, number int64, terms *commitTerms) error {
+	request := &pb.StageOffsetsRequest{
+		TransactionId: t.id, ProducerId: t.producerID, Epoch: t.epoch, Group: group,
+		Number: number, Offsets: commits(offsets, terms),
+	}
+	if terms != nil {
+		request.MemberId = terms.memberID
+	}
+	var answer *pb.StageOffsetsResponse
+	err := g.call(ctx, group, func(ctx context.Context, stub pb.GroupServiceClient) (err error) {
+		answer, err = stub.StageOffsets(ctx, request)
+		return err
+	})
+	if err != nil || answer.GetError() == "" {
+		return err
+	}
+	text := answer.GetMessage()
+	if text == "" {
+		text = answer.GetError()
+	}
+	k := travelling[answer.GetError()]
+	if answer.GetError() == "TRANSACTION_CONFLICT" {
+		k = ErrNotReady // another one has to end first
+	} else if k == nil {
+		k = ErrInternal
+	}
+	return fail(k, "group %s: offsets not staged: %s", group, text)
+}
+
+func (g *groups) commit(ctx context.Context, group string, offsets map[TopicPartition]OffsetCommit, terms *commitTerms) error {
+	request := &pb.CommitOffsetsRequest{Group: group, Offsets: commits(offsets, terms)}
+	if terms != nil {
+		request.MemberId, request.CommitNumber = terms.memberID, terms.number
 	}
 	var answer *pb.CommitOffsetsResponse
 	err := g.call(ctx, group, func(ctx context.Context, stub pb.GroupServiceClient) (err error) {
@@ -128,12 +186,17 @@ func committedOffset(o *pb.CommittedOffset) (TopicPartition, CommittedOffset) {
 	}
 }
 
-// committed returns what is committed of these partitions, or of all.
-func (g *groups) committed(ctx context.Context, group string, tps []TopicPartition) (map[TopicPartition]CommittedOffset, error) {
-	request := &pb.FetchOffsetsRequest{Group: group}
-	for _, tp := range tps {
-		request.Partitions = append(request.Partitions,
-			&pb.TopicPartition{Topic: tp.Topic, Partition: tp.Partition})
+// committed returns what is committed of these partitions. terms are of a member of the group. Who
+// only looks ends no transaction that has staged offsets there.
+func (g *groups) committed(ctx context.Context, group string, tps []TopicPartition, terms *commitTerms, looks bool) (map[TopicPartition]CommittedOffset, error) {
+	request := &pb.FetchOffsetsRequest{
+		Group: group, Partitions: onWire(tps), IgnoreTransactions: looks,
+	}
+	if terms != nil {
+		request.MemberId = terms.memberID
+		for _, tp := range tps {
+			request.Ownerships = append(request.Ownerships, terms.ownerships[tp])
+		}
 	}
 	var answer *pb.FetchOffsetsResponse
 	err := g.call(ctx, group, func(ctx context.Context, stub pb.GroupServiceClient) (err error) {

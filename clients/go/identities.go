@@ -70,9 +70,41 @@ func (i *identities) unused(ctx context.Context, used *identity) (*identity, err
 	return id, nil
 }
 
+// forTransaction returns an identity that lasts for a transaction, if leases last so long.
+//
+// It is not renewed while one is open: that would raise the name's epoch, and fence it. usedUp
+// says whether one will not do.
+func (i *identities) forTransaction(ctx context.Context, total time.Duration, usedUp func(*identity) bool) (*identity, error) {
+	select {
+	case i.leasing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-i.leasing }()
+	id := i.newest
+	if id == nil || !id.lasts(time.Now(), total) || usedUp(id) {
+		var err error
+		if id, err = i.lease(ctx); err != nil {
+			return nil, err
+		}
+	}
+	i.current.Store(id)
+	return id, nil
+}
+
+// lasts reports whether it need not be renewed for so long, or for half of its lifetime.
+func (id *identity) lasts(now time.Time, total time.Duration) bool {
+	if id.renewAt.Equal(never) {
+		return true
+	}
+	// The last tenth of a lease lies between its renewal and its end.
+	lifetime := id.expireAt.Sub(id.renewAt) * 10
+	return id.renewAt.Sub(now) >= min(total, lifetime/2)
+}
+
 // renewIfDue leases the next id at 90 % of the lifetime; partitions change over when drained.
-// It returns without a lease while somebody else leases.
-func (i *identities) renewIfDue(ctx context.Context, now time.Time) error {
+// It returns without a lease while somebody else leases, or isTransactional says so.
+func (i *identities) renewIfDue(ctx context.Context, now time.Time, isTransactional func() bool) error {
 	current := i.current.Load()
 	if current == nil || now.Before(current.renewAt) {
 		return nil
@@ -83,6 +115,10 @@ func (i *identities) renewIfDue(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	defer func() { <-i.leasing }()
+	// A transaction that begins is paused first, and then waits for whoever leases.
+	if current = i.current.Load(); isTransactional() || now.Before(current.renewAt) {
+		return nil
+	}
 	bounded, cancel := context.WithTimeoutCause(ctx, time.Second,
 		fail(ErrRequestTimeout, "the lease was not renewed in time"))
 	defer cancel()
@@ -98,7 +134,10 @@ func (i *identities) renewIfDue(ctx context.Context, now time.Time) error {
 func (i *identities) lease(ctx context.Context) (*identity, error) {
 	i.serial++
 	if initial := i.config.Initial; initial != nil {
-		return &identity{initial.ProducerID, initial.Epoch, i.serial, never, never, initial.LeaseToken}, nil
+		return &identity{
+			initial.ProducerID, initial.Epoch, i.serial, never, never, initial.LeaseToken,
+			i.config.Security.secured(),
+		}, nil
 	}
 	request := &pb.LeaseProducerRequest{ProducerName: i.config.ProducerName}
 	if request.ProducerName != "" {
@@ -130,6 +169,7 @@ func (i *identities) lease(ctx context.Context) (*identity, error) {
 	}
 	id := &identity{
 		answer.GetProducerId(), answer.GetEpoch(), i.serial, never, never, answer.GetLeaseToken(),
+		i.config.Security.secured(),
 	}
 	if lifetime := time.Duration(answer.GetLifetimeMs()) * ms; lifetime > 0 {
 		id.renewAt, id.expireAt = start.Add(lifetime/10*9), start.Add(lifetime)

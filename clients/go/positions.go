@@ -2,6 +2,7 @@ package oncelog
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +16,7 @@ type positions struct {
 	cluster *cluster
 	routes  *routes
 	groups  *groups
+	member  atomic.Pointer[groupMember] // nil: of no group
 }
 
 // start returns where to begin. Partitions in fresh may go on where the group stands. What is
@@ -22,7 +24,16 @@ type positions struct {
 func (p *positions) start(ctx context.Context, missing []wanted, fresh []TopicPartition) (map[TopicPartition]int64, error) {
 	found := map[TopicPartition]int64{}
 	if p.config.GroupID != "" && len(fresh) > 0 {
-		committed, err := p.groups.committed(ctx, p.config.GroupID, fresh)
+		var terms *commitTerms
+		if member := p.member.Load(); member != nil {
+			terms = member.owned()
+			for _, tp := range fresh {
+				if _, owned := terms.ownerships[tp]; !owned {
+					return found, fail(ErrFencedMember, "%s: the group has taken it back", tp)
+				}
+			}
+		}
+		committed, err := p.groups.committed(ctx, p.config.GroupID, fresh, terms, false)
 		if err != nil {
 			return found, err
 		}

@@ -27,6 +27,8 @@ type Producer struct {
 	cluster *cluster
 	sender  *sender
 	closing sync.Once
+
+	transactions *transactions
 }
 
 // NewProducer makes a producer. servers is "host:port,..."; options change the defaults:
@@ -48,7 +50,7 @@ func NewProducer(servers string, options ...func(*ProducerConfig)) (*Producer, e
 	if err != nil {
 		return nil, err
 	}
-	p.sender = sender
+	p.sender, p.transactions = sender, newTransactions(sender)
 	return p, nil
 }
 
@@ -224,10 +226,7 @@ func (p *Producer) learn(ctx context.Context, topic string) error {
 	if topic == "" {
 		return invalid("topic", "the topic must have a name")
 	}
-	p.sender.accumulator.mu.Lock()
-	failure := p.sender.accumulator.failure
-	p.sender.accumulator.mu.Unlock()
-	if failure != nil {
+	if failure := p.sender.accumulator.failed(); failure != nil {
 		return failure
 	}
 	if err := p.cluster.requireTopic(ctx, topic, p.config.MaxBlock); err != nil {
@@ -267,10 +266,12 @@ func (p *Producer) flush(ctx context.Context) error {
 	return nil
 }
 
-// Close flushes and frees everything. What has no outcome when ctx ends fails. It returns an
+// Close flushes and frees everything; a transaction that is open is aborted. What has no outcome
+// when ctx ends fails. It returns an
 // error of [ErrUndelivered] as Flush does; a second Close does nothing.
 func (p *Producer) Close(ctx context.Context) (err error) {
 	p.closing.Do(func() {
+		p.transactions.close(ctx)
 		_ = p.flush(ctx) // what is left fails below, and is reported with its outcome
 		p.sender.stop()
 		_ = p.flush(ctx) // the callbacks of what has failed just now

@@ -8,6 +8,9 @@ import (
 // What becomes of a window whose batches are refused for good, or out of time.
 
 func (w *window) refusedForGood(s *sealedBatch, err *Error) reaction {
+	if s.batch.transaction != nil {
+		return w.stagingFailed(s.batch.transaction, err)
+	}
 	// Offsets only grow: a delayed copy will be refused for the same reason.
 	certain := !s.ambiguous ||
 		err.Kind == ErrOffsetMismatch && err.NextOffset > s.batch.expectedOffset
@@ -53,6 +56,14 @@ func (w *window) refusedForGood(s *sealedBatch, err *Error) reaction {
 	return w.sealAgain(behind, err)
 }
 
+// stagingFailed: the transaction cannot be committed any more. All of it fails; what of it is
+// stored is dropped.
+func (w *window) stagingFailed(t *transaction, err *Error) reaction {
+	w.accumulator.failTransaction(t, err)
+	w.failAll(err)
+	return reaction{}
+}
+
 // onTopicCreatedAnew: the topic was deleted and created again, and its leader knows nothing of
 // this producer.
 //
@@ -70,6 +81,11 @@ func (w *window) onTopicCreatedAnew() reaction {
 		return reaction{fatal: w.gap}
 	}
 	left := slices.DeleteFunc(w.batches, func(s *sealedBatch) bool { return s.acked })
+	if len(left) > 0 && left[0].batch.transaction != nil {
+		w.madeAnew = true
+		return w.stagingFailed(left[0].batch.transaction,
+			fail(ErrDelivery, "%s: the topic was deleted and created anew", w.tp))
+	}
 	w.batches, w.cursor = nil, 0
 	sure := slices.IndexFunc(left, func(s *sealedBatch) bool { return !s.unanswered })
 	if sure < 0 {
@@ -111,6 +127,9 @@ func (w *window) fail(batches []*sealedBatch, err *Error) {
 
 func (w *window) failBatch(batch *openBatch, err *Error) {
 	w.stats.RecordsFailed += int64(batch.count)
+	if batch.transaction != nil {
+		w.accumulator.failTransaction(batch.transaction, err)
+	}
 	if w.gap == nil {
 		if w.gap = gapAfter(batch, err); w.gap != nil {
 			// Before anybody learns of it: who does may send what comes next.
@@ -127,6 +146,9 @@ func (w *window) failBatch(batch *openBatch, err *Error) {
 func gapAfter(batch *openBatch, err *Error) *Error {
 	if batch.sequences == nil || err.Kind == ErrOffsetMismatch {
 		return nil
+	}
+	if batch.transaction != nil {
+		return nil // what follows goes with it
 	}
 	return fail(ErrProducerFatal, "%s: the records with the application's sequences %d to %d failed, "+
 		"and what follows must not be stored without them; go on behind Position with a new "+
@@ -199,14 +221,14 @@ func (w *window) resetIfAbandoned() {
 	w.batches, w.cursor = nil, 0
 }
 
-// failAll: the producer stops. What is on its way fails.
+// failAll: the producer stops, or its transaction. What is on its way fails.
 func (w *window) failAll(err *Error) {
 	for _, s := range w.batches {
 		if s.acked || s.abandoned {
 			continue
 		}
 		outcome := NotStored
-		if s.ambiguous || s.attemptID != 0 {
+		if (s.ambiguous || s.attemptID != 0) && s.batch.transaction == nil {
 			outcome = Unknown
 		}
 		w.failBatch(s.batch, err.withOutcome(outcome))

@@ -14,6 +14,7 @@ type identity struct {
 	renewAt    time.Time // when to get the next one
 	expireAt   time.Time
 	leaseToken []byte // proves it to a partition that does not know it yet
+	provesEach bool   // nodes may know who calls: then each batch proves whose it is
 }
 
 var never = time.Unix(1<<40, 0)
@@ -91,6 +92,9 @@ func seal(b *openBatch, id *identity, prev int64, deadline time.Time, c *compres
 	if b.expectedOffset >= 0 {
 		s.header.ExpectedOffset = &b.expectedOffset
 	}
+	if b.transaction != nil {
+		s.header.TransactionId = b.transaction.id
+	}
 	if id.producerID != 0 {
 		counted := prev + int64(b.count)
 		s.baseSequence, s.lastSequence = prev+1, counted
@@ -105,7 +109,7 @@ func seal(b *openBatch, id *identity, prev int64, deadline time.Time, c *compres
 		if prev != s.baseSequence-1 {
 			s.header.PrevSequence = &s.prevSequence
 		}
-		if prev == -1 {
+		if prev == -1 || id.provesEach {
 			s.leaseToken = id.leaseToken
 		}
 	}

@@ -174,7 +174,18 @@ func (s *sender) fail(err *Error) {
 
 func (s *sender) failEverything(err, later *Error) {
 	s.stopped = true
-	for _, batch := range s.accumulator.stop(later) {
+	if t := s.accumulator.current(); t != nil {
+		s.accumulator.failTransaction(t, err)
+	}
+	s.failBatches(s.accumulator.stop(later), err)
+	for tp := range s.identified {
+		s.tellIdentified(tp, nil)
+	}
+	s.publishStats()
+}
+
+func (s *sender) failBatches(unsent []*openBatch, err *Error) {
+	for _, batch := range unsent {
 		batch.delivery.err = err.withOutcome(NeverSent)
 		s.stats.RecordsFailed += int64(batch.count)
 		close(batch.delivery.done)
@@ -184,14 +195,10 @@ func (s *sender) failEverything(err, later *Error) {
 		w.failAll(err)
 	}
 	clear(s.busy)
-	for tp := range s.identified {
-		s.tellIdentified(tp, nil)
-	}
-	s.publishStats()
 }
 
 func (s *sender) batchDone(batch *openBatch) {
-	if batch.delivery.err != nil {
+	if batch.delivery.err != nil && batch.transaction == nil { // of a transaction's its end tells
 		s.failed.add(batch.delivery)
 	}
 	s.completions.add(batch.delivery)
@@ -217,6 +224,11 @@ func (s *sender) publishStats() {
 func (s *sender) pump(now time.Time) time.Time {
 	if s.stopped {
 		return time.Time{}
+	}
+	if t := s.accumulator.current(); t != nil {
+		if failure := t.failed(); failure != nil {
+			s.drop(t, t.refusal(failure))
+		}
 	}
 	ready, next := s.accumulator.readyPartitions(now)
 	for _, tp := range ready {
@@ -255,6 +267,9 @@ func (s *sender) feed(tp TopicPartition, w *window, now time.Time) {
 	if s.identifying[tp] {
 		return
 	}
+	if t := s.accumulator.current(); t != nil && !s.mayStage(w, t, now) {
+		return
+	}
 	if w.needsIdentity(now, s.identities.current.Load()) {
 		s.identify(tp, w)
 		return
@@ -284,6 +299,45 @@ func (s *sender) feed(tp TopicPartition, w *window, now time.Time) {
 		w.sent(batch, s.attemptID, now)
 		stream.send(w, batch, s.attemptID)
 	}
+}
+
+// mayStage reports whether the transaction goes on. It ends with its lease: a new one would
+// fence it.
+func (s *sender) mayStage(w *window, t *transaction, now time.Time) bool {
+	id := s.identities.current.Load()
+	if id == nil || !now.Before(id.expireAt) || w.hasUsedUp(id) {
+		s.accumulator.failTransaction(t, fail(ErrProducerExpired,
+			"%s: the lease of %q cannot be used on", w.tp, s.config.ProducerName))
+	}
+	return t.failed() == nil
+}
+
+// drop: the transaction cannot be committed. What is not staged fails now, nobody waits for it.
+func (s *sender) drop(t *transaction, err *Error) {
+	t.fail(err)
+	s.failBatches(s.accumulator.dropTransaction(), err)
+}
+
+// ask has the sender call f and waits for that; false: it has ended, and f was not called.
+func (s *sender) ask(f func()) bool {
+	done := make(chan struct{})
+	s.post(func() { f(); close(done) })
+	select {
+	case <-done:
+		return true
+	case <-s.ended:
+		return false
+	}
+}
+
+// hasUsedUp reports whether a partition can no longer go on under this identity.
+func (s *sender) hasUsedUp(id *identity) (used bool) {
+	s.ask(func() {
+		for _, w := range s.windows {
+			used = used || w.hasUsedUp(id)
+		}
+	})
+	return used
 }
 
 func (s *sender) window(tp TopicPartition) *window {

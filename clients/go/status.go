@@ -88,10 +88,14 @@ var verdictKinds = map[pb.Verdict]*Kind{
 	pb.Verdict_VERDICT_SEQUENCE_CONFLICT: ErrSequenceConflict,
 	pb.Verdict_VERDICT_PRODUCER_EXPIRED:  ErrProducerExpired,
 	pb.Verdict_VERDICT_OFFSET_MISMATCH:   ErrOffsetMismatch,
+
+	pb.Verdict_VERDICT_TRANSACTION_ABORTED: ErrTransactionAborted,
+	pb.Verdict_VERDICT_TRANSACTION_ENDED:   ErrTransactionEnded,
 }
 
 func isStored(v pb.Verdict) bool {
-	return v == pb.Verdict_VERDICT_APPENDED || v == pb.Verdict_VERDICT_DUPLICATE
+	return v == pb.Verdict_VERDICT_APPENDED || v == pb.Verdict_VERDICT_DUPLICATE ||
+		v == pb.Verdict_VERDICT_STAGED
 }
 
 func isRetriableVerdict(v pb.Verdict) bool {

@@ -49,7 +49,8 @@ func (r *Record) Time() time.Time { return time.UnixMicro(r.TimestampUs) }
 type Metadata struct {
 	Topic     string
 	Partition int32
-	// Offset is the (first) record's; -1 for a duplicate whose place the cluster no longer knows.
+	// Offset is the (first) record's; -1 for a duplicate whose place the cluster no longer knows,
+	// and for a record of a transaction, until that is committed.
 	Offset int64
 	// Sequence and LastSequence are the same for a single record, and -1 without idempotence.
 	Sequence     int64

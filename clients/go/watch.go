@@ -77,7 +77,7 @@ func (s *sender) tick(now time.Time) {
 	s.checkStalls(now)
 	if current := s.identities.current.Load(); current != nil && !now.Before(current.renewAt) {
 		go func() {
-			if err := s.identities.renewIfDue(s.ctx, now); err != nil {
+			if err := s.identities.renewIfDue(s.ctx, now, s.accumulator.isTransactional); err != nil {
 				// Taken over by another instance, most likely: to go on would be to fight.
 				s.post(func() { s.fail(fatal(err)) })
 			}

@@ -46,9 +46,19 @@ type window struct {
 	resets       int    // since the last acknowledgement
 	// The application's own sequence that was stored last; -1: none.
 	storedGiven int64
+	madeAnew    bool // the topic was, while a transaction wrote to it
+	// Where a transaction began here.
+	before windowBefore
 	// A batch with the application's own sequences has failed. What follows it must not be
 	// stored: prev_sequence would hide the gap, and a copy lose records unseen.
 	gap *Error
+}
+
+// windowBefore is a window's place before a transaction.
+type windowBefore struct {
+	transaction  *transaction
+	prevSequence int64
+	storedGiven  int64
 }
 
 // reaction is what the sender must do after an event.
@@ -85,12 +95,17 @@ func (w *window) identityOver(now time.Time, current *identity) bool {
 
 func (w *window) wasReset() bool { return w.dead && w.identity != noIdentity }
 
+func (w *window) hasUsedUp(id *identity) bool {
+	return w.wasReset() && w.identity.serial >= id.serial
+}
+
 // adopt goes on with this identity after lastSequence (-1: from the start).
 func (w *window) adopt(id *identity, lastSequence int64, topicID uint64) {
 	if len(w.batches) > 0 {
 		panic("oncelog: an identity changes only when nothing is on its way")
 	}
 	w.identity, w.prevSequence, w.topicID, w.dead = id, lastSequence, topicID, false
+	w.madeAnew = false
 }
 
 // --- what to send --------------------------------------------------------------------
@@ -134,6 +149,9 @@ func (w *window) sealNext() *sealedBatch {
 		}
 		if batch == nil {
 			return nil
+		}
+		if t := batch.transaction; t != nil && w.before.transaction != t {
+			w.before = windowBefore{t, w.prevSequence, w.storedGiven}
 		}
 		deadline := batch.created.Add(w.config.DeliveryTimeout)
 		s, err := seal(batch, w.identity, w.prevSequence, deadline, w.compressor)
@@ -241,12 +259,29 @@ func (w *window) stored(s *sealedBatch, result *pb.BatchResult, now time.Time) {
 		if s.batch.sequences != nil {
 			w.storedGiven = max(w.storedGiven, s.lastSequence)
 		}
+		if t := s.batch.transaction; t != nil {
+			d.run = t.staged(w.tp, s.batch.count, s.lastSequence)
+		}
 		d.baseOffset, d.duplicate = result.GetBaseOffset(), duplicate
 		close(d.done)
 		w.onDone(s.batch)
 	}
 	w.popAcked(now)
 	w.resetIfAbandoned()
+}
+
+// rollBack: the transaction was aborted. Its sequences are free, for late copies name it.
+func (w *window) rollBack(t *transaction) {
+	if w.before.transaction != t {
+		return
+	}
+	if !w.idle() {
+		panic("oncelog: the batches of a transaction have failed before it is rolled back")
+	}
+	w.prevSequence, w.storedGiven = w.before.prevSequence, w.before.storedGiven
+	w.before = windowBefore{}
+	w.failures, w.resets, w.retryAt = 0, 0, time.Time{}
+	w.dead = w.madeAnew
 }
 
 func (w *window) popAcked(now time.Time) {

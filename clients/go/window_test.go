@@ -45,7 +45,7 @@ func (b *bench) lease(producerID int64) {
 	if b.current != nil {
 		serial = b.current.serial + 1
 	}
-	b.current = &identity{producerID, 0, serial, never, never, []byte("token")}
+	b.current = &identity{producerID, 0, serial, never, never, []byte("token"), false}
 	if b.window.needsIdentity(b.now, b.current) {
 		b.window.adopt(b.current, -1, 7)
 	}

@@ -108,6 +108,7 @@ class Driver:
             "begin": self._begin,
             "commit_transaction": self._commit_transaction,
             "abort_transaction": self._abort_transaction,
+            "send_offsets": self._send_offsets,
             "close": self._close,
             "open_consumer": self._open_consumer,
             "subscribe": self._subscribe,
@@ -291,6 +292,12 @@ class Driver:
 
     def _abort_transaction(self, fields: Fields) -> Fields:
         self._transactions[fields["handle"]].abort()
+        return {}
+
+    def _send_offsets(self, fields: Fields) -> Fields:
+        consumer = self._clients[fields["consumer"]]
+        transaction = self._transactions[fields["handle"]]
+        transaction.commit_offsets(getattr(consumer, "plain", consumer))
         return {}
 
     def _close(self, fields: Fields) -> Fields:

@@ -28,4 +28,9 @@ def first() -> pytest.MarkDecorator:
     return pytest.mark.parametrize("language", languages)
 
 
-__all__ = ["every", "first"]
+def offering(*languages: str) -> pytest.MarkDecorator:
+    """It runs for those of these that could be checked: others do not offer what it is about."""
+    return pytest.mark.parametrize("language", [one for one in CHOSEN if one in languages])
+
+
+__all__ = ["every", "first", "offering"]

@@ -43,6 +43,9 @@ type command struct {
 	Replicas       int32           `json:"replicas"`
 	MaxBatchBytes  *int32          `json:"max_batch_bytes"`
 	ProducerName   string          `json:"producer_name"`
+	IdleTimeoutMs  int64           `json:"idle_timeout_ms"`
+	TotalTimeoutMs int64           `json:"total_timeout_ms"`
+	Consumer       string          `json:"consumer"`
 }
 
 type record struct {
@@ -182,6 +185,7 @@ func (d *driver) carryOut(c *command) (object, error) {
 			"features": []string{
 				"zstd", "lz4", "no_idempotence", "send_batch", "names", "initial", "own_sequences",
 				"expected_offset", "resolve", "read", "any_replica", "offsets", "admin", "tls", "tokens",
+				"transactions", "members",
 			},
 		}, nil
 	case "defaults":
@@ -199,7 +203,7 @@ func (d *driver) carryOut(c *command) (object, error) {
 		return nil, d.openAdmin(c)
 	}
 	if p := d.producers[c.Handle]; p != nil {
-		return p.carryOut(c)
+		return p.carryOut(d, c)
 	}
 	if consumer := d.consumers[c.Handle]; consumer != nil {
 		return d.read(c, consumer)

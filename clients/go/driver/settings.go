@@ -103,6 +103,15 @@ func takeProducer(all settings, c *oncelog.ProducerConfig, failed *error) {
 func takeConsumer(all settings, c *oncelog.ConsumerConfig, failed *error) {
 	takeClient(all, &c.ClientConfig, failed)
 	take(all, "group_id", &c.GroupID, failed)
+	c.Membership = oncelog.Manual
+	take(all, "membership", &c.Membership, failed)
+	take(all, "group_instance_id", &c.GroupInstanceID, failed)
+	take(all, "assignor", &c.Assignor, failed)
+	takeMs(all, "session_timeout_ms", &c.SessionTimeout, failed)
+	takeMs(all, "revoke_timeout_ms", &c.RevokeTimeout, failed)
+	takeMs(all, "processing_timeout_ms", &c.ProcessingTimeout, failed)
+	take(all, "enable_auto_commit", &c.EnableAutoCommit, failed)
+	takeMs(all, "auto_commit_interval_ms", &c.AutoCommitInterval, failed)
 	take(all, "auto_offset_reset", &c.AutoOffsetReset, failed)
 	take(all, "fetch_min_bytes", &c.FetchMinBytes, failed)
 	takeMs(all, "fetch_max_wait_ms", &c.FetchMaxWait, failed)
@@ -198,6 +207,14 @@ func defaults() (object, error) {
 			"max_poll_records": c.MaxPollRecords, "check_crcs": c.CheckCRCs,
 			"any_replica": c.AnyReplica, "replica_node_id": none(c.ReplicaNodeID),
 		}),
+		"member": object{
+			"membership": c.Membership, "group_instance_id": none(c.GroupInstanceID),
+			"assignor": c.Assignor, "session_timeout_ms": c.SessionTimeout.Milliseconds(),
+			"revoke_timeout_ms":       c.RevokeTimeout.Milliseconds(),
+			"processing_timeout_ms":   c.ProcessingTimeout.Milliseconds(),
+			"enable_auto_commit":      c.EnableAutoCommit,
+			"auto_commit_interval_ms": c.AutoCommitInterval.Milliseconds(),
+		},
 	}, nil
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	oncelog "github.com/oncelog/oncelog/clients/go"
@@ -12,13 +14,21 @@ import (
 // producer remembers what was sent, by tag.
 type producer struct {
 	*oncelog.Producer
-	sent map[string]oncelog.Delivery
+	sent        map[string]oncelog.Delivery
+	transaction *oncelog.Transaction // the newest one
 }
 
-func (p *producer) carryOut(c *command) (object, error) {
+func (p *producer) carryOut(d *driver, c *command) (object, error) {
 	ctx, cancel := c.limit()
 	defer cancel()
 	switch c.Verb {
+	case "begin":
+		return p.begin(ctx, c)
+	case "commit_transaction", "abort_transaction", "send_offsets":
+		if p.transaction == nil {
+			return nil, driverFault("no transaction was begun")
+		}
+		return p.endTransaction(ctx, d, c)
 	case "send":
 		return nil, p.send(c)
 	case "send_batch":
@@ -46,6 +56,46 @@ func (p *producer) carryOut(c *command) (object, error) {
 		return nil, err
 	}
 	return nil, notOffered("no verb %s", c.Verb)
+}
+
+func (p *producer) begin(ctx context.Context, c *command) (object, error) {
+	t, err := p.Begin(ctx,
+		oncelog.WithIdleTimeout(time.Duration(c.IdleTimeoutMs)*time.Millisecond),
+		oncelog.WithTotalTimeout(time.Duration(c.TotalTimeoutMs)*time.Millisecond))
+	if err != nil {
+		return nil, err
+	}
+	p.transaction = t
+	return object{"transaction_id": t.ID()}, nil
+}
+
+func (p *producer) endTransaction(ctx context.Context, d *driver, c *command) (object, error) {
+	switch c.Verb {
+	case "abort_transaction":
+		return nil, p.transaction.Abort(ctx)
+	case "send_offsets":
+		consumer := d.consumers[c.Consumer]
+		if consumer == nil {
+			return nil, driverFault("no consumer %q", c.Consumer)
+		}
+		return nil, p.transaction.CommitPositions(ctx, consumer)
+	}
+	done, err := p.transaction.Commit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	runs := []object{}
+	for tp, run := range done.Runs {
+		runs = append(runs, object{
+			"topic": tp.Topic, "partition": tp.Partition,
+			"base_offset": run.BaseOffset, "record_count": run.RecordCount,
+		})
+	}
+	slices.SortFunc(runs, func(a, b object) int {
+		return cmp.Or(cmp.Compare(a["topic"].(string), b["topic"].(string)),
+			cmp.Compare(a["partition"].(int32), b["partition"].(int32)))
+	})
+	return object{"transaction_id": done.TransactionID, "runs": runs}, nil
 }
 
 func (c *command) sendOptions() (options []oncelog.SendOption) {

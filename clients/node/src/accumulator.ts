@@ -10,6 +10,7 @@ import { BATCH_OVERHEAD, Columns } from "./columns.js";
 import type { ProducerConfig } from "./config.js";
 import { BatchDelivery, Delivery, WHOLE_BATCH } from "./delivery.js";
 import { invalid, OncelogError } from "./errors.js";
+import type { ProducerTransaction } from "./staging.js";
 import { keyOf, type Message, PartitionMap, type TopicPartition } from "./types.js";
 
 /** What waits in one partition. */
@@ -40,6 +41,7 @@ export class OpenBatch {
     readonly lane: Lane,
     /** Never larger than this with more than one record. */
     readonly cap: number,
+    readonly transaction: ProducerTransaction | undefined,
   ) {
     this.delivery = new BatchDelivery(lane.tp);
   }
@@ -85,6 +87,12 @@ function stampOf(message: Message): bigint {
 export class Accumulator {
   failure: OncelogError | undefined;
   used = 0;
+  /** To which batches belong. */
+  transaction: ProducerTransaction | undefined;
+  // Why no batch may be begun just now: a transaction begins or ends.
+  #paused: OncelogError | undefined;
+  // Who numbered the records of a lane before the transaction.
+  readonly #numberedBefore = new Map<Lane, Pick<Lane, "counted" | "given" | "lastGiven">>();
   readonly #lanes = new PartitionMap<Lane>();
   // Of the open batches, the one of each topic that messages without a key go to.
   readonly #sticky = new Map<string, OpenBatch>();
@@ -131,6 +139,7 @@ export class Accumulator {
   /** An open batch with room. */
   #place(add: Addition, alone: boolean): OpenBatch | undefined {
     if (this.failure !== undefined) throw this.failure;
+    this.#checkTransaction(add);
     const { bufferMemory, batchSize } = this.config;
     const need = BATCH_OVERHEAD + add.size;
     if (need > add.maxBatchBytes || need > bufferMemory) {
@@ -148,6 +157,7 @@ export class Accumulator {
     if (lane.open !== undefined) {
       return this.used + add.size > bufferMemory ? undefined : lane.open;
     }
+    if (this.#paused !== undefined) throw this.#paused;
     if (this.used + need > bufferMemory) return undefined;
     return this.#start(lane, Math.max(Math.min(batchSize, add.maxBatchBytes), need));
   }
@@ -165,7 +175,7 @@ export class Accumulator {
   }
 
   #start(lane: Lane, cap: number): OpenBatch {
-    const batch = new OpenBatch(lane, cap);
+    const batch = new OpenBatch(lane, cap, this.transaction);
     lane.open = batch;
     this.used += BATCH_OVERHEAD;
     this.#incomplete.add(batch);
@@ -187,6 +197,10 @@ export class Accumulator {
     const index = add.whole ? WHOLE_BATCH : columns.count;
     for (const r of add.records) {
       columns.add(r.value ?? null, r.key ?? null, r.headers ?? [], stampOf(r));
+    }
+    if (this.transaction !== undefined && !this.#numberedBefore.has(lane)) {
+      const { counted, given, lastGiven } = lane;
+      this.#numberedBefore.set(lane, { counted, given, lastGiven });
     }
     if (add.sequences === undefined) lane.counted = true;
     else {
@@ -293,6 +307,57 @@ export class Accumulator {
     }
     this.#ready.clear();
     this.#room.notify();
+    return left;
+  }
+
+  // --- transactions ------------------------------------------------------------------
+
+  /** Refuses what cannot become part of the transaction, if there is one. */
+  #checkTransaction(add: Addition): void {
+    if (this.transaction === undefined) return;
+    if (add.expectedOffset !== undefined) {
+      const text = `expectedOffset=${add.expectedOffset}: records of a transaction have no offset`;
+      throw invalid("expected_offset", `${text} before its commit`);
+    }
+    if (this.transaction.failure !== undefined) throw this.transaction.refusal();
+  }
+
+  /** Begins no further batch, until `resume`; what is open is still filled. */
+  pause(why: OncelogError): void {
+    this.#paused = why;
+  }
+
+  /** Goes on; records belong to this transaction from now on, or to none. */
+  resume(transaction: ProducerTransaction | undefined): void {
+    if (transaction !== this.transaction && this.#incomplete.size > 0) {
+      throw new Error("a transaction begins and ends without batches");
+    }
+    this.transaction = transaction;
+    this.#paused = undefined;
+    this.#numberedBefore.clear();
+  }
+
+  /** Whether a transaction is open, or is being begun or ended. */
+  get isTransactional(): boolean {
+    return this.transaction !== undefined || this.#paused !== undefined;
+  }
+
+  /** It cannot be committed any more: no further records are taken for it. */
+  failTransaction(transaction: ProducerTransaction, error: OncelogError): void {
+    transaction.fail(error);
+    this.#room.notify();
+    this.wake();
+  }
+
+  /** Takes out what waits to be sent; sequences that were given may be given again. */
+  dropTransaction(): OpenBatch[] {
+    const left: OpenBatch[] = [];
+    for (const lane of this.#lanes.values()) {
+      if (lane.open !== undefined) this.#close(lane.open);
+      left.push(...lane.closed.splice(0));
+    }
+    for (const [lane, before] of this.#numberedBefore) Object.assign(lane, before);
+    this.#ready.clear();
     return left;
   }
 

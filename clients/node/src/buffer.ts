@@ -4,11 +4,12 @@
  * thrown away.
  */
 
-import { Change } from "./clock.js";
+import { Change, now } from "./clock.js";
 import { checksum, decompress, viewOf } from "./codecs.js";
 import { invalid, OncelogError } from "./errors.js";
 import type { StoredBatch } from "./gen/oncelog/v1/batch_pb.js";
 import { PartitionError, type PartitionRecords } from "./gen/oncelog/v1/log_pb.js";
+import type { Change as Interruption } from "./member.js";
 import { Payload } from "./payload.js";
 import { corrupt } from "./positions.js";
 import { keyOf, PartitionMap, type StoredRecord, type TopicPartition } from "./types.js";
@@ -94,6 +95,15 @@ export class FetchBuffer {
   #cursors = new PartitionMap<Cursor>();
   #turns: TopicPartition[] = []; // with chunks, in turn
   #closed = false;
+  // Of cursors and seeks: never given twice, so that no answer is taken for another's.
+  #generations = 0;
+  /** What the user has to do before he is given more: changes of his partitions. */
+  readonly interruptions: Interruption[] = [];
+  // From this time on nothing is given out: the group may have gone on without.
+  #heldFrom = Number.POSITIVE_INFINITY;
+  // When the user last came back for records, and whether he waits for some.
+  #cameBack = now();
+  #waits = false;
 
   constructor(
     readonly partitionBytes: number,
@@ -113,7 +123,7 @@ export class FetchBuffer {
         group: 0,
         position: UNKNOWN_POSITION,
         fetchOffset: 0n,
-        generation: 0,
+        generation: ++this.#generations,
         chunks: [],
         buffered: 0,
         paused: false,
@@ -145,7 +155,7 @@ export class FetchBuffer {
   seek(tp: TopicPartition, offset: bigint): void {
     const cursor = this.#cursors.get(tp);
     if (cursor !== undefined) {
-      cursor.generation++;
+      cursor.generation = ++this.#generations;
       cursor.position = offset;
       cursor.fetchOffset = offset < 0n ? 0n : offset;
       cursor.chunks = [];
@@ -187,7 +197,8 @@ export class FetchBuffer {
    */
   peek(mayFail: boolean): Chunk | undefined {
     if (this.#closed) throw new OncelogError("CLIENT_CLOSED", "the consumer is closed");
-    for (const tp of this.#turns) {
+    if (this.interruptions.length > 0) return undefined;
+    for (const tp of now() < this.#heldFrom ? this.#turns : []) {
       const cursor = this.#cursors.get(tp);
       if (cursor !== undefined && !cursor.paused) return cursor.chunks[0];
     }
@@ -200,6 +211,35 @@ export class FetchBuffer {
       }
     }
     return undefined;
+  }
+
+  /** The user asks for records, and waits for them or does not any more. */
+  comesBack(waits: boolean): void {
+    this.#cameBack = now();
+    this.#waits = waits;
+  }
+
+  /** For how long the user has not come back for records. */
+  get idle(): number {
+    return this.#waits ? 0 : now() - this.#cameBack;
+  }
+
+  /** Has the user look at this before he is given more records. */
+  interrupt(change: Interruption): void {
+    this.interruptions.push(change);
+    this.changed.notify();
+  }
+
+  /** Gives out nothing from that time on, unless it is put off. */
+  holdFrom(moment: number): void {
+    this.#heldFrom = moment;
+    this.changed.notify();
+  }
+
+  /** The user's place; unknown also for what is not assigned. */
+  place(tp: TopicPartition): bigint {
+    const cursor = this.#cursors.get(tp);
+    return cursor?.chunks[0]?.next ?? cursor?.position ?? UNKNOWN_POSITION;
   }
 
   /** The user has moved the chunk's place. */

@@ -75,3 +75,14 @@ export class Change {
     for (const wake of waiting) wake();
   }
 }
+
+/** One after the other, in the order of their asking. */
+export class Lock {
+  #last: Promise<unknown> = Promise.resolve();
+
+  hold<T>(task: () => Promise<T>): Promise<T> {
+    const turn = this.#last.then(task);
+    this.#last = turn.catch(() => {});
+    return turn;
+  }
+}

@@ -18,9 +18,10 @@ import * as grpc from "@grpc/grpc-js";
 import { Backoff, now, sleep } from "./clock.js";
 import { viewOf } from "./codecs.js";
 import type { ClientConfig } from "./config.js";
-import { isRetriable, OncelogError } from "./errors.js";
+import { asError, isRetriable, OncelogError } from "./errors.js";
 import { ClusterService } from "./gen/oncelog/v1/cluster_pb.js";
 import { Leaders } from "./leaders.js";
+import { Credentials } from "./security.js";
 import { fromStatus } from "./status.js";
 import { keyOf, type TopicPartition } from "./types.js";
 
@@ -39,7 +40,9 @@ export const CONNECT_TIMEOUT = 2000;
 export interface CallLimits {
   total?: number;
   attempt?: number;
-  onRetry?: () => void;
+  onRetry?: (error: OncelogError) => void;
+  /** The node to begin with; left out or "": any. */
+  first?: string;
 }
 
 export function noPartition(tp: TopicPartition): OncelogError {
@@ -52,6 +55,7 @@ export class Cluster {
   readonly backoff: Backoff;
   /** Aborted with CLIENT_CLOSED. */
   readonly closing = new AbortController();
+  readonly #credentials: Credentials;
   readonly #channels = new Map<string, grpc.Client>();
   readonly #calls = new Set<grpc.Call>();
   #preferred: string;
@@ -64,6 +68,7 @@ export class Cluster {
     readonly servers: readonly string[],
     readonly config: ClientConfig,
   ) {
+    this.#credentials = new Credentials(config);
     this.backoff = new Backoff(config.retryBackoffMs, config.retryBackoffMaxMs);
     this.#preferred = servers[Math.floor(Math.random() * servers.length)] ?? "";
   }
@@ -74,10 +79,15 @@ export class Cluster {
 
   client(address: string): grpc.Client {
     this.signal.throwIfAborted();
+    if (this.#credentials.haveChanged()) {
+      // New connections with what the files have now; calls under way end on the old ones.
+      for (const old of this.#channels.values()) old.close();
+      this.#channels.clear();
+    }
     let client = this.#channels.get(address);
     if (client === undefined) {
       const soonest = Math.max(100, this.config.retryBackoffMs);
-      client = new grpc.Client(address, grpc.credentials.createInsecure(), {
+      client = new grpc.Client(address, this.#credentials.ofChannel(), {
         "grpc.primary_user_agent": this.config.clientId,
         "grpc.max_receive_message_length": MAX_MESSAGE,
         "grpc.max_send_message_length": MAX_MESSAGE,
@@ -221,16 +231,19 @@ export class Cluster {
     const deadline = now() + total;
     for (let failures = 1; ; failures++) {
       let last: unknown;
-      for (const address of this.addresses()) {
+      const { first = "" } = limits;
+      const addresses = this.addresses();
+      if (failures === 1 && addresses.includes(first)) addresses.unshift(first);
+      for (const address of new Set(addresses)) {
         try {
           const left = Math.min(attempt, deadline - now());
           const answer = await this.callAt(address, left, method, request);
-          this.#preferred = address;
+          if (address !== first) this.#preferred = address;
           return answer;
         } catch (e) {
           if (!isRetriable(e) || isUnknownTopic(e)) throw e;
           last = e;
-          limits.onRetry?.();
+          limits.onRetry?.(asError(e));
           if (now() >= deadline) throw e;
         }
       }

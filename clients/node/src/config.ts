@@ -3,7 +3,8 @@
 import { BATCH_OVERHEAD } from "./columns.js";
 import { OncelogError } from "./errors.js";
 import { MAX_PAYLOAD_BYTES } from "./payload.js";
-import type { ProducerIdentity } from "./types.js";
+import { checkSecurity } from "./security.js";
+import type { ProducerIdentity, TopicPartition } from "./types.js";
 
 /** The settings that all clients share. */
 export interface ClientConfig {
@@ -17,6 +18,22 @@ export interface ClientConfig {
   retryBackoffMaxMs: number;
   /** After how long leaders are asked for anew, without a reason. */
   metadataMaxAgeMs: number;
+  /**
+   * Speaks TLS; so does a client with a file of it. Without `tlsCaFile` it trusts the authorities
+   * that Node.js knows. Files are read again when they have changed: certificates for new
+   * connections, a token for the next call.
+   */
+  tls: boolean;
+  /** The authorities of the nodes, PEM. */
+  tlsCaFile: string | null;
+  /** This client's certificate, PEM; with `tlsKeyFile`. */
+  tlsCertFile: string | null;
+  /** Its key, PEM. */
+  tlsKeyFile: string | null;
+  /** A file with a token that says who the client is. Sent over TLS only. */
+  tokenFile: string | null;
+  /** The token itself. */
+  token: string | null;
 }
 
 /** How payloads are compressed on their way and in the log. */
@@ -62,10 +79,57 @@ export interface ProducerConfig extends ClientConfig {
 /** Where to start without a position, or go on when it is gone. `none`: an error instead. */
 export type OffsetReset = "earliest" | "latest" | "none";
 
+/**
+ * What a group does for its consumers. `assigned`: the nodes share topics out among the group's
+ * members; `manual`: the group only keeps offsets, and each consumer reads what it is told to.
+ */
+export type Membership = "assigned" | "manual";
+
+/**
+ * How a group shares partitions out: `uniform`, all topics together, and partitions stay where
+ * they are; `range`: a member gets the same stretch of each topic.
+ */
+export type Assignor = "uniform" | "range";
+
+/** Is told which partitions come or go. What it throws `poll` throws, when all is done. */
+export type OnPartitions = (partitions: readonly TopicPartition[]) => void | Promise<void>;
+
+/** The same, with the time until which what was read can be finished and committed. */
+export type OnRevoked = (
+  partitions: readonly TopicPartition[],
+  until: AbortSignal,
+) => void | Promise<void>;
+
 /** The settings of a consumer. */
 export interface ConsumerConfig extends ClientConfig {
   /** Names the group whose committed offsets are read and written. */
   groupId: string | null;
+  /** Moot without a `groupId`. */
+  membership: Membership;
+  /**
+   * A name that outlives the process: one that comes back within a session goes on as it was.
+   */
+  groupInstanceId: string | null;
+  /** The group's first member decides on this and the next three. */
+  assignor: Assignor;
+  /** After so long without a word a member is none any more. */
+  sessionTimeoutMs: number;
+  /** For so long it may keep a partition that is asked back. */
+  revokeTimeoutMs: number;
+  /** So soon it has to come back for more records. */
+  processingTimeoutMs: number;
+  /**
+   * Commits what was returned before the last `poll`, each `autoCommitIntervalMs` and before
+   * partitions are given back.
+   */
+  enableAutoCommit: boolean;
+  autoCommitIntervalMs: number;
+  /** Partitions have come. This and the next two are called by `poll` and `close`. */
+  onAssigned: OnPartitions | null;
+  /** Partitions are asked back: what was read of them can be finished and committed. */
+  onRevoked: OnRevoked | null;
+  /** Partitions are gone: nothing of them can be committed. */
+  onLost: OnPartitions | null;
   /** Says where to start without a position. */
   autoOffsetReset: OffsetReset;
   /** What a node waits for, at most `fetchMaxWaitMs`. */
@@ -92,6 +156,12 @@ const CLIENT: ClientConfig = {
   retryBackoffMs: 50,
   retryBackoffMaxMs: 1000,
   metadataMaxAgeMs: 300_000,
+  tls: false,
+  tlsCaFile: null,
+  tlsCertFile: null,
+  tlsKeyFile: null,
+  tokenFile: null,
+  token: null,
 };
 
 const PRODUCER: ProducerConfig = {
@@ -113,6 +183,17 @@ const PRODUCER: ProducerConfig = {
 const CONSUMER: ConsumerConfig = {
   ...CLIENT,
   groupId: null,
+  membership: "assigned",
+  groupInstanceId: null,
+  assignor: "uniform",
+  sessionTimeoutMs: 10_000,
+  revokeTimeoutMs: 60_000,
+  processingTimeoutMs: 300_000,
+  enableAutoCommit: false,
+  autoCommitIntervalMs: 5000,
+  onAssigned: null,
+  onRevoked: null,
+  onLost: null,
   autoOffsetReset: "latest",
   fetchMinBytes: 1,
   fetchMaxWaitMs: 500,
@@ -175,6 +256,7 @@ function checkClient(c: ClientConfig): void {
   number("retryBackoffMs", c.retryBackoffMs, 1, MAX_INT32);
   number("retryBackoffMaxMs", c.retryBackoffMaxMs, 1, MAX_INT32);
   number("metadataMaxAgeMs", c.metadataMaxAgeMs, 100, MAX_INT32);
+  checkSecurity(c);
   if (c.retryBackoffMaxMs < c.retryBackoffMs) {
     throw bad(
       `retryBackoffMaxMs=${c.retryBackoffMaxMs} is below retryBackoffMs=${c.retryBackoffMs}`,
@@ -256,7 +338,7 @@ export function consumerConfig(given: Partial<ConsumerConfig>): ConsumerConfig {
   number("fetchMaxBytes", c.fetchMaxBytes, 1, MAX_INT32);
   number("maxPartitionFetchBytes", c.maxPartitionFetchBytes, 1, MAX_INT32);
   number("maxPollRecords", c.maxPollRecords, 1, MAX_INT32);
-  if (c.groupId !== null) name("groupId", c.groupId);
+  checkGroup(c);
   if (c.fetchMaxWaitMs >= c.requestTimeoutMs) {
     throw bad(
       `fetchMaxWaitMs=${c.fetchMaxWaitMs} must be below requestTimeoutMs=${c.requestTimeoutMs}`,
@@ -267,4 +349,32 @@ export function consumerConfig(given: Partial<ConsumerConfig>): ConsumerConfig {
     if (!c.anyReplica) throw bad("replicaNodeId needs anyReplica=true");
   }
   return c;
+}
+
+/** Whether it shares its group's partitions with others. */
+export function isMember(c: ConsumerConfig): boolean {
+  return c.groupId !== null && c.membership === "assigned";
+}
+
+function checkGroup(c: ConsumerConfig): void {
+  if (c.groupId !== null) name("groupId", c.groupId);
+  if (c.groupInstanceId !== null) name("groupInstanceId", c.groupInstanceId);
+  if (!["assigned", "manual"].includes(c.membership)) {
+    throw bad(`membership must be assigned or manual, got "${c.membership}"`);
+  }
+  if (!["uniform", "range"].includes(c.assignor)) {
+    throw bad(`assignor must be uniform or range, got "${c.assignor}"`);
+  }
+  number("sessionTimeoutMs", c.sessionTimeoutMs, 1000, 30 * 60_000);
+  number("revokeTimeoutMs", c.revokeTimeoutMs, 1000, 60 * 60_000);
+  number("processingTimeoutMs", c.processingTimeoutMs, 1000, 24 * 60 * 60_000);
+  number("autoCommitIntervalMs", c.autoCommitIntervalMs, 1, MAX_INT32);
+  if (isMember(c)) return;
+  const own = ["groupInstanceId", "enableAutoCommit", "onAssigned", "onRevoked", "onLost"] as const;
+  for (const setting of own) {
+    if (c[setting]) {
+      const text = `${setting} is for members of a group: it needs a groupId`;
+      throw bad(`${text}, and membership=assigned`);
+    }
+  }
 }

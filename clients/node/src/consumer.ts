@@ -1,12 +1,15 @@
 /** Reads records. */
 
-import { UNKNOWN_POSITION } from "./buffer.js";
+import { type Chunk, UNKNOWN_POSITION } from "./buffer.js";
 import { now } from "./clock.js";
-import { Cluster, noPartition } from "./cluster.js";
-import { type ConsumerConfig, checkServers, consumerConfig } from "./config.js";
+import { Cluster, isUnknownTopic, noPartition } from "./cluster.js";
+import { type ConsumerConfig, checkServers, consumerConfig, isMember } from "./config.js";
 import { invalid, OncelogError } from "./errors.js";
 import { Fetcher } from "./fetcher.js";
+import type { CommitTerms } from "./groups.js";
+import { GroupMember } from "./member.js";
 import type { Place } from "./positions.js";
+import { Rebalance } from "./rebalance.js";
 import {
   type CommittedOffset,
   keyOf,
@@ -15,6 +18,9 @@ import {
   type StoredRecord,
   type TopicPartition,
 } from "./types.js";
+
+/** Begins what is a pattern of topics. */
+const PATTERN = "^";
 
 /** A partition and an offset in it. */
 export interface PartitionOffset extends TopicPartition {
@@ -29,15 +35,20 @@ export interface PartitionOffset extends TopicPartition {
  *     await consumer.subscribe("greetings");
  *     for await (const record of consumer) console.log(record.offset, record.value);
  *
- * With a `groupId` reading starts where the group committed last, if it did; commits are made by
- * `commit` only. Groups keep offsets, they do not share out partitions: assign those yourself.
+ * With a `groupId` reading starts where the group committed last, if it did. The topics (or
+ * patterns of topics, "^...") that are subscribed to are shared out among the group's consumers;
+ * partitions come and go while you poll: onAssigned, onRevoked, onLost. With the membership
+ * `manual`, or `assign` instead of `subscribe`, the group only keeps offsets. Commits are made by
+ * `commit` only, unless `enableAutoCommit` is set.
  */
 export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   /** The settings in force. */
   readonly config: Readonly<ConsumerConfig>;
   readonly #cluster: Cluster;
   readonly #fetcher: Fetcher;
+  #rebalance: Rebalance | undefined; // of a member of a group
   #closed = false;
+  #isLeaving = false;
 
   /**
    * For nodes as "host:port,...". Throws INVALID_CONFIG for settings that are out of range or
@@ -52,8 +63,18 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
 
   // --- what to read ------------------------------------------------------------------
 
-  /** Reads all partitions of these topics, and nothing else. */
+  /**
+   * Reads all partitions of these topics, and nothing else; a member of a group its share of them.
+   * It returns when the group has answered.
+   */
   async subscribe(...topics: string[]): Promise<void> {
+    if (isMember(this.config)) {
+      await this.#join(topics);
+      return;
+    }
+    if (topics.some((topic) => topic.startsWith(PATTERN))) {
+      throw invalid("topics", "patterns of topics are for members of a group");
+    }
     const tps: TopicPartition[] = [];
     for (const topic of topics) {
       await this.#learn(topic);
@@ -64,8 +85,32 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     this.#fetcher.wake();
   }
 
+  async #join(topics: string[]): Promise<void> {
+    for (const topic of topics) if (!topic.startsWith(PATTERN)) await this.#learn(topic);
+    if (this.#rebalance !== undefined) {
+      this.#rebalance.member.subscribe(topics);
+      return;
+    }
+    const { positions, buffer } = this.#fetcher;
+    const member = new GroupMember(this.config, this.#cluster, positions.groups, buffer, topics);
+    positions.member = member;
+    try {
+      await member.joined();
+    } catch (e) {
+      positions.member = undefined;
+      await member.leave();
+      throw e;
+    }
+    const wake = () => this.#fetcher.wake();
+    this.#rebalance = new Rebalance(this.config, buffer, member, wake);
+  }
+
   /** Reads exactly these partitions; those already assigned keep their position. */
   async assign(partitions: readonly TopicPartition[]): Promise<void> {
+    if (this.#rebalance !== undefined) {
+      const text = "the group assigns the partitions; make the consumer with membership=manual";
+      throw invalid("partitions", text);
+    }
     for (const tp of partitions) {
       await this.#learn(tp.topic);
       if (this.#cluster.leaders.leader(tp) === undefined) throw noPartition(tp);
@@ -92,7 +137,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
    *
    * Errors are OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION and CORRUPT_LOG. Reading can go on
    * after them, for instance after a seek; a damaged batch is never skipped, its error comes again
-   * until a seek goes elsewhere. Records that were there before the error are returned first.
+   * until a seek goes elsewhere. Records that were there before the error are returned first. In a
+   * group: whatever its callbacks throw, and what ends a membership for good, as FENCED_MEMBER.
    */
   async poll(
     timeoutMs = Number.POSITIVE_INFINITY,
@@ -102,12 +148,25 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
       throw invalid("limit", `at least 1 record must be asked for, got ${maxRecords}`);
     }
     const { buffer } = this.#fetcher;
-    const until = now() + timeoutMs;
+    buffer.comesBack(true);
+    try {
+      return await this.#take(now() + timeoutMs, maxRecords);
+    } finally {
+      buffer.comesBack(false);
+    }
+  }
+
+  async #take(until: number, maxRecords: number): Promise<StoredRecord[]> {
+    const { buffer } = this.#fetcher;
     const records: StoredRecord[] = [];
     while (records.length < maxRecords) {
-      const first = buffer.peek(records.length === 0);
+      if (records.length === 0) await this.#rebalance?.follow();
+      const first = this.#peek(records.length === 0);
       if (first === undefined) {
-        if (records.length > 0 || !(await buffer.changed.next(until))) return records;
+        if (records.length > 0) return records;
+        if (buffer.interruptions.length > 0) continue;
+        const due = this.#rebalance?.dueAt ?? until;
+        if (!(await buffer.changed.next(Math.min(due, until))) && now() >= until) return records;
         continue;
       }
       try {
@@ -119,6 +178,16 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
       buffer.advance(first);
     }
     return records;
+  }
+
+  #peek(mayFail: boolean): Chunk | undefined {
+    try {
+      return this.#fetcher.buffer.peek(mayFail);
+    } catch (e) {
+      // Of a member's: the group will take it away.
+      if (this.#rebalance !== undefined && isUnknownTopic(e)) return undefined;
+      throw e;
+    }
   }
 
   /** All records, as they come. A position moves when the next record is asked for. */
@@ -216,12 +285,25 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   /**
    * Stores these offsets, or the positions of all partitions, as where the group goes on. It
    * returns when they are stored on a majority. A commit with a producer id may be refused with
-   * FENCED, OUT_OF_ORDER or SEQUENCE_CONFLICT.
+   * FENCED, OUT_OF_ORDER or SEQUENCE_CONFLICT; in a group with members one with FENCED_MEMBER, for
+   * what is another's by now, or with GROUP_HAS_MEMBERS if this consumer is none.
    */
   async commit(offsets?: readonly OffsetCommit[]): Promise<void> {
+    const { group, offsets: all, terms } = this.commitTerms(offsets);
+    if (all.length > 0) await this.#fetcher.positions.groups.commit(group, all, terms);
+  }
+
+  /** @internal What a commit of these offsets, or of the positions, says. */
+  commitTerms(offsets?: readonly OffsetCommit[]): {
+    readonly group: string;
+    readonly offsets: readonly OffsetCommit[];
+    readonly terms: CommitTerms | undefined;
+  } {
     const group = this.#group;
     const all = offsets ?? this.#positions();
-    if (all.length > 0) await this.#fetcher.positions.groups.commit(group, all);
+    const rebalance = all.length > 0 ? this.#rebalance : undefined;
+    const terms = rebalance?.member.commitTerms(all, rebalance.numbers);
+    return { group, offsets: all, terms };
   }
 
   #positions(): OffsetCommit[] {
@@ -232,7 +314,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
 
   /** What the group has committed for a partition; null: nothing. */
   async committed(tp: TopicPartition): Promise<CommittedOffset | null> {
-    const [found] = await this.#fetcher.positions.groups.committed(this.#group, [tp]);
+    const { groups } = this.#fetcher.positions;
+    const [found] = await groups.committed(this.#group, [tp], undefined, true);
     return found ?? null;
   }
 
@@ -242,16 +325,37 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     return groupId;
   }
 
-  /** Frees everything. Nothing is committed. A poll that waits throws CLIENT_CLOSED. */
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+  /**
+   * Frees everything. A poll that waits throws CLIENT_CLOSED. A member of a group has finished
+   * with what it was given: `onRevoked` is called, `enableAutoCommit` commits, and it leaves.
+   * Otherwise nothing is committed.
+   */
+  close(): Promise<void> {
+    return this.#close(false);
+  }
+
+  /**
+   * `close` for who has failed to work on what `poll` returned last: `onLost` is called instead of
+   * `onRevoked`, and nothing is committed.
+   */
+  abandon(): Promise<void> {
+    return this.#close(true);
+  }
+
+  async #close(failed: boolean): Promise<void> {
+    if (this.#closed || this.#isLeaving) return;
+    this.#isLeaving = true;
     this.#fetcher.buffer.close();
-    this.#fetcher.stop();
-    this.#cluster.close();
+    try {
+      await this.#rebalance?.leave(failed);
+    } finally {
+      this.#closed = true;
+      this.#fetcher.stop();
+      this.#cluster.close();
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.close();
+    await this.close();
   }
 }

@@ -2,6 +2,7 @@
 
 import { now, within } from "./clock.js";
 import { OncelogError } from "./errors.js";
+import type { StagedRun } from "./staging.js";
 import { keyOf, type RecordMetadata, type TopicPartition } from "./types.js";
 
 export const WHOLE_BATCH = -1;
@@ -22,7 +23,8 @@ export class BatchDelivery {
   sequences: readonly bigint[] | undefined; // the application's own
   // Set when the outcome is known.
   isDone = false;
-  baseOffset = -1n;
+  baseOffset = -1n; // in a transaction within its run
+  run: StagedRun | undefined;
   duplicate = false;
   error: OncelogError | undefined;
   readonly #looked = new Set<number>();
@@ -62,12 +64,19 @@ export class BatchDelivery {
     return this.sequences?.[index] ?? baseSequence + BigInt(index);
   }
 
+  /** -1 if it is not known: in a transaction, until that is committed. */
+  get #firstOffset(): bigint {
+    if (this.run === undefined || this.baseOffset < 0n) return this.baseOffset;
+    return this.run.baseOffset < 0n ? -1n : this.run.baseOffset + this.baseOffset;
+  }
+
   metadata(first: number, last: number): RecordMetadata {
-    const known = this.error === undefined && this.baseOffset >= 0n;
+    const base = this.#firstOffset;
+    const known = this.error === undefined && base >= 0n;
     return {
       topic: this.tp.topic,
       partition: this.tp.partition,
-      offset: known ? this.baseOffset + BigInt(first) : -1n,
+      offset: known ? base + BigInt(first) : -1n,
       sequence: this.#sequence(first),
       lastSequence: this.#sequence(last),
       producerId: this.stamp.producerId,

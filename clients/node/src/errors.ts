@@ -30,6 +30,15 @@ const PARENTS = {
   PRODUCER_NAME_NOT_FOUND: "FATAL",
   /** The server, or this client, cannot do it. */
   NOT_SUPPORTED: "FATAL",
+  /** The node does not know who calls: no certificate or token, or one that is of no use. */
+  UNAUTHENTICATED: "FATAL",
+  /** The caller may not do this; the message names the grant that is missing. */
+  NOT_AUTHORIZED: "FATAL",
+  /**
+   * The group has given the partition to another member, or goes on without this one. A commit
+   * that was tried more than once may have been stored before that.
+   */
+  FENCED_MEMBER: "FATAL",
   /** The group's members share its partitions; only they commit, or read on from its offsets. */
   GROUP_HAS_MEMBERS: "FATAL",
   /** A bug or a broken invariant at the node; its log says more. */
@@ -55,6 +64,28 @@ const PARENTS = {
   DELIVERY_TIMEOUT: "DELIVERY_FAILED",
   /** Records failed and nobody looked at it: thrown by flush and close. */
   UNDELIVERED_RECORDS: "DELIVERY_FAILED",
+
+  /** Above all of a transaction that did not become, or is not, what was asked for. */
+  TRANSACTION_FAILED: "DELIVERY_FAILED",
+  /** Nothing of it is readable; the message says why. */
+  TRANSACTION_ABORTED: "TRANSACTION_FAILED",
+  /** It was committed before; nothing is undone. */
+  TRANSACTION_COMMITTED: "TRANSACTION_FAILED",
+  /** It has ended; repeat its commit to learn how. */
+  TRANSACTION_ENDED: "TRANSACTION_FAILED",
+  /** Another transaction of the same producer name is open. */
+  TRANSACTION_OPEN: "TRANSACTION_FAILED",
+  /** It was never begun, or ended so long ago that nobody knows how. */
+  UNKNOWN_TRANSACTION: "TRANSACTION_FAILED",
+  /** The commit names other batches than are staged; it is still open. */
+  COMMIT_INCOMPLETE: "TRANSACTION_FAILED",
+  /** It was committed with other batches than this commit names. */
+  COMMIT_DIFFERS: "TRANSACTION_FAILED",
+  /**
+   * No answer to the commit in time: whether it is committed is not known. Repeat the commit, or
+   * the abort: the same transaction answers how it ended.
+   */
+  COMMIT_TIMEOUT: "TRANSACTION_FAILED",
 
   /** Above all after which the producer cannot go on: all its pending records have failed. */
   PRODUCER_FAILED: "DELIVERY_FAILED",
@@ -84,6 +115,8 @@ const OWN = new Set<string>([
   "DELIVERY_TIMEOUT",
   "UNDELIVERED_RECORDS",
   "PRODUCER_FAILED",
+  "TRANSACTION_FAILED",
+  "COMMIT_TIMEOUT",
 ]);
 
 /** The kind that a node's word stands for. */

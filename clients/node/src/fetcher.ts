@@ -6,7 +6,7 @@
 
 import { FetchBuffer, UNKNOWN_POSITION, type Wanted } from "./buffer.js";
 import { CatchUp, endOffset, worthIt } from "./catchup.js";
-import { now } from "./clock.js";
+import { now, sleep } from "./clock.js";
 import { type Cluster, isUnknownTopic } from "./cluster.js";
 import type { ConsumerConfig } from "./config.js";
 import { asError, OncelogError } from "./errors.js";
@@ -317,6 +317,11 @@ export class Fetcher {
       await this.positions.start(tps, fresh, found);
     } catch (e) {
       problem = asError(e);
+    }
+    if (problem?.kind === "FENCED_MEMBER") {
+      // The group will say what becomes of them; until then there is nothing to read.
+      await sleep(this.config.retryBackoffMaxMs, this.cluster.signal);
+      problem = undefined;
     }
     for (const { tp, generation } of missing) {
       this.#locating.delete(tp);

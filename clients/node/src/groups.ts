@@ -11,11 +11,27 @@ import type { Cluster } from "./cluster.js";
 import { isRetriable, kindOf, OncelogError } from "./errors.js";
 import { ClusterService } from "./gen/oncelog/v1/cluster_pb.js";
 import * as pb from "./gen/oncelog/v1/group_pb.js";
-import { type CommittedOffset, keyOf, type OffsetCommit, type TopicPartition } from "./types.js";
+import type { ProducerTransaction } from "./staging.js";
+import {
+  type CommittedOffset,
+  keyOf,
+  type OffsetCommit,
+  type PartitionMap,
+  type TopicPartition,
+} from "./types.js";
 
 const LIST_PAGE = 1000;
-const { commitOffsets, fetchOffsets, describeGroup, deleteGroup, listGroups } =
+/** A node that hangs must not hold up a question that another one answers. */
+export const GROUP_ATTEMPT = 2000;
+const { commitOffsets, stageOffsets, fetchOffsets, describeGroup, deleteGroup, listGroups } =
   pb.GroupService.method;
+
+/** What a commit of a member, or its look for where to go on, says of it. */
+export interface CommitTerms {
+  readonly memberId: string;
+  readonly number: bigint;
+  readonly ownerships: PartitionMap<bigint>;
+}
 
 /** A group, and for how many partitions it has committed offsets. */
 export interface GroupInfo {
@@ -45,50 +61,99 @@ export class Groups {
     request: MessageInitShape<I>,
   ): Promise<MessageShape<O>> {
     const deadline = now() + this.cluster.config.requestTimeoutMs;
-    let turn = 0;
     for (let failures = 1; ; failures++) {
-      const known = this.cluster.addresses();
-      const address = this.#coordinators.get(group) ?? known[turn % known.length] ?? "";
+      const address = this.coordinator(group);
       let problem: OncelogError;
       try {
-        const limit = Math.min(deadline - now(), 2000);
+        const limit = Math.min(deadline - now(), GROUP_ATTEMPT);
         const answer = await this.cluster.callAt(address, limit, method, request);
-        this.#coordinators.set(group, address);
+        this.answered(group, address);
         return answer;
       } catch (e) {
         if (!(e instanceof OncelogError) || !e.retriable) throw e;
         problem = e;
       }
-      const hint = problem.details.leaderAddress ?? "";
-      let pause = this.cluster.backoff.delay(failures);
-      if (hint !== "" && hint !== address) {
-        this.#coordinators.set(group, hint);
-        // A hint needs no pause the first time; then somebody must be wrong.
-        if (failures === 1) pause = 0;
-      } else {
-        this.#coordinators.delete(group);
-        turn++;
-      }
+      const pause = this.failed(group, address, problem, failures);
       if (now() + pause >= deadline) throw problem;
       await sleep(pause, this.cluster.signal);
     }
   }
 
-  async commit(group: string, offsets: readonly OffsetCommit[]): Promise<void> {
+  /** The node to ask: the one that is known to keep the group, or one after the other. */
+  coordinator(group: string): string {
+    return this.#coordinators.get(group) ?? this.cluster.addresses()[0] ?? "";
+  }
+
+  answered(group: string, address: string): void {
+    this.#coordinators.set(group, address);
+  }
+
+  /** It is another node, perhaps; for how long to wait until one is to be asked again. */
+  failed(group: string, address: string, error: OncelogError, failures: number): number {
+    const hint = error.details.leaderAddress ?? "";
+    if (hint !== "" && hint !== address) {
+      this.#coordinators.set(group, hint);
+      // A hint needs no pause the first time; then somebody must be wrong.
+      return failures === 1 ? 0 : this.cluster.backoff.delay(failures);
+    }
+    this.#coordinators.delete(group);
+    this.cluster.avoid(address);
+    return this.cluster.backoff.delay(failures);
+  }
+
+  /** Stores offsets; `terms` are of a member. */
+  async commit(
+    group: string,
+    offsets: readonly OffsetCommit[],
+    terms?: CommitTerms,
+  ): Promise<void> {
     const answer = await this.#call(group, commitOffsets, {
       group,
-      offsets: offsets.map((one) => ({ ...one })),
+      memberId: terms?.memberId ?? "",
+      commitNumber: terms?.number ?? 0n,
+      offsets: commits(offsets, terms),
     });
     for (const result of answer.results) if (result.error !== "") throw refusedCommit(result);
   }
 
-  /** What is committed of these partitions, or of all. */
+  /** Stores offsets with a transaction, all or none; a repeat has the same number. */
+  async stage(
+    transaction: ProducerTransaction,
+    group: string,
+    offsets: readonly OffsetCommit[],
+    number: bigint,
+    terms: CommitTerms | undefined,
+  ): Promise<void> {
+    const { error, message } = await this.#call(group, stageOffsets, {
+      transactionId: transaction.id,
+      producerId: transaction.producerId,
+      epoch: transaction.epoch,
+      group,
+      memberId: terms?.memberId ?? "",
+      number,
+      offsets: commits(offsets, terms),
+    });
+    if (error === "") return;
+    // Of a conflict: another transaction has to end first.
+    const kind = error === "TRANSACTION_CONFLICT" ? "NOT_READY" : (kindOf(error) ?? "INTERNAL");
+    throw new OncelogError(kind, `group ${group}: offsets not staged: ${message || error}`);
+  }
+
+  /**
+   * What is committed of these partitions. `terms` are of a member. Who only `looks` ends no
+   * transaction that has staged offsets there.
+   */
   async committed(
     group: string,
     partitions: readonly TopicPartition[],
+    terms?: CommitTerms,
+    looks = false,
   ): Promise<CommittedOffset[]> {
     const answer = await this.#call(group, fetchOffsets, {
       group,
+      ignoreTransactions: looks,
+      memberId: terms?.memberId ?? "",
+      ownerships: terms === undefined ? [] : partitions.map((tp) => terms.ownerships.get(tp) ?? 0n),
       partitions: partitions.map(({ topic, partition }) => ({ topic, partition })),
     });
     return known(answer.offsets);
@@ -155,6 +220,10 @@ export class Groups {
       }
     }
   }
+}
+
+function commits(offsets: readonly OffsetCommit[], terms: CommitTerms | undefined) {
+  return offsets.map((one) => ({ ...one, ownership: terms?.ownerships.get(one) ?? 0n }));
 }
 
 function refusedCommit(result: pb.OffsetCommitResult): OncelogError {

@@ -38,6 +38,14 @@ export const NO_IDENTITY: Identity = {
   leaseToken: new Uint8Array(),
 };
 
+/** Whether it need not be renewed for so long, or for half of its lifetime. */
+function lasts(identity: Identity, totalMs: number): boolean {
+  if (identity.renewAt === NEVER) return true;
+  // The last tenth of a lease lies between its renewal and its end.
+  const lifetime = (identity.expireAt - identity.renewAt) * 10;
+  return identity.renewAt - now() >= Math.min(totalMs, lifetime / 2);
+}
+
 /** One number for all attempts of a call: repeated, it raises an epoch once. */
 export function nonce(): bigint {
   return randomBytes(8).readBigUInt64LE() | 1n;
@@ -78,6 +86,18 @@ export class Identities {
     }
     const named = this.config.producerName !== null;
     return { identity, last: named ? await this.#open(tp, identity) : -1n };
+  }
+
+  /**
+   * An identity that lasts for a transaction, if leases last so long. It is not renewed while one
+   * is open: that would raise the name's epoch, and fence it. `usedUp`: whether one will not do.
+   */
+  async forTransaction(totalMs: number, usedUp: (one: Identity) => boolean): Promise<Identity> {
+    while (this.#leasing !== undefined) await this.#leasing.catch(() => {});
+    const newest = this.#newest;
+    const fits = newest !== undefined && lasts(newest, totalMs) && !usedUp(newest);
+    this.current = fits ? newest : await this.#alone(() => this.#lease(NEVER));
+    return this.current;
   }
 
   async #alone<T>(task: () => Promise<T>): Promise<T> {

@@ -19,10 +19,14 @@ export {
   type UpgradeInfo,
 } from "./admin.js";
 export type {
+  Assignor,
   ClientConfig,
   Compression,
   ConsumerConfig,
+  Membership,
   OffsetReset,
+  OnPartitions,
+  OnRevoked,
   Partitioner,
   ProducerConfig,
 } from "./config.js";
@@ -31,6 +35,8 @@ export { Delivery } from "./delivery.js";
 export { type ErrorDetails, type ErrorKind, OncelogError, type Outcome } from "./errors.js";
 export type { GroupDescription, GroupInfo } from "./groups.js";
 export { Producer, type SendBatchOptions, type SendOptions } from "./producer.js";
+export type { CommittedTransaction, PublishedRun, TransactionState } from "./staging.js";
+export { Transaction, type TransactionOptions } from "./transaction.js";
 export type {
   CommittedOffset,
   Content,

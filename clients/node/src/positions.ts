@@ -6,6 +6,7 @@ import type { ConsumerConfig } from "./config.js";
 import { OncelogError } from "./errors.js";
 import { LogService, type OffsetResult, PartitionError } from "./gen/oncelog/v1/log_pb.js";
 import { Groups } from "./groups.js";
+import type { GroupMember } from "./member.js";
 import type { Routes } from "./routes.js";
 import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
 
@@ -28,6 +29,8 @@ function position(at: Place) {
 
 export class Positions {
   readonly groups: Groups;
+  /** Of the group, if it shares its partitions. */
+  member: GroupMember | undefined;
 
   constructor(
     readonly config: ConsumerConfig,
@@ -48,7 +51,13 @@ export class Positions {
   ): Promise<void> {
     const { groupId, autoOffsetReset } = this.config;
     if (groupId !== null && fresh.length > 0) {
-      for (const one of await this.groups.committed(groupId, fresh)) found.set(one, one.offset);
+      const { member } = this;
+      const lost = fresh.find((tp) => member !== undefined && !member.machine.owned.has(tp));
+      if (lost !== undefined) {
+        throw new OncelogError("FENCED_MEMBER", `${keyOf(lost)}: the group has taken it back`);
+      }
+      const committed = await this.groups.committed(groupId, fresh, member?.terms());
+      for (const one of committed) found.set(one, one.offset);
     }
     const left = missing.filter((tp) => !found.has(tp));
     if (left.length === 0) return;

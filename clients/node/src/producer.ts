@@ -13,6 +13,9 @@ import type { TopicView } from "./leaders.js";
 import { keyPartition } from "./murmur2.js";
 import { MAX_PAYLOAD_BYTES } from "./payload.js";
 import { Sender } from "./sender.js";
+import type { CommittedTransaction } from "./staging.js";
+import { Transaction, type TransactionOptions } from "./transaction.js";
+import { Transactions } from "./transactions.js";
 import type { Message, RecordMetadata, ResolvedSequence, TopicPartition } from "./types.js";
 import type { ProducerStats } from "./window.js";
 
@@ -51,6 +54,7 @@ export class Producer implements AsyncDisposable {
   readonly config: Readonly<ProducerConfig>;
   readonly #cluster: Cluster;
   readonly #sender: Sender;
+  readonly #transactions: Transactions;
   #closed = false;
   #turnBegan = 0;
 
@@ -63,6 +67,7 @@ export class Producer implements AsyncDisposable {
     this.config = all;
     this.#cluster = new Cluster(checkServers(servers), all);
     this.#sender = new Sender(all, this.#cluster);
+    this.#transactions = new Transactions(this.#sender);
   }
 
   // --- sending -----------------------------------------------------------------------
@@ -193,6 +198,42 @@ export class Producer implements AsyncDisposable {
     return known;
   }
 
+  // --- transactions ------------------------------------------------------------------
+
+  /**
+   * Begins a transaction, when all that was sent before is settled. The producer needs a
+   * `producerName`.
+   *
+   * Throws FENCED if another producer has taken over the name, TRANSACTION_OPEN if the one before
+   * has not been ended, and what is below RETRIABLE when nobody answers.
+   */
+  async begin(options: TransactionOptions = {}): Promise<Transaction> {
+    const { idleTimeoutMs = 0, totalTimeoutMs = 0 } = options;
+    const begun = await this.#transactions.begin({ idleTimeoutMs, totalTimeoutMs });
+    return new Transaction(this, this.#transactions, begun);
+  }
+
+  /**
+   * Begins a transaction, waits for the task, and commits; if the task fails it aborts. Throws the
+   * task's error, or what `begin` and `commit` throw.
+   */
+  async transact(
+    task: (transaction: Transaction) => Promise<void>,
+    options: TransactionOptions = {},
+  ): Promise<CommittedTransaction> {
+    const transaction = await this.begin(options);
+    try {
+      await task(transaction);
+    } catch (e) {
+      // Its error says more; what is not aborted now is when it has been idle.
+      if (transaction.state === "open") await transaction.abort().catch(() => {});
+      throw e;
+    }
+    // Who has aborted it in the task has what he wanted.
+    if (transaction.state === "aborted") return { transactionId: transaction.id, runs: [] };
+    return transaction.commit();
+  }
+
   // --- waiting, asking ---------------------------------------------------------------
 
   /**
@@ -226,12 +267,13 @@ export class Producer implements AsyncDisposable {
   }
 
   /**
-   * Flushes and frees everything; throws as `flush` does. What has no outcome after `timeoutMs`
+   * Flushes and frees everything; throws as `flush` does. A transaction that is open is aborted. What has no outcome after `timeoutMs`
    * fails. A second close does nothing.
    */
   async close(timeoutMs = Number.POSITIVE_INFINITY): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    await this.#transactions.close(timeoutMs);
     await this.#flush(timeoutMs); // what is left fails below, and is reported with its outcome
     this.#sender.stop();
     this.#cluster.close();

@@ -11,6 +11,7 @@ import {
   BatchSchema,
 } from "./gen/oncelog/v1/batch_pb.js";
 import type { Identity } from "./identities.js";
+import { isSecured } from "./security.js";
 
 /** A batch on its way. What is sent never changes; the rest is the state of its sending. */
 export class SealedBatch {
@@ -60,11 +61,13 @@ export class SealedBatch {
       if (last !== base + BigInt(batch.count) - 1n) header.lastSequence = last;
       if (prevSequence !== base - 1n) header.prevSequence = prevSequence;
     }
-    const first = producerId !== 0n && prevSequence === -1n;
+    const { transaction } = batch;
+    if (transaction !== undefined) header.transactionId = transaction.id;
+    const proves = producerId !== 0n && (prevSequence === -1n || isSecured(config));
     this.lastSequence = last;
     this.#header = header;
     this.#payload = payload.data;
-    this.#leaseToken = first ? identity.leaseToken : new Uint8Array();
+    this.#leaseToken = proves ? identity.leaseToken : new Uint8Array();
     batch.delivery.stamp = { producerId, epoch, baseSequence: base };
   }
 

@@ -11,6 +11,7 @@ import { asError, OncelogError } from "./errors.js";
 import type { BatchResult } from "./gen/oncelog/v1/log_pb.js";
 import { Identities, type Identity, NO_IDENTITY } from "./identities.js";
 import { LeaderWatch, STALL_AFTER } from "./leaderwatch.js";
+import type { ProducerTransaction } from "./staging.js";
 import { isRetriableVerdict } from "./status.js";
 import { ProduceStream, type StreamEvents } from "./stream.js";
 import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
@@ -109,7 +110,7 @@ export class Sender implements StreamEvents {
   }
 
   /** The producer cannot go on. All pending records fail, further ones are refused. */
-  #fail(error: OncelogError): void {
+  fail(error: OncelogError): void {
     if (this.#stopped) return;
     this.#failEverything(error, error);
     this.#closeStreams();
@@ -117,18 +118,26 @@ export class Sender implements StreamEvents {
 
   #failEverything(error: OncelogError, later: OncelogError): void {
     this.#stopped = true;
-    for (const batch of this.accumulator.stop(later)) {
+    const { transaction } = this.accumulator;
+    if (transaction !== undefined) this.accumulator.failTransaction(transaction, error);
+    this.#failBatches(this.accumulator.stop(later), error);
+    for (const tp of this.#identified.keys()) this.#tellIdentified(tp, NO_IDENTITY);
+  }
+
+  #failBatches(unsent: readonly OpenBatch[], error: OncelogError): void {
+    for (const batch of unsent) {
       this.stats.recordsFailed += batch.count;
       batch.delivery.fail(error.withOutcome("never_sent"));
       this.#batchDone(batch);
     }
     for (const window of this.#windows.values()) window.failAll(error);
     this.#busy.clear();
-    for (const tp of this.#identified.keys()) this.#tellIdentified(tp, NO_IDENTITY);
   }
 
   #batchDone(batch: OpenBatch): void {
-    if (batch.delivery.error !== undefined) this.failed.add(batch.delivery);
+    // Of a transaction's failure its end tells.
+    const tells = batch.delivery.error !== undefined && batch.transaction === undefined;
+    if (tells) this.failed.add(batch.delivery);
     this.accumulator.release(batch);
   }
 
@@ -141,6 +150,8 @@ export class Sender implements StreamEvents {
       this.#tickedAt = at;
       this.#tick(at);
     }
+    const { transaction } = this.accumulator;
+    if (transaction?.failure !== undefined) this.drop(transaction, transaction.refusal());
     const { ready, next: lingers } = this.accumulator.readyPartitions(at);
     let next = lingers;
     const mayHave = new Set(ready.map(keyOf));
@@ -161,6 +172,8 @@ export class Sender implements StreamEvents {
   #feed(window: Window, at: number): Reaction {
     const { tp } = window;
     if (this.#identifying.has(tp)) return undefined;
+    const { transaction } = this.accumulator;
+    if (transaction !== undefined && !this.#mayStage(window, transaction, at)) return undefined;
     if (window.needsIdentity(at, this.identities.current)) return this.#identify(window);
     const address = this.cluster.leaders.address(tp);
     if (address === "") {
@@ -190,6 +203,34 @@ export class Sender implements StreamEvents {
     }
   }
 
+  /** Whether the transaction goes on. It ends with its lease: a new one would fence it. */
+  #mayStage(window: Window, transaction: ProducerTransaction, at: number): boolean {
+    const { current } = this.identities;
+    if (current === undefined || at >= current.expireAt || window.hasUsedUp(current)) {
+      const text = `the lease of "${this.config.producerName}" cannot be used on`;
+      const error = new OncelogError("PRODUCER_EXPIRED", `${keyOf(window.tp)}: ${text}`);
+      this.accumulator.failTransaction(transaction, error);
+    }
+    return transaction.failure === undefined;
+  }
+
+  /** It cannot be committed: what is not staged fails now, nobody waits for it. */
+  drop(transaction: ProducerTransaction, error: OncelogError): void {
+    this.accumulator.failTransaction(transaction, error);
+    this.#failBatches(this.accumulator.dropTransaction(), error);
+  }
+
+  /** It was aborted: its sequences are free. */
+  rollBack(transaction: ProducerTransaction): void {
+    if (transaction.failure !== undefined) this.drop(transaction, transaction.failure);
+    for (const window of this.#windows.values()) window.rollBack(transaction);
+  }
+
+  /** Whether a partition can no longer go on under this identity. */
+  hasUsedUp(identity: Identity): boolean {
+    return [...this.#windows.values()].some((window) => window.hasUsedUp(identity));
+  }
+
   #window(tp: TopicPartition): Window {
     let window = this.#windows.get(tp);
     if (window === undefined) {
@@ -214,7 +255,7 @@ export class Sender implements StreamEvents {
         const { identity, last } = await this.identities.acquire(tp, window.identity);
         this.#adopt(window, identity, last);
       } catch (e) {
-        this.#fail(noProducerId(e));
+        this.fail(noProducerId(e));
       }
       this.#loop.wake();
     });
@@ -226,7 +267,7 @@ export class Sender implements StreamEvents {
     this.#identifying.delete(tp);
     if (this.#stopped) return;
     if (this.config.producerName !== null && last < window.storedGiven) {
-      this.#fail(lostWithTopic(tp, window.storedGiven));
+      this.fail(lostWithTopic(tp, window.storedGiven));
       return;
     }
     window.adopt(identity, last, this.#topicId(tp.topic));
@@ -304,7 +345,7 @@ export class Sender implements StreamEvents {
   #react(window: Window, reaction: Reaction): void {
     if (reaction === undefined) return;
     const { tp } = window;
-    if ("fatal" in reaction) this.#fail(reaction.fatal);
+    if ("fatal" in reaction) this.fail(reaction.fatal);
     else if ("fatalUnlessRecreated" in reaction) {
       // Else it is being looked into.
       if (!this.#identifying.has(tp)) this.#findTopic(window, reaction.fatalUnlessRecreated);
@@ -329,7 +370,7 @@ export class Sender implements StreamEvents {
       this.#identifying.delete(tp);
       if (this.#stopped) return;
       if (!asked) window.sendAgain(now());
-      else if (this.#topicId(tp.topic) === window.topicId) this.#fail(error);
+      else if (this.#topicId(tp.topic) === window.topicId) this.fail(error);
       else this.#react(window, window.onTopicCreatedAnew());
       this.#loop.wake();
     });
@@ -349,10 +390,10 @@ export class Sender implements StreamEvents {
     if (current !== undefined && at >= current.renewAt) {
       this.cluster.spawn(async () => {
         try {
-          await this.identities.renewIfDue();
+          if (!this.accumulator.isTransactional) await this.identities.renewIfDue();
         } catch (e) {
           // Taken over by another instance, most likely: to go on would be to fight.
-          this.#fail(noProducerId(e));
+          this.fail(noProducerId(e));
         }
         this.#loop.wake();
       });

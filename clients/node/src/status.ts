@@ -119,6 +119,8 @@ const VERDICTS = new Map<Verdict, ErrorKind>([
   [Verdict.SEQUENCE_CONFLICT, "SEQUENCE_CONFLICT"],
   [Verdict.PRODUCER_EXPIRED, "PRODUCER_EXPIRED"],
   [Verdict.OFFSET_MISMATCH, "OFFSET_MISMATCH"],
+  [Verdict.TRANSACTION_ABORTED, "TRANSACTION_ABORTED"],
+  [Verdict.TRANSACTION_ENDED, "TRANSACTION_ENDED"],
 ]);
 
 const RETRIABLE = new Set([
@@ -132,7 +134,9 @@ const RETRIABLE = new Set([
 ]);
 
 export function isStored(verdict: Verdict): boolean {
-  return verdict === Verdict.APPENDED || verdict === Verdict.DUPLICATE;
+  return (
+    verdict === Verdict.APPENDED || verdict === Verdict.DUPLICATE || verdict === Verdict.STAGED
+  );
 }
 
 export function isRetriableVerdict(verdict: Verdict): boolean {

@@ -24,6 +24,7 @@ import { OncelogError, type Outcome } from "./errors.js";
 import { type BatchResult, Verdict } from "./gen/oncelog/v1/log_pb.js";
 import { type Identity, NO_IDENTITY } from "./identities.js";
 import { SealedBatch } from "./sealed.js";
+import type { ProducerTransaction } from "./staging.js";
 import { fromVerdict, isKnown, isRetriableVerdict, isStored } from "./status.js";
 import { keyOf, type TopicPartition } from "./types.js";
 
@@ -73,6 +74,7 @@ export function lostWithTopic(tp: TopicPartition, stored: bigint): OncelogError 
  */
 function gapAfter(batch: OpenBatch, error: OncelogError): OncelogError | undefined {
   if (batch.sequences === undefined || error.kind === "OFFSET_MISMATCH") return undefined;
+  if (batch.transaction !== undefined) return undefined; // what follows goes with it
   return new OncelogError(
     "PRODUCER_FAILED",
     `${keyOf(batch.lane.tp)}: the records with the application's sequences ` +
@@ -95,6 +97,9 @@ export class Window {
   #prevSequence = -1n;
   #dead: boolean; // no batch may be sealed with the identity any more
   #resets = 0; // since the last acknowledgement
+  #madeAnew = false; // the topic was, while a transaction wrote to it
+  // Where a transaction began here.
+  #before: { transaction: ProducerTransaction; prev: bigint; given: bigint } | undefined;
   // A batch with the application's own sequences has failed. What follows it must not be stored:
   // prev_sequence would hide the gap, and a copy lose records unseen.
   #gap: OncelogError | undefined;
@@ -139,6 +144,10 @@ export class Window {
     return this.#dead && this.identity !== NO_IDENTITY;
   }
 
+  hasUsedUp(identity: Identity): boolean {
+    return this.wasReset && this.identity.serial >= identity.serial;
+  }
+
   /** Goes on with this identity after lastSequence (-1: from the start). */
   adopt(identity: Identity, lastSequence: bigint, topicId: bigint): void {
     if (this.#batches.length > 0) throw new Error("an identity changes only in an empty window");
@@ -146,6 +155,7 @@ export class Window {
     this.#prevSequence = lastSequence;
     this.topicId = topicId;
     this.#dead = false;
+    this.#madeAnew = false;
   }
 
   // --- what to send ------------------------------------------------------------------
@@ -175,6 +185,10 @@ export class Window {
     while (this.#gap === undefined) {
       const batch = this.#again.shift() ?? this.accumulator.take(this.tp);
       if (batch === undefined) return undefined;
+      const { transaction } = batch;
+      if (transaction !== undefined && this.#before?.transaction !== transaction) {
+        this.#before = { transaction, prev: this.#prevSequence, given: this.storedGiven };
+      }
       const deadline = batch.created + this.config.deliveryTimeoutMs;
       try {
         return new SealedBatch(batch, this.identity, this.#prevSequence, deadline, this.config);
@@ -266,13 +280,28 @@ export class Window {
       if (s.batch.sequences !== undefined && s.lastSequence > this.storedGiven) {
         this.storedGiven = s.lastSequence;
       }
-      s.batch.delivery.store(result.baseOffset, duplicate);
+      const { transaction, delivery } = s.batch;
+      delivery.run = transaction?.staged(this.tp, s.batch.count, s.lastSequence);
+      delivery.store(result.baseOffset, duplicate);
       this.onDone(s.batch);
     }
     this.#dropAckedHead();
     // Its turn has come: what refused it, the gap before it, is filled.
     if (this.#batches[0]?.refused) this.#rewind(now, 0);
     this.#resetIfAbandoned();
+  }
+
+  /** The transaction was aborted. Its sequences are free, for late copies name it. */
+  rollBack(transaction: ProducerTransaction): void {
+    if (this.#before?.transaction !== transaction) return;
+    if (!this.idle) throw new Error("batches fail before their transaction is rolled back");
+    this.#prevSequence = this.#before.prev;
+    this.storedGiven = this.#before.given;
+    this.#before = undefined;
+    this.#failures = 0;
+    this.#resets = 0;
+    this.retryAt = 0;
+    this.#dead = this.#madeAnew;
   }
 
   #dropAckedHead(): void {
@@ -350,6 +379,9 @@ export class Window {
   // --- refused for good --------------------------------------------------------------
 
   #refusedForGood(s: SealedBatch, error: OncelogError): Reaction {
+    if (s.batch.transaction !== undefined) {
+      return this.#stagingFailed(s.batch.transaction, error);
+    }
     // Offsets only grow: a delayed copy will be refused for the same reason.
     const beyond = (error.details.nextOffset ?? -1n) > (s.batch.expectedOffset ?? -1n);
     const certain = !s.ambiguous || (error.kind === "OFFSET_MISMATCH" && beyond);
@@ -385,6 +417,16 @@ export class Window {
   }
 
   /**
+   * The transaction cannot be committed any more. All of it fails; what of it is stored is
+   * dropped.
+   */
+  #stagingFailed(transaction: ProducerTransaction, error: OncelogError): Reaction {
+    this.accumulator.failTransaction(transaction, error);
+    this.failAll(error);
+    return undefined;
+  }
+
+  /**
    * The topic was deleted and created again, and its leader knows nothing of this producer.
    *
    * What had no answer may have been stored in the topic that is gone: it fails. What was refused
@@ -403,6 +445,11 @@ export class Window {
       return this.gapReaction;
     }
     const left = this.#batches.filter((s) => !s.acked);
+    const transaction = left[0]?.batch.transaction;
+    if (transaction !== undefined) {
+      this.#madeAnew = true;
+      return this.#stagingFailed(transaction, new OncelogError("DELIVERY_FAILED", anew));
+    }
     this.#batches = [];
     this.#cursor = 0;
     const first = left.findIndex((s) => !s.unanswered);
@@ -433,6 +480,9 @@ export class Window {
 
   #failBatch(batch: OpenBatch, error: OncelogError): void {
     this.stats.recordsFailed += batch.count;
+    if (batch.transaction !== undefined) {
+      this.accumulator.failTransaction(batch.transaction, error);
+    }
     if (this.#gap === undefined) {
       this.#gap = gapAfter(batch, error);
       // Before anybody learns of it: who does may send what comes next.
@@ -491,10 +541,11 @@ export class Window {
     this.#cursor = 0;
   }
 
-  /** The producer stops. What is on its way fails. */
+  /** The producer stops, or its transaction. What is on its way fails. */
   failAll(error: OncelogError): void {
     for (const s of this.#batches) {
-      const doubt = s.ambiguous || s.attemptId !== undefined;
+      const sent = s.ambiguous || s.attemptId !== undefined;
+      const doubt = sent && s.batch.transaction === undefined;
       this.#fail([s], error.withOutcome(doubt ? "unknown" : "not_stored"));
     }
     for (const batch of this.#again) this.#failBatch(batch, error.withOutcome("not_stored"));

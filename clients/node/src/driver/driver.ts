@@ -6,6 +6,7 @@
 import { createInterface } from "node:readline";
 import {
   Admin,
+  type CommittedTransaction,
   Consumer,
   type Delivery,
   type ErrorDetails,
@@ -15,6 +16,7 @@ import {
   type SendOptions,
   type StoredRecord,
   type TopicPartition,
+  type Transaction,
   VERSION,
 } from "../index.js";
 
@@ -117,6 +119,7 @@ async function configOf(given: Json, kind: "producer" | "consumer" | "admin"): P
     if (!Object.hasOwn(known, camel(name))) throw new Fault("NOT_OFFERED", `no setting ${name}`);
     if (value !== null) config[camel(name)] = name === "initial" ? identity(value) : value;
   }
+  if (kind === "consumer") config.membership ??= "manual";
   return { servers, config };
 }
 
@@ -133,11 +136,22 @@ function identity(initial: Json): Json {
   };
 }
 
+const MEMBER =
+  "membership group_instance_id assignor session_timeout_ms revoke_timeout_ms processing_timeout_ms enable_auto_commit auto_commit_interval_ms".split(
+    " ",
+  );
+
 async function defaults(): Promise<Json> {
   const all: Json = {};
   for (const kind of ["producer", "consumer"] as const) {
     const { clientId: _, partitioner: __, ...config } = await defaultsOf(kind);
-    all[kind] = Object.fromEntries(Object.entries(config).map(([k, v]) => [snake(k), v]));
+    const snakes = Object.entries(config).map(([k, v]): [string, Json] => [snake(k), v]);
+    all[kind] = Object.fromEntries(snakes.filter(([k]) => !/^(tls|token|on_)/.test(k)));
+  }
+  all.member = {};
+  for (const name of MEMBER) {
+    all.member[name] = all.consumer[name];
+    delete all.consumer[name];
   }
   return all;
 }
@@ -147,6 +161,7 @@ async function defaults(): Promise<Json> {
 interface Sending {
   producer: Producer;
   sent: Map<string, Delivery>;
+  transaction?: Transaction; // the newest one
 }
 
 const producers = new Map<string, Sending>();
@@ -162,7 +177,8 @@ async function carryOut(c: Json): Promise<Json> {
         protocol: 1,
         features: [
           ..."zstd lz4 no_idempotence send_batch names initial own_sequences".split(" "),
-          ..."expected_offset resolve read any_replica offsets admin".split(" "),
+          ..."expected_offset resolve read any_replica offsets admin tls tokens".split(" "),
+          ..."transactions members".split(" "),
         ],
       };
     case "defaults":
@@ -199,7 +215,7 @@ async function carryOut(c: Json): Promise<Json> {
 
 async function reset(): Promise<void> {
   for (const { producer } of producers.values()) await undelivered(producer.close(0));
-  for (const consumer of consumers.values()) consumer.close();
+  for (const consumer of consumers.values()) await consumer.close();
   for (const admin of admins.values()) admin.close();
   producers.clear();
   consumers.clear();
@@ -232,8 +248,26 @@ function message(c: Json): Omit<Message, "topic"> {
   return made;
 }
 
-async function produce(c: Json, { producer, sent }: Sending): Promise<Json> {
+async function produce(c: Json, sending: Sending): Promise<Json> {
+  const { producer, sent } = sending;
   switch (c.verb) {
+    case "begin":
+      sending.transaction = await producer.begin({
+        idleTimeoutMs: c.idle_timeout_ms ?? 0,
+        totalTimeoutMs: c.total_timeout_ms ?? 0,
+      });
+      return { transaction_id: sending.transaction.id };
+    case "commit_transaction":
+      return committed(await transactionOf(sending).commit());
+    case "abort_transaction":
+      await transactionOf(sending).abort();
+      return {};
+    case "send_offsets": {
+      const consumer = consumers.get(c.consumer);
+      if (consumer === undefined) throw new Fault("DRIVER_FAULT", `no consumer "${c.consumer}"`);
+      await transactionOf(sending).commitOffsets(consumer);
+      return {};
+    }
     case "send": {
       const options: SendOptions = {};
       if (given(c.partition)) options.partition = c.partition;
@@ -269,6 +303,20 @@ async function produce(c: Json, { producer, sent }: Sending): Promise<Json> {
       return {};
   }
   throw new Fault("NOT_OFFERED", `no verb ${c.verb}`);
+}
+
+function transactionOf({ transaction }: Sending): Transaction {
+  if (transaction === undefined) throw new Fault("DRIVER_FAULT", "no transaction was begun");
+  return transaction;
+}
+
+function committed({ transactionId, runs }: CommittedTransaction): Json {
+  return {
+    transaction_id: transactionId,
+    runs: runs
+      .toSorted((a, b) => a.topic.localeCompare(b.topic) || a.partition - b.partition)
+      .map((run) => Object.fromEntries(Object.entries(run).map(([k, v]) => [snake(k), v]))),
+  };
 }
 
 async function resultOf(delivery: Delivery | undefined): Promise<Json> {
@@ -321,7 +369,7 @@ async function consume(c: Json, consumer: Consumer): Promise<Json> {
       return { offset, metadata, producer_id: producerId, epoch, sequence };
     }
     case "close":
-      consumer.close();
+      await consumer.close();
       return {};
   }
   throw new Fault("NOT_OFFERED", `no verb ${c.verb}`);
