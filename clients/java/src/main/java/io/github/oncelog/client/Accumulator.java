@@ -35,6 +35,10 @@ final class Accumulator {
     }
   }
 
+  private static final int LEAST_ROOM = 64 << 10;
+  private static final int MOST_ROOM = 4 << 20;
+  private static final int MOST_ROOMS = 8;
+
   private final ProducerConfig config;
   private final long linger;
   private final Runnable wake;
@@ -45,7 +49,9 @@ final class Accumulator {
   private final ArrayDeque<OpenBatch> lingering = new ArrayDeque<>();
   private int flushing;
   private long used;
-  private final Map<BatchDelivery, Integer> incomplete = new HashMap<>(); // with its bytes
+  private final Set<BatchDelivery> incomplete = new LinkedHashSet<>();
+  // Room of batches that were encoded, so that it need not grow anew for each batch.
+  private final ArrayDeque<byte[]> rooms = new ArrayDeque<>();
   private OncelogException failure;
   // Why no batch may be begun just now: a transaction begins or ends.
   private OncelogException paused;
@@ -164,10 +170,11 @@ final class Accumulator {
   }
 
   private void start(Lane lane, int cap) {
-    OpenBatch batch = new OpenBatch(lane, Times.now(), cap, transaction);
+    OpenBatch batch = new OpenBatch(lane, Times.now(), cap, transaction, rooms.poll());
     lane.open = batch;
     used += Columns.BATCH_OVERHEAD;
-    incomplete.put(batch.delivery, Columns.BATCH_OVERHEAD);
+    batch.delivery.held = Columns.BATCH_OVERHEAD;
+    incomplete.add(batch.delivery);
     if (linger <= 0 || flushing > 0) {
       batch.due = true;
       ready.add(lane.tp);
@@ -196,7 +203,7 @@ final class Accumulator {
     }
     batch.size += add.size;
     used += add.size;
-    incomplete.merge(batch.delivery, add.size, Integer::sum);
+    batch.delivery.held += add.size;
     if (add.options.callback != null) {
       batch.delivery.callbacks.add(new BatchDelivery.Callback(index, add.options.callback));
     }
@@ -243,7 +250,7 @@ final class Accumulator {
     synchronized (this) {
       flushing++;
       makeAllDue();
-      waiting = new ArrayList<>(incomplete.keySet());
+      waiting = new ArrayList<>(incomplete);
     }
     wake.run();
     return waiting;
@@ -381,11 +388,22 @@ final class Accumulator {
   /** Frees the room of a batch whose outcome is known. */
   void release(BatchDelivery delivery) {
     synchronized (this) {
-      Integer held = incomplete.remove(delivery);
-      used -= held == null ? 0 : held;
+      if (incomplete.remove(delivery)) {
+        used -= delivery.held;
+      }
       notifyAll();
     }
     delivery.released.complete(null);
+  }
+
+  /** Keeps what another batch may use, within limits; null: nothing. */
+  synchronized void reuse(byte[] room) {
+    if (room != null
+        && room.length >= LEAST_ROOM
+        && room.length <= MOST_ROOM
+        && rooms.size() < MOST_ROOMS) {
+      rooms.push(room);
+    }
   }
 
   synchronized long usedBytes() {

@@ -20,6 +20,9 @@ final class BatchDelivery {
   /** Completed when callbacks were called and its memory is free. */
   final CompletableFuture<Void> released = new CompletableFuture<>();
 
+  /** What it takes of the buffer; guarded by the accumulator. */
+  long held;
+
   final List<Callback> callbacks = new ArrayList<>(0);
   volatile Stamp stamp = Stamp.NONE;
 

@@ -239,7 +239,29 @@ final class Groups {
         answer.getExists(),
         answer.getLastCommitMs(),
         answer.getCoordinatorId(),
-        offsets(answer.getOffsetsList()));
+        offsets(answer.getOffsetsList()),
+        answer.getMembersList().stream().map(Groups::member).toList(),
+        answer.getEpoch(),
+        answer.getAssignor());
+  }
+
+  private static Admin.GroupMember member(io.github.oncelog.client.proto.GroupMember one) {
+    Map<TopicPartition, Long> owned = new TreeMap<>();
+    for (var p : one.getOwnedList()) {
+      owned.put(new TopicPartition(p.getTopic(), p.getPartition()), p.getOwnership());
+    }
+    List<TopicPartition> revoking = new ArrayList<>();
+    for (var p : one.getRevokingList()) {
+      revoking.add(new TopicPartition(p.getTopic(), p.getPartition()));
+    }
+    return new Admin.GroupMember(
+        one.getMemberId(),
+        one.getInstanceId(),
+        one.getClientHost(),
+        owned,
+        revoking,
+        one.getIdleMs(),
+        one.getConnected());
   }
 
   boolean delete(String group) {

@@ -220,7 +220,7 @@ final class Window {
       long deadline = batch.created + config.deliveryTimeout().toNanos();
       noteBegin(batch.transaction);
       try {
-        batch.encode(config.compression(), config.compressionLevel());
+        accumulator.reuse(batch.encode(config.compression(), config.compressionLevel()));
       } catch (OncelogException e) {
         fail(
             batch,
