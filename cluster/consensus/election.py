@@ -138,11 +138,9 @@ class Election:
         """Returns whether a majority would vote for us: then the election begins."""
         core = self._core
         take_proof(core, self._journal, message.commit, message.commit_term)
-        if core.is_leader:
-            return False
-        if not message.granted:
-            if message.term > core.term:
-                core.see_term(message.term, sender)
+        if not message.granted and message.term > core.term:
+            core.see_term(message.term, sender)
+        if core.is_leader or not message.granted:
             return False
         if message.term != self._asked_term or self._asked_term != core.term + 1:
             return False

@@ -170,6 +170,7 @@ class Group:
             # While leadership is handed over proposals wait: for a message or a timeout.
             (leading is not None and leading.proposals.queued and not leading.is_transferring)
             or self._applying.has_work(self.commit_index)
+            or core.commits_more
             # A lone leader's entries are committed by its next tick.
             or (alone and core.commit_index < journal.durable_index)
         )

@@ -60,6 +60,9 @@ class CoreJournal(Protocol):
     checksum). The core reads index and term only: command may be empty.
     """
 
+    @property
+    def durable_index(self) -> int: ...
+    def term_at(self, index: int) -> int: ...
     def add(self, command: bytes, idx: int, term: int, checksum: int | None = None) -> None: ...
     def deleteEntriesFrom(self, entryFrom: int) -> None: ...  # noqa: N802, N803
     def __getitem__(self, item: Any) -> Any: ...
@@ -144,7 +147,9 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         election_timeout: tuple[float, float],
         heartbeat: float,
     ) -> None:
-        self._clock, self._rng = clock, rng
+        self._clock, self._rng, self._journal = clock, rng, journal
+        # A majority holds all up to here, if this leader's entries count that are not synced yet.
+        self._counted_index = 0
         self._outbox = _Outbox()
         # Of all that were ever heard of: who is not a voter may be followed and voted for, too.
         self._nodes: dict[int, Node] = {}
@@ -184,7 +189,29 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
     def tick(self) -> None:
         """Runs timeouts, the commit index and the leader's own deposition."""
         self._enter()
+        known = self.commit_index
         self._onTick(0.0)
+        self._commit_durable(known)
+
+    def _commit_durable(self, known: int) -> None:
+        """pysyncobj counts this leader's own entries before they are synced: not so here.
+
+        An entry of its own term that it may lose in a crash also proves nothing of those of
+        earlier terms before it (Raft, 5.4.2).
+        """
+        self._counted_index = self.commit_index
+        if self.is_leader and self._counted_index > self._journal.durable_index:
+            self.commit_index = known
+            if self.commits_more:
+                self.commit_index = self._journal.durable_index
+
+    @property
+    def commits_more(self) -> bool:
+        """Leads, and the next tick will commit what a sync has made durable since the last."""
+        index = min(self._counted_index, self._journal.durable_index)
+        if index <= self.commit_index or not self.is_leader:
+            return False
+        return self._journal.term_at(index) == self.term
 
     def deliver(self, sender: int, message: dict[str, Any]) -> None:
         self._enter()

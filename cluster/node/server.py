@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from cluster.budget import Budget
 from cluster.config import NodeConfig
@@ -18,15 +17,10 @@ from cluster.security.certificates import Certificates, Pem
 from cluster.services.decoding import Decoding
 from cluster.services.guarding import Guarding
 from cluster.services.metering import Metering
-from oncelog.v1 import cluster_pb2, group_pb2, log_pb2, producer_pb2, security_pb2
+from cluster.services.reflecting import add_reflection
 
 MAX_STREAMS = 10_000  # of one connection; more wait at the client
 
-_SERVICES = [
-    service.full_name
-    for file in (log_pb2, cluster_pb2, producer_pb2, group_pb2, security_pb2)
-    for service in file.DESCRIPTOR.services_by_name.values()
-]
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
@@ -76,8 +70,7 @@ class Server:
 
     def bind(self) -> None:
         """Takes the port; calls wait until `start`. Raises ListenError."""
-        names = [*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME]
-        reflection.enable_server_reflection(names, self.grpc)
+        add_reflection(self.grpc)
         listen = self._config.listen
         try:
             if self._certificates is None:

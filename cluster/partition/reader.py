@@ -50,9 +50,9 @@ class Read:
         self._stored, self._journal, self._offset = stored, journal, offset
         self._max_bytes, self._max_batches = max_bytes, max_batches
         self._end, self._base_index = stored.next_offset, journal.base_index
-        recent = stored.index.recent(offset) if offset < self._end else []
-        # The first page of rows; none: not all is in memory.
-        self._recent = recent if recent and journal.is_in_memory(recent[0].raft_index) else []
+        # The first page of rows, if it is in memory; on a full disk it may be nowhere else yet.
+        self._recent = stored.index.recent(offset) if offset < self._end else []
+        self._in_memory = bool(self._recent) and journal.is_in_memory(self._recent[0].raft_index)
 
     @property
     def is_outdated(self) -> bool:
@@ -66,11 +66,10 @@ class Read:
         first is none of them. Raises OffsetOutOfRangeError, storage.CorruptionError.
         """
         index, out, size, offset = self._stored.index, list[ReadBatch](), 0, self._offset
-        in_memory = bool(self._recent)
-        covering = index.recent if in_memory else index.stored
-        entry = _entries(self._journal, in_memory=in_memory, cached_only=cached_only)
+        covering = index.recent if self._in_memory else index.stored
+        entry = _entries(self._journal, in_memory=self._in_memory, cached_only=cached_only)
         while offset < self._end:
-            places = self._recent if in_memory and offset == self._offset else covering(offset)
+            places = (self._recent if offset == self._offset else []) or covering(offset)
             if not places:  # the newest rows wait to be written, for long if the disk is full
                 assert out or index.has_runs, f"no index entry for offset {offset} of {self._end}"
                 return out

@@ -179,6 +179,7 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.SecurityService/CheckPermission": lambda request: (
         _cluster("describe")(request) if request.principal else ()
     ),
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": _cluster("describe"),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _cluster("describe"),
 }
 

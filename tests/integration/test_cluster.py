@@ -7,7 +7,7 @@ import urllib.request
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from harness.api import CALL_TIMEOUT, Api, as_call, batch, reason
 from harness.local_cluster import LocalCluster
@@ -150,13 +150,23 @@ def test_health_and_reflection_answer(cluster: LocalCluster) -> None:
         api = cluster.api(node)
         answer = api.health.Check(health_pb2.HealthCheckRequest(), timeout=CALL_TIMEOUT)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
-        stub = reflection_pb2_grpc.ServerReflectionStub(api.channel)
-        asked = reflection_pb2.ServerReflectionRequest(list_services="")
-        (listed,) = stub.ServerReflectionInfo(iter([asked]), timeout=CALL_TIMEOUT)
-        names = {service.name for service in listed.list_services_response.service}
-        assert {f"oncelog.v1.{name}Service" for name in ("Log", "Cluster", "Producer")} <= names
-        assert "grpc.health.v1.Health" in names
-        assert not any(name.startswith("cluster.v1") for name in names), "peers are not public"
+        for version in ("v1", "v1alpha"):
+            names = listed_services(api.channel, version)
+            ours = ("Log", "Cluster", "Producer", "Group", "Transaction", "Sink", "Security")
+            assert {f"oncelog.v1.{name}Service" for name in ours} <= names
+            assert "grpc.health.v1.Health" in names
+            assert not any(name.startswith("cluster.v1") for name in names), "peers are not public"
+
+
+def listed_services(channel: grpc.Channel, version: str) -> set[str]:
+    call = channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        reflection_pb2.ServerReflectionRequest.SerializeToString,
+        reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    (listed,) = call(iter([asked]), timeout=CALL_TIMEOUT)
+    return {service.name for service in listed.list_services_response.service}
 
 
 def metrics(cluster: LocalCluster, node: int) -> dict[str, float]:

@@ -228,3 +228,23 @@ def unsound(sound: Snapshot) -> list[Snapshot]:
     made = [replace(sound, state=state) for state in states]
     place = (sound.group, sound.index, sound.index_term)
     return [*made, *(replace(one, checksum=checksum_of(*place, one.state)) for one in made)]
+
+
+@schedule
+def rows_that_wait_for_a_full_disk_are_read() -> None:
+    """Found by seed 153252: applied again after a restart, the row was in memory only and the
+    entry on disk only."""
+    stage = Stage()
+    stage.elect(2)
+    reply = stage.send(2, stage.batch(count=3))
+    stage.run(0.2)
+    assert reply.kind is Kind.APPENDED
+    stage.crash(1)
+    stage.node(1).disk.full = True
+    stage.start(1)
+    stage.run(1.0)
+    partition = stage.node(1).partitions[GID]
+    assert not stage.group(1).journal.is_in_memory(stage.group(1).applied_index)
+    (batch,) = partition.reading(1, 600, 10).run()
+    assert batch.base_offset == 0
+    stage.finish()

@@ -351,6 +351,47 @@ def entries_of_old_terms_are_not_counted() -> None:
 
 
 @schedule
+def an_unsynced_entry_of_its_term_commits_nothing() -> None:
+    """Found by seed 151695. In slices before one fsync a leader counted an entry of its term
+    that it had not synced, and took the one before, of an earlier term, as committed by it."""
+    stage = Stage()
+    stage.elect(1)
+    stage.produce(1)
+    stage.run(1.0)
+    # All hold an entry of the old term, and nobody knows that.
+    stage.hold(lambda sender, receiver, message: receiver == 1)
+    stage.send(1, stage.batch())
+    stage.run(0.2)
+    stage.crash(1, keep=100)
+    stage.drop()
+    stage.start(1)
+    stage.run(3.0)
+    stage.hold(lambda sender, receiver, message: isinstance(message, VoteReply))
+    stage.campaign(1)
+    # Two slices of node 1: it is elected; node 2 has synced what it appended.
+    stage.hold(lambda sender, receiver, message: 1 in (sender, receiver))
+    node, known = stage.node(1), stage.group(1).commit_index
+    node.paused_until = stage.cluster.scheduler.now + 5.0
+    (vote,) = (message for sender, _, message in stage.held if sender == 2)
+    node.driver.receive(2, [vote])
+    assert node.driver.begin()
+    sent = [message for sender, to, message in stage.held if (sender, to) == (1, 2)]
+    stage.held.clear()
+    stage.deliver(1, 2, *sent)
+    node.driver.receive(2, [message for sender, _, message in stage.held if sender == 2])
+    assert node.driver.begin()
+    leader = stage.group(1)
+    assert leader.core.is_leader and leader.progress[2].match == leader.journal.last_index
+    assert leader.journal.durable_index == leader.journal.last_index - 1 > known
+    if leader.commit_index > known:
+        raise Violation(f"{leader.commit_index} is committed by an entry that may be lost")
+    node.driver.sync()
+    node.driver.finish()
+    assert leader.has_work, "it is committed with its fsync, and waits for no message"
+    stage.finish()
+
+
+@schedule
 def an_old_snapshot_changes_nothing() -> None:
     """A snapshot on its way is overtaken by the entries that it holds."""
     stage = Stage(checkpoint_entries=4, retention_bytes=0)

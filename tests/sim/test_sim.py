@@ -38,7 +38,24 @@ SEEDS = range(1_000_000, 1_000_030 if os.environ.get("SIM_SEEDS") else 1_000_300
 PER_TEST = 30
 # Seeds that once failed, with what they found. Settings drawn since then differ;
 # the bugs themselves are schedules.
-FOUND = (75, 100, 132, 174, 817, 2987, 4554, 4773, 5381, 5391, 9149, 19333, 19552, 70838, 309930)
+FOUND = (
+    75,
+    100,
+    132,
+    174,
+    817,
+    2987,
+    4554,
+    4773,
+    5381,
+    5391,
+    9149,
+    19333,
+    19552,
+    70838,
+    309930,
+    151695,
+)
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
     **weak_membership.CAUGHT_BY,
@@ -51,6 +68,7 @@ CAUGHT_BY = {
     "vote-forgotten": "one_vote_a_term_also_after_a_restart",
     "hard-state-not-stored": "one_vote_a_term_also_after_a_restart",
     "old-terms-by-counting": "entries_of_old_terms_are_not_counted",
+    "old-terms-by-unsynced": "an_unsynced_entry_of_its_term_commits_nothing",
     "no-fsync": "a_power_cut_of_all_loses_nothing",
     "commit-before-own-fsync": "a_divergent_tail_rejoins",
     "trim-by-rewrite": "power_fails_in_each_disk_call_of_a_compaction",

@@ -213,7 +213,13 @@ def no_fsync() -> Any:
 
 @mutation("a leader counts its own entries before its fsync")
 def commit_before_own_fsync() -> Any:
-    return [(Group, "commit_index", property(lambda self: self.core.commit_index))]
+    counted = property(lambda self: self.core.commit_index)
+    return [(Core, "_commit_durable", lambda self, known: None), (Group, "commit_index", counted)]
+
+
+@mutation("an entry of its term that a leader has not synced commits those of earlier terms")
+def old_terms_by_unsynced() -> Any:
+    return [(Core, "_commit_durable", lambda self, known: None)]
 
 
 @mutation("followers acknowledge before their fsync")

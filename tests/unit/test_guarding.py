@@ -22,7 +22,7 @@ import pytest
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 import oncelog.v1
 from cluster.node.offered import add_services
@@ -37,6 +37,7 @@ from cluster.services.decoding import Decoding
 from cluster.services.group_members import GroupMembers
 from cluster.services.guarding import Guarding
 from cluster.services.needs import NEEDS, OPEN
+from cluster.services.reflecting import V1, add_reflection
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as cpb
 from oncelog.v1 import group_pb2 as gpb
@@ -64,7 +65,10 @@ def services() -> list[ServiceDescriptor]:
 
 
 def methods() -> dict[str, Any]:
-    return {f"/{s.full_name}/{m.name}": m for s in services() for m in s.methods}
+    found = {f"/{s.full_name}/{m.name}": m for s in services() for m in s.methods}
+    # Its messages are v1alpha's: there are no stubs of its own.
+    (reflects,) = reflection_pb2.DESCRIPTOR.services_by_name.values()
+    return found | {f"/{V1}/{method.name}": method for method in reflects.methods}
 
 
 def test_every_rpc_declares_what_it_needs() -> None:
@@ -184,7 +188,7 @@ async def guard(directory: Path, *, on: bool = True) -> AsyncIterator[Guarded]:
     permissions = made.permissions if on else None
     add_services(made.node, server, lambda: 0, permissions, members, NO_TRANSACTIONS)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
-    reflection.enable_server_reflection([reflection.SERVICE_NAME], server)
+    add_reflection(server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as made.channel:
