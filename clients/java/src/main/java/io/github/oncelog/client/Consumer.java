@@ -119,6 +119,7 @@ public final class Consumer implements AutoCloseable {
       while (buffer.interruption() != null) {
         // what it was given goes with it
       }
+      buffer.holdFrom(Times.NEVER);
       throw e;
     }
     member = fresh;
