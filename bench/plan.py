@@ -9,14 +9,16 @@ from dataclasses import dataclass
 KIB, MIB = 1024, 1024 * 1024
 
 #: Sections in the order in which they run; `--only` takes their names.
-SHARED = ("produce", "bytes", "latency", "consume")
-OWN = ("producers", "idempotence", "failover", "partitions", "restart")
+SHARED = ("produce", "bytes", "latency", "consume", "producers")
+OWN = ("idempotence", "failover", "partitions", "restart")
 SECTIONS = ("client", *SHARED, *OWN, "path", "pids")
 PEERS = ("kafka", "nats", "rabbitmq")
 
 PRODUCE_CASES = tuple((size, count) for size in (100, 1024) for count in (1, 6))
 BYTES_CASES = (64 * KIB, MIB)
 CONSUME = "1 KiB records, 1 partition"
+#: Producers with one small record under way in each, and the processes they are in.
+MANY_CASES = ((64, 1), (64, 8), (1000, 1))
 SINGLE, HALF = "one record at a time", "at half of its maximum"
 
 
@@ -56,9 +58,9 @@ FULL = Scale(
     restart_mb=10_000,
     pids=1_000_000,
     path_records=1_000,
-    system_s=200.0,
+    system_s=240.0,
     own_s=720.0,
-    peer_s=115.0,
+    peer_s=155.0,
 )
 QUICK = Scale(
     limits_s=0.5,
@@ -74,9 +76,9 @@ QUICK = Scale(
     restart_mb=500,
     pids=100_000,
     path_records=300,
-    system_s=100.0,
+    system_s=130.0,
     own_s=170.0,
-    peer_s=60.0,
+    peer_s=90.0,
 )
 
 
@@ -88,8 +90,10 @@ def bytes_case(size: int) -> str:
     return f"batches of {_size(size)}"
 
 
-def many_case(depth: int) -> str:
-    return f"64 producers, {depth} under way in each"
+def many_case(count: int, processes: int = 1, depth: int = 1) -> str:
+    where = f"{processes} processes" if processes > 1 else "one process"
+    deep = f", {depth} under way in each" if depth > 1 else ""
+    return f"{count:,} in {where}{deep}"
 
 
 def partitions_case(count: int, what: str) -> str:

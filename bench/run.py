@@ -26,6 +26,7 @@ from bench.plan import (
     BYTES_CASES,
     CONSUME,
     HALF,
+    MANY_CASES,
     MIB,
     OWN,
     PRODUCE_CASES,
@@ -236,6 +237,19 @@ class Run:
             action = functools.partial(system.consume, client, load)
             self.attempt("consume", system.name, CONSUME, action, client=client)
 
+    def _producers(self, system: System) -> None:
+        seconds = self.scale.seconds
+        for client in system.clients("producers"):
+            for count, processes in MANY_CASES:
+                action = functools.partial(system.producers, count, processes, seconds)
+                case = many_case(count, processes)
+                self.attempt("producers", system.name, case, action, client=client)
+        if isinstance(system, Oncelog):
+            deep = functools.partial(producers.many, system, 64, 5, seconds)
+            self.attempt("producers", system.name, many_case(64, 1, 5), deep, client=PYTHON)
+            plain = functools.partial(producers.raw, system, 64, seconds)
+            self.attempt("producers", system.name, many_case(64), plain, client="raw gRPC")
+
     def _consume_mb(self, system: System) -> int:
         """What the system writes in some seconds: filling must not take minutes."""
         speed = self.results.figure(
@@ -258,14 +272,6 @@ class Run:
                     self.OWN[section](self, system)
             except Exception as failure:  # noqa: BLE001  # the next section all the same
                 self.note(section, Oncelog.name, ALL_CASES, {}, error=str(failure))
-
-    def _producers(self, system: Oncelog) -> None:
-        seconds = self.scale.seconds
-        for depth in (1, 5):
-            action = functools.partial(producers.many, system, 64, depth, seconds)
-            self.attempt("producers", system.name, many_case(depth), action, client=PYTHON)
-        plain = functools.partial(producers.raw, system, 64, seconds)
-        self.attempt("producers", system.name, many_case(1), plain, client="raw gRPC")
 
     def _idempotence(self, system: Oncelog) -> None:
         action = functools.partial(
@@ -302,9 +308,9 @@ class Run:
         "bytes": _bytes,
         "latency": _latency,
         "consume": _consume,
+        "producers": _producers,
     }
     OWN: Mapping[str, Callable[[Run, Oncelog], None]] = {
-        "producers": _producers,
         "idempotence": _idempotence,
         "failover": _failover,
         "partitions": _partitions,

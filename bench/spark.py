@@ -1,6 +1,6 @@
 """Reading topics with Spark, against an Arrow data source that holds its data in memory.
 
-    python -m bench.spark [--tasks N] [--rounds N] [--mib N] [--nodes N] [--json FILE]
+    python -m bench.spark [--tasks N] [--rounds N] [--mib N] [--nodes N] [--size N] [--json FILE]
 
 The hop from a Python worker to the JVM limits any Python data source, so the figure that
 counts is the share of it that reading from real nodes leaves. Both sources yield the same
@@ -24,7 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,7 @@ def measure(spark: Any, bootstrap: str, size: int, rows: int, rounds: int) -> di
     }
 
 
-def session(tasks: int = PARTITIONS) -> Any:
+def session(tasks: int = PARTITIONS, jars: Sequence[Path] = ()) -> Any:
     """A SparkSession for a figure: so many tasks at a time, and nothing printed."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -187,6 +187,7 @@ def session(tasks: int = PARTITIONS) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
+        "spark.driver.extraClassPath": ":".join(map(str, jars)),
     }.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -200,6 +201,7 @@ def options(description: str, *, mib: int) -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=int, default=mib, help="of values, for each size")
     parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--size", type=int, action="append", help="of a value; else all sizes")
     parser.add_argument("--json", type=Path, help="append the results to this file")
     return parser
 
@@ -215,7 +217,7 @@ def each_size(
     """
     with tempfile.TemporaryDirectory() as directory:
         with LocalCluster(Path(directory) / "nodes", given.nodes, settings={}) as cluster:
-            for size in sizes:
+            for size in given.size or sizes:
                 rows = given.mib * MIB // size // PARTITIONS * PARTITIONS
                 line = json.dumps(measure(cluster.bootstrap, Path(directory), size, rows))
                 print(line, flush=True)

@@ -1,6 +1,6 @@
 """Copying a topic with `oncelog.spark.mirror`, against only reading it the same way.
 
-    python -m bench.spark_mirror [--rounds N] [--mib N] [--nodes N] [--json FILE]
+    python -m bench.spark_mirror [--rounds N] [--mib N] [--nodes N] [--size N] [--json FILE]
 
 All are streaming queries over the same topic, in turn, in one session: the mirror, the mirror
 with a transformation (a filter that keeps everything), and the same columns of the same

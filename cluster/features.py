@@ -62,7 +62,7 @@ CLUSTER_VERSIONS = Versions(1, 2)
 CLUSTER_SETTINGS = "cluster_settings"
 # Consumer groups whose partitions the nodes share out.
 GROUPS = "groups"
-# Partitions move to other nodes.
+# Partitions move to other nodes, and topics get more of them.
 REPLICA_CHANGES = "replica_changes"
 # Records of several partitions appear together or not at all.
 TRANSACTIONS = "transactions"
@@ -115,6 +115,8 @@ COMMANDS: Mapping[str, Since] = {
     "join_node": REPLICA_CHANGES,
     "change_balance": REPLICA_CHANGES,
     "repair_replica": REPLICA_CHANGES,
+    "add_partitions": REPLICA_CHANGES,
+    "set_topic_replicas": REPLICA_CHANGES,
     "alter_permissions": PERMISSIONS,
     "alter_quotas": QUOTAS,
 }

@@ -383,7 +383,7 @@ def _short(step: Mapping[str, Any]) -> str:
 
 class Runner:
     """Runs cases with one client. `jobs`: how many drivers at a time. `longest_s`: how long a
-    step waits for what is to come, before the case has failed."""
+    step waits for what is to come, before the case has failed; `command_s`: for an answer."""
 
     def __init__(
         self,
@@ -391,8 +391,9 @@ class Runner:
         jobs: int,
         report: Callable[[Outcome], None],
         longest_s: float = LONGEST_S,
+        command_s: float = COMMAND_S,
     ) -> None:
-        self._longest_s = longest_s
+        self._longest_s, self._command_s = longest_s, command_s
         self._command = command
         self._jobs = jobs
         self._report = report
@@ -429,7 +430,7 @@ class Runner:
         return [outcomes[number] for number in range(len(cases))]
 
     async def _started(self) -> Driver:
-        driver = Driver(self._command, limit_s=COMMAND_S)
+        driver = Driver(self._command, limit_s=self._command_s)
         await driver.start()
         return driver
 

@@ -61,7 +61,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
     UnknownTransactionError,
 )
-from oncelog.moves import Balance, PartitionMove
+from oncelog.moves import Balance, PartitionMove, Resized
 from oncelog.types import (
     BatchMetadata,
     ClusterInfo,
@@ -172,6 +172,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "RequestTimeoutError",
+    "Resized",
     "Resolution",
     "ResolvedSequence",
     "RetriableError",

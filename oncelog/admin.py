@@ -17,7 +17,7 @@ from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog.config import AdminConfig, ClientSettings
 from oncelog.dotted import settings_from_dotted
-from oncelog.moves import Balance
+from oncelog.moves import Balance, Resized
 from oncelog.types import TopicPartition
 
 T = TypeVar("T")
@@ -75,6 +75,24 @@ class Admin:
         Leaders hear of the change a moment later.
         """
         return self._run(self._core.alter_topic(name, config))
+
+    def resize_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 0,
+        replicas: int = 0,
+        dry_run: bool = False,
+        timeout_ms: int = 30_000,
+    ) -> Resized:
+        """Give a topic more partitions, or its partitions another number of replicas.
+
+        With more partitions a key's records go to another one from then on, and what is stored
+        stays where it is. Return when each new one has a leader. Replicas come and go while
+        the topic is written: return when that is decided, `describe_topic` shows when it is done
+        (no `target`). Raises InvalidRequestError, NotSupportedError, RequestTimeoutError.
+        """
+        return self._run(self._core.resize_topic(name, partitions, replicas, dry_run, timeout_ms))
 
     def describe_topic(self, name: str) -> types.TopicInfo:
         """Raises UnknownTopicOrPartitionError."""

@@ -127,9 +127,9 @@ class Consumer:
     def _shared(self, member: GroupMember, ask: Ask, tell: Tell) -> Rebalance:
         return Rebalance(self.config, self._buffer, member, self._fetcher.wake, ask, tell)
 
-    def _subscribe_known(self, names: Iterable[str]) -> None:
+    def _subscribe_known(self, names: Sequence[str]) -> None:
         self._assign_known(
-            [TopicPartition(name, p) for name in names for p in range(self._count(name))]
+            [TopicPartition(name, p) for name in names for p in range(self._count(name))], names
         )
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
@@ -140,7 +140,7 @@ class Consumer:
         self._check_open()
         self._check_manual()
         tps = [TopicPartition(topic, partition) for topic, partition in partitions]
-        self._ask(self._learn(tp.topic for tp in tps))
+        self._ask(self._learn_partitions(tps))
         self._assign_known(tps)
 
     def _check_manual(self) -> None:
@@ -148,7 +148,7 @@ class Consumer:
             text = "the group assigns the partitions; make the consumer with membership='manual'"
             raise errors.InvalidRequestError(text, field="partitions")
 
-    def _assign_known(self, tps: list[TopicPartition]) -> None:
+    def _assign_known(self, tps: list[TopicPartition], follow: Sequence[str] = ()) -> None:
         for tp in tps:
             if not 0 <= tp.partition < self._count(tp.topic):
                 raise errors.UnknownTopicOrPartitionError(
@@ -156,8 +156,7 @@ class Consumer:
                     topic=tp.topic,
                     partition=tp.partition,
                 )
-        self._buffer.assign(tps)
-        self._fetcher.wake()
+        self._fetcher.new_partitions.assign(tps, follow)
 
     def assignment(self) -> list[TopicPartition]:
         return self._buffer.assignment()
@@ -169,6 +168,10 @@ class Consumer:
         for topic in dict.fromkeys(topics):
             if topic not in self._cluster.leaders.topics:
                 await self._cluster.require_topic(topic, self._request_s)
+
+    async def _learn_partitions(self, tps: Sequence[TopicPartition]) -> None:
+        await self._learn(tp.topic for tp in tps)
+        await self._fetcher.positions.known(tps, limit_s=0.5)
 
     def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return runtime.run(coroutine)

@@ -16,6 +16,7 @@ wherever one is killed, the next goes on behind the last record that is stored.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -44,6 +45,7 @@ _RECORD_BYTES = 64
 # What the producer of one partition may hold.
 _BUFFER_BYTES = 16 * 1024 * 1024
 _POLL_MS = 200
+_LOOK_S = 60.0  # between looks whether the source has got more partitions
 
 
 @dataclass(slots=True)
@@ -92,6 +94,9 @@ class Mirror:
         # Records of small batches that wait for more, with their rough size.
         self._small: dict[int, tuple[list[Record], int]] = {}
         cluster_id, count = self._inspect(source_bootstrap)
+        # Where it copies the whole topic: how many partitions that had.
+        self._source, self._whole = source_bootstrap, count if partitions is None else None
+        self._look_at = time.monotonic() + _LOOK_S
         chosen = sorted(set(range(count) if partitions is None else partitions))
         for partition in chosen:
             if not 0 <= partition < count:
@@ -199,10 +204,12 @@ class Mirror:
         """Copy until `stop` is set, or, with `exit_at_end`, what is there now.
 
         Returns each partition's progress. Raises FencedError when a later copy has taken
-        over, and whatever else keeps a record from being copied.
+        over, InvalidRequestError when the source has got more partitions, and whatever else
+        keeps a record from being copied.
         """
         left = self._left() if exit_at_end else None
         while (stop is None or not stop.is_set()) and left != {}:
+            self._check_source()
             batch = self._consumer.stored_batch(0 if self._small else _POLL_MS)
             if batch is None:
                 self._send_all_small()
@@ -217,6 +224,20 @@ class Mirror:
         for number in self._pending:
             self._take_acknowledged(number, wait=True)
         return self.progress
+
+    def _check_source(self) -> None:
+        """What comes in new partitions would not be copied: that is not to go unseen."""
+        if self._whole is None or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_S
+        with Admin(self._source) as admin:
+            count = admin.describe_topic(self.source_topic).partition_count
+        if count > self._whole:
+            raise InvalidRequestError(
+                f"source topic {self.source_topic!r} has {count} partitions by now, and "
+                f"{self._whole} are copied: give the target as many and start again",
+                field="source_topic",
+            )
 
     def _left(self) -> dict[int, int]:
         """The ends of the partitions that are not copied yet."""

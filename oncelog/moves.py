@@ -1,8 +1,10 @@
-"""Partitions on their way to other nodes, as `Admin.balance` tells of them."""
+"""Partitions on their way to other nodes, as `Admin.balance` and `resize_topic` tell of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from oncelog.types import TopicInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +35,13 @@ class Balance:
     def settled(self) -> bool:
         """Nothing is under way."""
         return not self.balancing and not self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """A topic that gets more partitions, or another number of replicas."""
+
+    topic: TopicInfo  # afterwards
+    # What comes, or moves: the first of `count`. A partition that comes had no replicas.
+    moves: tuple[PartitionMove, ...]
+    count: int

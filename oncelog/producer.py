@@ -32,6 +32,7 @@ from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery, RecordFuture
 from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
+from oncelog._engine.produce.sharing import Connections
 from oncelog._engine.produce.transactions import Transactions
 from oncelog.config import ProducerConfig, ProducerSettings
 from oncelog.dotted import settings_from_dotted
@@ -63,7 +64,7 @@ class Producer:
         self._cluster, self._sender, self._accumulator = runtime.run(self._build())
         self._transactions = Transactions(self._sender)
         self._topics = self._cluster.leaders.topics
-        self._placement = Placement(self._accumulator, self.config.partitioner)
+        self._placement = Placement(self._accumulator, self.config.partitioner, self._sender.ask)
         # For `send`: one attribute instead of three.
         self._sticky = self._accumulator.sticky
         self._acquire = self._accumulator.lock.acquire
@@ -78,7 +79,7 @@ class Producer:
 
     async def _build(self) -> tuple[Cluster, Sender, Accumulator]:
         config = self.config
-        cluster = Cluster(config)
+        cluster = Cluster(config, (shared := Connections.of(config)).pool)
         accumulator = Accumulator(
             batch_size=config.batch_size,
             buffer_memory=config.buffer_memory,
@@ -88,8 +89,7 @@ class Producer:
             clock=time.monotonic,
             wake=_nothing,
         )
-        sender = Sender(config, cluster, accumulator, runtime.loop())
-        accumulator.wake = sender.wake
+        sender = Sender(config, cluster, accumulator, runtime.loop(), shared)
         sender.start()
         return cluster, sender, accumulator
 

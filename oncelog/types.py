@@ -164,6 +164,7 @@ class PartitionInfo:
     high_watermark: int = -1
     group_id: int = 0
     target: tuple[int, ...] = ()  # the nodes that it is being moved to; none: it is not moved
+    added_ms: int = 0  # when the topic got it; 0: with its creation
 
 
 class ExpectedOffsets(StrEnum):

@@ -29,7 +29,8 @@ class Asked:
     """addresses: "host:port" of the nodes. window: unacknowledged messages at most.
 
     rate: records/s, 0 as fast as it goes. records: how many to write or to read, 0 as many
-    as the time allows. settings: the client's own, by its own names.
+    as the time allows. start_at: when programs that measure together begin, as time.time() has
+    it. settings: the client's own, by its own names.
     """
 
     addresses: list[str]
@@ -40,10 +41,19 @@ class Asked:
     rate: float = 0.0
     records: int = 0
     window: int = 1000
+    start_at: float = 0.0
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self) -> list[bytes]:
         return [os.urandom(self.size) for _ in range(VALUES)]
+
+
+def until_start(asked: Asked) -> float:
+    """Seconds until the others begin, too. Ends the program that is late."""
+    left = asked.start_at - time.time()
+    if asked.start_at and left < 0:
+        raise SystemExit(f"connected {-left:.1f} s after the others had begun")
+    return max(0.0, left)
 
 
 def command(module: str, workload: str, asked: Mapping[str, Any]) -> list[str]:
@@ -81,4 +91,14 @@ async def _await(figures: Awaitable[Figures]) -> Figures:
     return await figures
 
 
-__all__ = ["DRAIN_S", "TICK_S", "Asked", "Clock", "Figures", "command", "main", "percentiles"]
+__all__ = [
+    "DRAIN_S",
+    "TICK_S",
+    "Asked",
+    "Clock",
+    "Figures",
+    "command",
+    "main",
+    "percentiles",
+    "until_start",
+]

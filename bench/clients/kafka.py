@@ -6,12 +6,24 @@ way; a flush that leaves nothing and no failure means that all is acknowledged.
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from bench.clients.common import DRAIN_S, TICK_S, VALUES, Asked, Clock, Figures, main, percentiles
+from bench.clients.common import (
+    DRAIN_S,
+    TICK_S,
+    VALUES,
+    Asked,
+    Clock,
+    Figures,
+    main,
+    percentiles,
+    until_start,
+)
 
 FETCH = 10_000  # messages asked for at a time
 STRIDE = 256  # records between two looks at the clock
@@ -115,6 +127,31 @@ def singly(asked: Asked) -> Figures:
     return clock.figures(len(times), asked.size) | percentiles(times)
 
 
+def producers(asked: Asked) -> Figures:
+    """`window` producers, each with a thread that sends the next when one is acknowledged."""
+    value, failures = asked.values()[0], Failures()
+    with ThreadPoolExecutor(16) as pool:
+        clients = list(pool.map(lambda _: connect(asked, failures), range(asked.window)))
+    times: list[float] = []
+    time.sleep(until_start(asked))
+    clock = Clock()
+
+    def run(client: Producer) -> None:
+        while time.monotonic() < clock.started + asked.seconds:
+            started = time.perf_counter()
+            client.produce(asked.topic, value, on_delivery=failures)
+            drain(client)
+            times.append((time.perf_counter() - started) * 1e3)
+
+    threads = [threading.Thread(target=run, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    failures.check()
+    return clock.figures(len(times), asked.size) | percentiles(times)
+
+
 def at_rate(asked: Asked) -> Figures:
     """As `oncelog bench latency --rate`: the latency of one record in each tick."""
     values, failures = asked.values(), Failures()
@@ -181,6 +218,7 @@ if __name__ == "__main__":
             "produce": produce,
             "produce_batch": produce_batch,
             "latency": latency,
+            "producers": producers,
             "consume": consume,
         }
     )

@@ -11,7 +11,17 @@ import nats
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import AckPolicy, ConsumerConfig, Header
 
-from bench.clients.common import DRAIN_S, TICK_S, VALUES, Asked, Clock, Figures, main, percentiles
+from bench.clients.common import (
+    DRAIN_S,
+    TICK_S,
+    VALUES,
+    Asked,
+    Clock,
+    Figures,
+    main,
+    percentiles,
+    until_start,
+)
 
 FETCH = 1000  # messages asked for at a time
 STRIDE = 64  # messages between two looks at the clock
@@ -98,6 +108,26 @@ async def singly(asked: Asked, publisher: Publisher) -> Figures:
     return clock.figures(len(times), asked.size) | percentiles(times)
 
 
+async def producers(asked: Asked) -> Figures:
+    """`window` tasks on one connection, each with one message under way."""
+    value, publisher = asked.values()[0], await Publisher.connect(asked)
+    times: list[float] = []
+    await asyncio.sleep(until_start(asked))
+    clock = Clock()
+
+    async def run() -> None:
+        while time.monotonic() < clock.started + asked.seconds:
+            started = time.perf_counter()
+            await (await publisher.publish(value))
+            times.append((time.perf_counter() - started) * 1e3)
+
+    await asyncio.gather(*(run() for _ in range(asked.window)))
+    await publisher.drain()
+    figures = clock.figures(len(times), asked.size) | percentiles(times)
+    await publisher.client.close()
+    return figures
+
+
 async def at_rate(asked: Asked, publisher: Publisher) -> Figures:
     """As `oncelog bench latency --rate`: the latency of one message in each tick."""
     values = asked.values()
@@ -150,4 +180,4 @@ async def consume(asked: Asked) -> Figures:
 
 
 if __name__ == "__main__":
-    main({"produce": produce, "latency": latency, "consume": consume})
+    main({"produce": produce, "latency": latency, "producers": producers, "consume": consume})

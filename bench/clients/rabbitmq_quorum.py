@@ -12,7 +12,17 @@ from typing import Any
 
 import pika  # type: ignore[import-untyped]
 
-from bench.clients.common import DRAIN_S, TICK_S, VALUES, Asked, Clock, Figures, main, percentiles
+from bench.clients.common import (
+    DRAIN_S,
+    TICK_S,
+    VALUES,
+    Asked,
+    Clock,
+    Figures,
+    main,
+    percentiles,
+    until_start,
+)
 
 STRIDE = 100  # messages published before the connection gets its turn
 PREFETCH, ACK_EVERY = 2000, 500
@@ -232,10 +242,71 @@ def produce(asked: Asked) -> Figures:
     return Flood(asked).run()
 
 
+def producers(asked: Asked) -> Figures:
+    return Many(asked).run()
+
+
 def latency(asked: Asked) -> Figures:
     if not asked.rate:
         return Singly(asked).run()
     return Steady(asked).run() | {"asked_records_per_s": asked.rate}
+
+
+class Many:
+    """`window` channels of one connection, one message under way in each."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked, self._value = asked, asked.values()[0]
+        self._queues = itertools.cycle(queues(asked))
+        self._times: list[float] = []
+        self._channels: list[Any] = []
+        self._under_way = 0
+        self._figures: Figures = {}
+        self._session = Session(asked, self._more)
+        self._clock = Clock()
+
+    def run(self) -> Figures:
+        self._session.run(self._asked.seconds * 5 + DRAIN_S)
+        return self._figures
+
+    def _more(self) -> None:
+        """Opens the channels one after the other, then begins."""
+        if len(self._channels) < self._asked.window:
+            self._session.connection.channel(on_open_callback=self._opened)
+        else:
+            wait = until_start(self._asked)
+            self._session.connection.ioloop.call_later(wait, self._start)
+
+    def _opened(self, channel: Any) -> None:
+        self._channels.append(channel)
+        started: list[float] = []
+
+        def send(_: Any = None) -> None:
+            if started:
+                self._times.append((time.monotonic() - started.pop()) * 1e3)
+                self._under_way -= 1
+            if time.monotonic() < self._clock.started + self._asked.seconds:
+                started.append(time.monotonic())
+                self._under_way += 1
+                channel.basic_publish("", next(self._queues), self._value, PERSISTENT)
+            elif not self._under_way:
+                found = self._clock.figures(len(self._times), self._asked.size)
+                self._figures = found | percentiles(self._times)
+                self._session.finish()
+
+        def confirmed(frame: Any) -> None:
+            if isinstance(frame.method, pika.spec.Basic.Nack):
+                self._session.finish("a message was refused")
+            else:
+                send()
+
+        channel.begin = send
+        channel.confirm_delivery(confirmed, callback=lambda _: self._more())
+
+    def _start(self) -> None:
+        self._clock = Clock()
+        for channel in self._channels:
+            channel.begin()
 
 
 class Reader:
@@ -277,4 +348,12 @@ def consume(asked: Asked) -> Figures:
 
 
 if __name__ == "__main__":
-    main({"create": create, "produce": produce, "latency": latency, "consume": consume})
+    main(
+        {
+            "create": create,
+            "produce": produce,
+            "latency": latency,
+            "producers": producers,
+            "consume": consume,
+        }
+    )

@@ -8,11 +8,10 @@ import sys
 from bench.clients.common import command
 from bench.figures import Figures
 from bench.processes import ROOT, BenchError, run_json
-from bench.systems.face import CLIENT_TIMEOUT
+from bench.systems.face import CLIENT_TIMEOUT, SMALL
+from bench.systems.face import SMALL_PARTITIONS as PARTITIONS
 from bench.systems.oncelog import Oncelog, settings_words
 
-SMALL = 100
-PARTITIONS = 6
 LAST_SEEN_S = 300.0
 
 

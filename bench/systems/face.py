@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import statistics
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,10 @@ from bench.processes import BenchError, Stack, run_json, usage
 # connections, the drain of its buffers.
 CLIENT_TIMEOUT = 30.0
 PYTHON = "python"
+# Many producers: small records over some partitions. Programs that measure together may take
+# so long to connect: each by itself, and each of its producers.
+SMALL, SMALL_PARTITIONS = 100, 6
+PROGRAM_S, PRODUCER_S = 1.5, 0.02
 
 
 class Unavailable(BenchError):
@@ -109,6 +115,10 @@ class System(ABC):
     def consume(self, client: str, load: Load) -> Figures:
         """Writes `total_mb` of records of `size`, then reads them back."""
 
+    @abstractmethod
+    def producers(self, count: int, processes: int, seconds: float) -> Figures:
+        """So many producers in so many processes, one record of 100 B under way in each."""
+
     # -- for subclasses -----------------------------------------------------------------
 
     def measured(self, run: Callable[[], Figures]) -> Figures:
@@ -121,6 +131,46 @@ class System(ABC):
         figures["broker_cores"] = spent.cpu_s / seconds
         return figures
 
+    def together(
+        self, module: str, addresses: list[str], count: int, processes: int, seconds: float,
+        settings: Mapping[str, Any],
+    ) -> Figures:  # fmt: skip
+        """The workload `producers` of a client program, in processes that begin at one time.
+
+        Rates and processors add up; of the latencies it is the median process's, p99 the worst.
+        """
+        from bench.clients.common import command
+
+        alone = processes == 1
+        connecting = processes * PROGRAM_S + count * PRODUCER_S
+        asked = {
+            "addresses": addresses,
+            "topic": self.fresh(SMALL_PARTITIONS),
+            "seconds": seconds,
+            "size": SMALL,
+            "partitions": SMALL_PARTITIONS,
+            "window": count // processes,
+            "start_at": 0.0 if alone else time.time() + connecting,
+            "settings": settings,
+        }
+        words = [sys.executable, *command(module, "producers", asked)]
+        timeout = CLIENT_TIMEOUT + connecting + 4 * seconds
+
+        def run() -> Figures:
+            with ThreadPoolExecutor(processes) as pool:
+                found = list(pool.map(lambda _: run_json(words, timeout), range(processes)))
+            figures = dict(found[0])
+            for name in ("records", "records_per_s", "mb_per_s", "client_cores"):
+                figures[name] = sum(one[name] for one in found)
+            figures["p50_ms"] = statistics.median(one["p50_ms"] for one in found)
+            figures["p99_ms"] = max(one["p99_ms"] for one in found)
+            return figures
+
+        figures = self.measured(run)
+        if not alone:
+            del figures["broker_cores"]  # while programs waited for each other
+        return figures
+
 
 class Peer(System):
     """Another broker: three servers on a stack, clients that are programs of bench/clients.
@@ -129,6 +179,8 @@ class Peer(System):
     """
 
     module: str
+    #: Of a producer that waits for each record.
+    singly: Mapping[str, Any] = {}
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,6 +192,9 @@ class Peer(System):
 
     def pids(self) -> list[int]:
         return self.stack.pids()
+
+    def producers(self, count: int, processes: int, seconds: float) -> Figures:
+        return self.together(self.module, self.addresses, count, processes, seconds, self.singly)
 
     def asked(self, load: Load, **more: Any) -> dict[str, Any]:
         """What a client is asked for, with a new topic."""

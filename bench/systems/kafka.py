@@ -93,6 +93,7 @@ class Kafka(Peer):
     """flush: every append is fsynced before it is acknowledged."""
 
     module = "kafka"
+    singly = SINGLY
 
     def __init__(self, *, flush: bool) -> None:
         super().__init__()
@@ -155,7 +156,7 @@ class Kafka(Peer):
         """The Java tools have no mode for one record at a time."""
         if section == "produce":
             return (PYTHON, BATCHED, JAVA)
-        return (PYTHON,) if section == "latency" else (PYTHON, JAVA)
+        return (PYTHON,) if section in ("latency", "producers") else (PYTHON, JAVA)
 
     def settings(self) -> Mapping[str, Any]:
         import confluent_kafka

@@ -97,6 +97,10 @@ class Oncelog(System):
         rate = ("--rate", load.rate) if load.rate else ()
         return self.bench("latency", topic, "--record-size", load.size, *rate, seconds=load.seconds)
 
+    def producers(self, count: int, processes: int, seconds: float) -> Figures:
+        addresses = list(self.running.addresses.values())
+        return self.together("oncelog_many", addresses, count, processes, seconds, {})
+
     def consume(self, client: str, load: Load) -> Figures:
         topic = self.fill(load)
         return self.bench("consume", topic, seconds=READ_S)

@@ -158,6 +158,10 @@ class RabbitMq(MessagePeer):
             **own,
         }
 
+    def clients(self, section: str) -> tuple[str, ...]:
+        """rstream's producers have no way to wait for one message's confirm."""
+        return () if self._streams and section == "producers" else super().clients(section)
+
     # -- workloads ----------------------------------------------------------------------
 
     def create(self, topic: str, partitions: int) -> None:

@@ -356,7 +356,7 @@ func (a *Admin) ResolveSequence(ctx context.Context, tp TopicPartition, producer
 // ListGroups returns all groups that have committed offsets, by name.
 func (a *Admin) ListGroups(ctx context.Context) ([]GroupInfo, error) { return a.groups.all(ctx) }
 
-// DescribeGroup returns a group's committed offsets.
+// DescribeGroup returns a group's committed offsets, and its members.
 func (a *Admin) DescribeGroup(ctx context.Context, group string) (GroupDescription, error) {
 	return a.groups.describe(ctx, group)
 }

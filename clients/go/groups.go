@@ -220,8 +220,12 @@ func (g *groups) describe(ctx context.Context, group string) (GroupDescription, 
 		return err
 	})
 	found := GroupDescription{
-		group, answer.GetExists(), answer.GetLastCommitMs(), answer.GetCoordinatorId(),
-		map[TopicPartition]CommittedOffset{},
+		Group: group, Exists: answer.GetExists(), LastCommitMs: answer.GetLastCommitMs(),
+		CoordinatorID: answer.GetCoordinatorId(), Offsets: map[TopicPartition]CommittedOffset{},
+		Epoch: answer.GetEpoch(), Assignor: Assignor(answer.GetAssignor()),
+	}
+	for _, member := range answer.GetMembers() {
+		found.Members = append(found.Members, describedMember(member))
 	}
 	for _, offset := range answer.GetOffsets() {
 		if offset.GetOffset() >= 0 {
@@ -230,6 +234,21 @@ func (g *groups) describe(ctx context.Context, group string) (GroupDescription, 
 		}
 	}
 	return found, err
+}
+
+func describedMember(m *pb.GroupMember) GroupMember {
+	found := GroupMember{
+		MemberID: m.GetMemberId(), InstanceID: m.GetInstanceId(), ClientHost: m.GetClientHost(),
+		Owned: map[TopicPartition]int64{}, Idle: time.Duration(m.GetIdleMs()) * ms,
+		Connected: m.GetConnected(),
+	}
+	for _, p := range m.GetOwned() {
+		found.Owned[TopicPartition{p.GetTopic(), p.GetPartition()}] = p.GetOwnership()
+	}
+	for _, p := range m.GetRevoking() {
+		found.Revoking = append(found.Revoking, TopicPartition{p.GetTopic(), p.GetPartition()})
+	}
+	return found
 }
 
 func (g *groups) remove(ctx context.Context, group string) (existed bool, err error) {

@@ -267,8 +267,8 @@ func (p *Producer) flush(ctx context.Context) error {
 }
 
 // Close flushes and frees everything; a transaction that is open is aborted. What has no outcome
-// when ctx ends fails. It returns an
-// error of [ErrUndelivered] as Flush does; a second Close does nothing.
+// when ctx ends fails. It returns an error of [ErrUndelivered] as Flush does; a second Close does
+// nothing.
 func (p *Producer) Close(ctx context.Context) (err error) {
 	p.closing.Do(func() {
 		p.transactions.close(ctx)

@@ -233,11 +233,25 @@ type GroupInfo struct {
 	LastCommitMs int64
 }
 
-// GroupDescription is a group's committed offsets.
+// GroupMember is a consumer that shares its group's partitions.
+type GroupMember struct {
+	MemberID   string
+	InstanceID string // "": none
+	ClientHost string
+	Owned      map[TopicPartition]int64 // with the numbers of the ownerships
+	Revoking   []TopicPartition         // of these, what it was asked to give back
+	Idle       time.Duration            // since it came back for records
+	Connected  bool
+}
+
+// GroupDescription is a group's committed offsets, and its members.
 type GroupDescription struct {
 	Group         string
 	Exists        bool
 	LastCommitMs  int64
 	CoordinatorID int32
 	Offsets       map[TopicPartition]CommittedOffset
+	Members       []GroupMember
+	Epoch         int64 // of the newest assignment
+	Assignor      Assignor
 }

@@ -1,9 +1,14 @@
-"""Where the replicas of a new topic go. Pure: the same state and live nodes, the same answer.
+"""Where the replicas of new partitions go, and those of a topic that gets more of them, or fewer.
+
+Pure: the same state and live nodes, the same answer.
 
 Each partition gets the nodes that hold the fewest replicas, living ones first;
 among equals those that share the fewest partitions with the nodes already
 chosen, so that a lost node's work spreads over all others. The first replica is
 the preferred leader: the living one of the set that leads the fewest.
+
+A partition that gets more replicas keeps those that it has. One that gets fewer keeps its leader,
+and of the others living ones, on the nodes that hold the fewest.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from itertools import permutations
 
 from cluster.metadata.topics import (
     MAX_PARTITIONS,
+    PartitionState,
     TopicState,
     check_partition_count,
     check_replica_count,
@@ -34,9 +40,7 @@ def place(
     `topics` what is placed already. Raises Rejected if the numbers do not fit.
     """
     check_partition_count(partitions)
-    check_replica_count(replicas)
-    if replicas > len(nodes):
-        raise invalid("replicas", f"{replicas} must be at most the number of nodes, {len(nodes)}")
+    _check_nodes(replicas, nodes)
     load = _Load(nodes, live)
     for topic in topics:
         for partition in topic.partitions:
@@ -47,6 +51,42 @@ def place(
         load.add(chosen)
         placed.append(chosen)
     return level_leaders(placed, load.leaders, live, MAX_PARTITIONS)
+
+
+def resized(
+    topic: TopicState,
+    replicas: int,
+    nodes: Collection[int],
+    live: Collection[int],
+    leaders: Mapping[int, int],
+    topics: Iterable[TopicState],
+) -> list[tuple[PartitionState, tuple[int, ...]]]:
+    """Partitions of the topic that shall have another number of replicas, and where.
+
+    leaders: group -> its leader, where that is known. What is on its way to that number is not
+    asked again. Raises Rejected if the numbers do not fit.
+    """
+    _check_nodes(replicas, nodes)
+    load = _Load(nodes, live)
+    for one in topics:
+        for partition in one.partitions:
+            load.add(partition.target or partition.replicas)
+    changed = []
+    for record in topic.partitions:
+        wished = record.target or record.replicas
+        if len(wished) != replicas:
+            load.add(wished, times=-1)
+            target = load.resize(record, replicas, leaders.get(record.group_id, 0))
+            load.add(target)
+            changed.append((record, target))
+    return changed
+
+
+def _check_nodes(replicas: int, nodes: Collection[int]) -> None:
+    check_replica_count(replicas)
+    if replicas > len(nodes):
+        text = f"{replicas} must be at most the number of nodes, {len(nodes)}"
+        raise invalid("replicas", text, f"1..{len(nodes)}")
 
 
 def level_leaders(
@@ -105,19 +145,45 @@ class _Load:
         self.leaders: Counter[int] = Counter()
         self._shared: Counter[tuple[int, int]] = Counter()
 
-    def add(self, replicas: Sequence[int]) -> None:
-        self._replicas.update(replicas)
-        self.leaders[replicas[0]] += 1
-        self._shared.update(permutations(replicas, 2))
+    def add(self, replicas: Sequence[int], times: int = 1) -> None:
+        """times: -1 takes them away again."""
+        self.leaders[replicas[0]] += times
+        for node in replicas:
+            self._replicas[node] += times
+        for pair in permutations(replicas, 2):
+            self._shared[pair] += times
 
     def choose(self, count: int) -> tuple[int, ...]:
-        chosen: list[int] = []
-        for _ in range(count):
-            left = (node for node in self._nodes if node not in chosen)
-            chosen.append(min(left, key=lambda node: self._rank(node, chosen)))
+        chosen = self._filled((), count)
         # Followers in the same order: the next to lead should not lead much either.
         order = sorted(chosen, key=lambda n: (n not in self._live, self.leaders[n], n))
         return tuple(order)
+
+    def resize(self, record: PartitionState, count: int, leader: int) -> tuple[int, ...]:
+        """The nodes that shall hold a partition; none of `record` counts at present."""
+        held = [node for node in record.replicas if node in self._nodes]
+        unsound = {node for node, _ in record.to_remove} | {one.node for one in record.damaged}
+        lead = leader or record.replicas[0]
+
+        def worth(node: int) -> tuple[bool, bool, bool, int, int, int]:
+            # While a change is under way, the oldest ones: those that came are still filled.
+            age = record.instance_of(node) if record.target else 0
+            dead = node not in self._live
+            return node != lead, node in unsound, dead, age, self._replicas[node], node
+
+        kept = sorted(held, key=worth)[:count]
+        kept.sort(key=record.replicas.index)
+        if lead in kept and record.replicas[0] not in kept:
+            kept.sort(key=lambda node: node != lead)
+        return tuple(self._filled(kept, count))
+
+    def _filled(self, kept: Sequence[int], count: int) -> list[int]:
+        """These, and as many more as there shall be."""
+        chosen = list(kept)
+        while len(chosen) < count:
+            left = (node for node in self._nodes if node not in chosen)
+            chosen.append(min(left, key=lambda node: self._rank(node, chosen)))
+        return chosen
 
     def _rank(self, node: int, chosen: Sequence[int]) -> tuple[bool, int, int, int, int]:
         shared = sum(self._shared[node, other] for other in chosen)

@@ -1,7 +1,8 @@
 """Who holds a partition, who shall, and what its leader reports. Pure.
 
-    SetReplicas --wish--> PartitionState.target --the partition's leader, step by step-->
-    its log --in force--> ReportReplicas --> PartitionState.replicas: who opens what
+    SetReplicas, SetTopicReplicas --wish--> PartitionState.target
+    target --the partition's leader, step by step--> its log --in force--> ReportReplicas
+    ReportReplicas, AddPartitions --> PartitionState.replicas: who opens what
 
 The group's own log decides who counts. Here is what nodes open and close replicas by: it is
 behind that log, never ahead of it.
@@ -17,7 +18,7 @@ from cluster.metadata import topics as rules
 from cluster.metadata.nodes import holders, own_reported
 from cluster.metadata.repairs import repaired
 from cluster.metadata.tables import METADATA_GROUP, Tables
-from cluster.metadata.topics import PartitionState, Rejected, invalid
+from cluster.metadata.topics import PartitionState, Rejected, TopicState, invalid
 from cluster.v1 import metadata_pb2 as pb
 
 # What changes who holds what, and which nodes there are.
@@ -29,6 +30,8 @@ COMMANDS = frozenset(
         "change_node",
         "join_node",
         "change_balance",
+        "add_partitions",
+        "set_topic_replicas",
     }
 )
 
@@ -42,7 +45,53 @@ def change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
     if command.HasField("change_balance"):
         before, tables.balancing = tables.balancing, command.change_balance.balancing
         return before != tables.balancing
+    if command.HasField("add_partitions"):
+        return _add_partitions(tables, command.add_partitions, now_ms)
+    if command.HasField("set_topic_replicas"):
+        return _set_topic_replicas(tables, command.set_topic_replicas)
     return _change(tables, command, now_ms)
+
+
+def _add_partitions(tables: Tables, command: pb.AddPartitions, now_ms: int) -> bool:
+    """Behind those that there are: a number, as a group's id, is never another partition's."""
+    topic = _topic(tables, command.name, command.topic_id)
+    known, placements = len(topic.partitions), [(*one.replicas,) for one in command.placements]
+    if command.expected_partitions != known:
+        text = f"{command.expected_partitions} is not how many the topic has, {known}"
+        raise invalid("expected_partitions", text)
+    rules.check_more_partitions(known, known + len(placements))
+    rules.check_placements(placements, holders(tables))
+    rules.check_room(len(tables.groups), len(placements))
+    first = tables.next_group_id
+    added = tuple(
+        PartitionState(first + number, nodes, added_ms=max(1, now_ms))
+        for number, nodes in enumerate(placements)
+    )
+    tables.next_group_id += len(added)
+    tables.put_topic(replace(topic, partitions=topic.partitions + added))
+    return True
+
+
+def _set_topic_replicas(tables: Tables, command: pb.SetTopicReplicas) -> bool:
+    topic = _topic(tables, command.name, command.topic_id)
+    records, known = list(topic.partitions), holders(tables)
+    for wish in command.wishes:
+        name, number = tables.groups.get(wish.group_id, ("", 0))
+        if name != topic.name or wish.for_balance:
+            raise invalid("wishes", f"group {wish.group_id} is not the topic's, or it is balanced")
+        records[number] = wished(records[number], wish, {*known, *records[number].replicas})
+    tables.put_topic(replace(topic, partitions=tuple(records)))
+    return tuple(records) != topic.partitions
+
+
+def _topic(tables: Tables, name: str, topic_id: int) -> TopicState:
+    topic = tables.topics.get(name)
+    if topic is None or topic.topic_id != topic_id:
+        text = f"topic {name!r} does not exist, or is another one by now"
+        raise Rejected(rules.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if rules.is_internal(name):
+        raise invalid("name", f"{name!r} is internal and cannot be changed")
+    return topic
 
 
 def _change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:

@@ -167,6 +167,7 @@ def _partition_record(partition: PartitionState) -> pb.PartitionRecord:
         damaged_rebuild=[one.rebuild for one in partition.damaged],
         repaired_nodes=[node for node, _ in partition.repairs],
         repaired_ms=[began_ms for _, began_ms in partition.repairs],
+        added_ms=partition.added_ms,
     )
 
 
@@ -215,6 +216,7 @@ def _partition_of(record: pb.PartitionRecord) -> PartitionState:
             )
         ),
         tuple(zip(record.repaired_nodes, record.repaired_ms, strict=True)),
+        record.added_ms,
     )
 
 

@@ -322,11 +322,7 @@ class MetadataState:
         settings = TopicSettings().altered(command.config, set_expected_offsets=True)
         if len(self._tables.topics) >= rules.MAX_TOPICS:
             raise invalid("name", f"there are {rules.MAX_TOPICS} topics, which is the limit")
-        if len(self._tables.groups) + len(placements) > rules.MAX_PARTITIONS:
-            text = (
-                f"the cluster has {len(self._tables.groups)}, its limit is {rules.MAX_PARTITIONS}"
-            )
-            raise invalid("partitions", text)
+        rules.check_room(len(self._tables.groups), len(placements))
         first = self._tables.next_group_id
         partitions = tuple(PartitionState(first + i, nodes) for i, nodes in enumerate(placements))
         topic = TopicState(command.name, self._tables.next_topic_id, partitions, settings, now_ms)

@@ -125,6 +125,7 @@ class PartitionState:
     before_balance: while a move by the balance is under way: the nodes that held it before.
     lost: (node, instance) of replicas whose data directory is lost; they are to be removed.
     damaged, repairs: see repairs.py.
+    added_ms: when the topic got it; 0: with its creation.
     """
 
     group_id: int
@@ -139,6 +140,7 @@ class PartitionState:
     before_balance: tuple[int, ...] = ()
     damaged: tuple[DamagedReplica, ...] = ()
     repairs: tuple[tuple[int, int], ...] = ()
+    added_ms: int = 0
 
     @property
     def to_remove(self) -> tuple[tuple[int, int], ...]:
@@ -165,6 +167,11 @@ class TopicState:
         """The settings as a message, with every field set."""
         return self.settings.to_proto()
 
+    @property
+    def replica_count(self) -> int:
+        """Of each partition; while it is changed, the highest that is wished."""
+        return max(len(one.target or one.replicas) for one in self.partitions)
+
 
 def is_internal(name: str) -> bool:
     """Whether the topic is the nodes' own: nobody else writes, alters or deletes it."""
@@ -187,6 +194,21 @@ def check_topic_name(name: str) -> None:
 def check_partition_count(count: int) -> None:
     """Raise Rejected unless a topic may have `count` partitions."""
     _limit("partitions", count, 1, MAX_PARTITIONS_PER_TOPIC)
+
+
+def check_room(used: int, more: int) -> None:
+    """Raise Rejected unless the cluster may have `more` partitions beside those it has."""
+    if used + more > MAX_PARTITIONS:
+        text = f"{more} more: the cluster has {used}, its limit is {MAX_PARTITIONS}"
+        raise invalid("partitions", text, f"..{MAX_PARTITIONS - used}")
+
+
+def check_more_partitions(now: int, wanted: int) -> None:
+    """Raise Rejected unless a topic of `now` partitions may have `wanted`."""
+    if wanted <= now:
+        text = f"{wanted} must be more than the topic has, {now}: partitions are never taken away"
+        raise invalid("partitions", text, f"{now + 1}..{MAX_PARTITIONS_PER_TOPIC}")
+    check_partition_count(wanted)
 
 
 def check_replica_count(count: int) -> None:

@@ -61,7 +61,7 @@ async def copied(node: NodeContext) -> dict[int, tuple[int, int]]:
 
 async def _planned(node: NodeContext) -> pb.BalanceClusterResponse:
     held = await node.sizes.ask()
-    sizes = _largest(held)
+    sizes = largest(held)
     names = {record.group_id: name for name, record in node_changes.partitions(node)}
     records = [record for _, record in node_changes.partitions(node)]
     nodes = [one for one in node.metadata.membership.holders() if node.alive(one)]
@@ -146,6 +146,7 @@ def _move(
     )
 
 
-def _largest(held: Held) -> dict[int, int]:
+def largest(held: Held) -> dict[int, int]:
+    """Group -> bytes of the fullest replica."""
     groups = {group for sizes in held.values() for group in sizes}
     return {group: max(sizes.get(group, 0) for sizes in held.values()) for group in groups}

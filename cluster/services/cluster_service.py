@@ -13,22 +13,20 @@ from typing import Any
 from cluster.errors import NotReadyError
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata import upgrade
-from cluster.metadata.placement import place
 from cluster.metadata.settings import MAX_BATCH_BYTES, changed
 from cluster.metadata.topics import (
     PartitionState,
     TopicSettings,
     TopicState,
-    check_partition_count,
-    check_replica_count,
     check_replicas,
     check_topic_name,
     is_internal,
 )
-from cluster.services import balancing, node_changes
+from cluster.services import balancing, node_changes, resizing
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.limits import request_limits
+from cluster.services.placing import all_nodes, default_replicas, place_replicas
 from cluster.services.replicas import not_leader
 from cluster.services.requests import count_in_range, invalid, timeout_s
 from cluster.v1 import metadata_pb2 as meta
@@ -37,7 +35,6 @@ from oncelog.v1 import cluster_pb2 as pb
 from oncelog.v1 import cluster_pb2_grpc as rpc
 
 MAX_NAMES_PER_CALL = 10_000
-DEFAULT_REPLICAS = 3
 
 
 class ClusterService(rpc.ClusterServiceServicer):
@@ -84,17 +81,7 @@ class ClusterService(rpc.ClusterServiceServicer):
         )
         accepted(result, topic=request.name)
         topic = self._topic(request.name)
-        groups = [partition.group_id for partition in topic.partitions]
-        if not await self.node.wait_for_leaders(groups, self._left(deadline)):
-            without = [
-                str(number)
-                for number, partition in enumerate(topic.partitions)
-                if not self.node.leader_of(partition.group_id)[0]
-            ]
-            raise errors.RequestTimeoutError(
-                f"topic {topic.name!r} is created, but these partitions have no leader yet: "
-                + ", ".join(without)
-            )
+        await self._wait_for_leaders(topic, 0, "is created", self._left(deadline))
         return pb.CreateTopicResponse(topic=self._topic_info(topic))
 
     @public_errors
@@ -124,6 +111,20 @@ class ClusterService(rpc.ClusterServiceServicer):
         result = await self.node.propose_metadata(command, timeout_s(0, self.node))
         accepted(result, topic=request.name)
         return pb.AlterTopicResponse(topic=self._topic_info(self._topic(request.name)))
+
+    @public_errors
+    async def ResizeTopic(
+        self, request: pb.ResizeTopicRequest, context: Any
+    ) -> pb.ResizeTopicResponse:
+        deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
+        topic = self._topic(request.name)
+        moves = await resizing.resize(self.node, topic, request)
+        before, topic = len(topic.partitions), self._topic(request.name)
+        grown = f"has {len(topic.partitions)} partitions"
+        await self._wait_for_leaders(topic, before, grown, self._left(deadline))
+        return pb.ResizeTopicResponse(
+            topic=self._topic_info(topic), moves=moves[: resizing.MAX_SHOWN], count=len(moves)
+        )
 
     @public_errors
     async def DescribeTopics(
@@ -260,6 +261,22 @@ class ClusterService(rpc.ClusterServiceServicer):
             config=settings,
         )
 
+    async def _wait_for_leaders(
+        self, topic: TopicState, first: int, done: str, timeout: float
+    ) -> None:
+        """Of its partitions from `first` on. Raises RequestTimeoutError; `done`: what that says."""
+        groups = [partition.group_id for partition in topic.partitions[first:]]
+        if not await self.node.wait_for_leaders(groups, timeout):
+            without = [
+                str(number)
+                for number, group in enumerate(groups, first)
+                if not self.node.leader_of(group)[0]
+            ]
+            raise errors.RequestTimeoutError(
+                f"topic {topic.name!r} {done}, but these partitions have no leader yet: "
+                + ", ".join(without)
+            )
+
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - asyncio.get_running_loop().time())
 
@@ -275,7 +292,7 @@ class ClusterService(rpc.ClusterServiceServicer):
 
     def _nodes(self) -> list[pb.NodeInfo]:
         """All nodes: those that have joined, and those that are configured but have not."""
-        addresses = dict.fromkeys(_all_nodes(self.node), "") | dict(self.node.metadata.nodes)
+        addresses = dict.fromkeys(all_nodes(self.node), "") | dict(self.node.metadata.nodes)
         return [self._node_info(*known) for known in sorted(addresses.items())]
 
     def _node_info(self, node_id: int, address: str) -> pb.NodeInfo:
@@ -345,46 +362,10 @@ class ClusterService(rpc.ClusterServiceServicer):
             term=term,
             replicas=partition.replicas,
             target=partition.target,
+            added_ms=partition.added_ms,
             log_start_offset=-1 if replica is None else replica.log_start_offset,
             high_watermark=-1 if replica is None else replica.high_watermark,
         )
-
-
-def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tuple[int, ...]]:
-    """Where a new topic's partitions go now. Raises Rejected, NotReadyError."""
-    check_partition_count(partitions)
-    check_replica_count(replicas)
-    everybody, known = _all_nodes(node), node.metadata.membership.holders()
-    if replicas > len(everybody):
-        nodes = len(everybody)
-        text = f"{replicas} must be at most the number of nodes, {nodes}"
-        raise invalid("replicas", text, f"1..{nodes}")
-    if replicas > len(known):
-        missing = sorted(everybody - set(known))
-        raise NotReadyError(
-            f"replicas: {replicas} wanted, but these nodes have not joined yet: "
-            + ", ".join(map(str, missing))
-        )
-    live = [node_id for node_id in known if node.alive(node_id)]
-    if len(live) < replicas // 2 + 1:
-        raise NotReadyError(
-            f"replicas: {replicas} need {replicas // 2 + 1} living nodes, "
-            f"node {node.config.node_id} hears {len(live)}"
-        )
-    return place(partitions, replicas, known, live, node.metadata.topics())
-
-
-def default_replicas(node: NodeContext) -> int:
-    """Of a topic that names no number: what is set, as far as there are nodes."""
-    given = "default_replicas" in node.config.given
-    wanted = node.config.default_replicas if given else DEFAULT_REPLICAS
-    return min(wanted, len(_all_nodes(node)))
-
-
-def _all_nodes(node: NodeContext) -> set[int]:
-    """Those that the cluster begins with and has, also if they have not come yet."""
-    view, known = node.metadata.membership, set(node.metadata.nodes)
-    return known | {*(view.own.replicas or node.config.nodes)}
 
 
 def _check_cap(config: pb.TopicConfig, cap: int) -> None:

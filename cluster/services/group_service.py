@@ -37,13 +37,13 @@ from cluster.partition.group_offsets import (
 )
 from cluster.partition.group_state import CommitResult, GroupState, Key, OffsetState
 from cluster.partition.replica import Partition
-from cluster.services.cluster_service import default_replicas, place_replicas
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.group_members import GroupMembers
 from cluster.services.joining import Joining, check_name, described
 from cluster.services.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.services.outcomes import applied, confirm, one_answer, unable
+from cluster.services.placing import default_replicas, place_replicas
 from cluster.services.replicas import leading
 from cluster.services.requests import (
     count_in_range,

@@ -124,6 +124,7 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.ClusterService/CreateTopic": _topic("create", "name"),
     "/oncelog.v1.ClusterService/DeleteTopic": _topic("delete", "name"),
     "/oncelog.v1.ClusterService/AlterTopic": _topic("alter", "name"),
+    "/oncelog.v1.ClusterService/ResizeTopic": _topic("alter", "name"),
     "/oncelog.v1.ClusterService/ReassignPartition": _topic("alter", "topic"),
     "/oncelog.v1.ClusterService/DescribeTopics": _describe_topics,
     "/oncelog.v1.ClusterService/TransferLeadership": lambda request: (

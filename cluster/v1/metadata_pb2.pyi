@@ -30,7 +30,7 @@ NODE_ACTION_UNDRAIN: NodeAction
 NODE_ACTION_FORGET: NodeAction
 
 class MetadataCommand(_message.Message):
-    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "change_balance", "repair_replica", "lease_lifetime_ms", "producer_name_expiry_ms", "rules_version")
+    __slots__ = ("stamp_ms", "register_node", "create_topic", "delete_topic", "alter_topic", "allocate_producer_ids", "lease_name", "create_lease_secret", "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas", "report_replicas", "change_node", "join_node", "transaction", "alter_permissions", "alter_quotas", "change_balance", "repair_replica", "add_partitions", "set_topic_replicas", "lease_lifetime_ms", "producer_name_expiry_ms", "rules_version")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,8 @@ class MetadataCommand(_message.Message):
     ALTER_QUOTAS_FIELD_NUMBER: _ClassVar[int]
     CHANGE_BALANCE_FIELD_NUMBER: _ClassVar[int]
     REPAIR_REPLICA_FIELD_NUMBER: _ClassVar[int]
+    ADD_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SET_TOPIC_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     LEASE_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     RULES_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -74,10 +76,12 @@ class MetadataCommand(_message.Message):
     alter_quotas: AlterQuotas
     change_balance: ChangeBalance
     repair_replica: RepairReplica
+    add_partitions: AddPartitions
+    set_topic_replicas: SetTopicReplicas
     lease_lifetime_ms: int
     producer_name_expiry_ms: int
     rules_version: int
-    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., change_balance: _Optional[_Union[ChangeBalance, _Mapping]] = ..., repair_replica: _Optional[_Union[RepairReplica, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., rules_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., change_balance: _Optional[_Union[ChangeBalance, _Mapping]] = ..., repair_replica: _Optional[_Union[RepairReplica, _Mapping]] = ..., add_partitions: _Optional[_Union[AddPartitions, _Mapping]] = ..., set_topic_replicas: _Optional[_Union[SetTopicReplicas, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., rules_version: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "address", "directory_id", "life", "known_life", "incarnation")
@@ -126,6 +130,28 @@ class AlterTopic(_message.Message):
     config: _cluster_pb2.TopicConfig
     set_expected_offsets: bool
     def __init__(self, name: _Optional[str] = ..., config: _Optional[_Union[_cluster_pb2.TopicConfig, _Mapping]] = ..., set_expected_offsets: _Optional[bool] = ...) -> None: ...
+
+class AddPartitions(_message.Message):
+    __slots__ = ("name", "topic_id", "expected_partitions", "placements")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: int
+    expected_partitions: int
+    placements: _containers.RepeatedCompositeFieldContainer[Placement]
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., expected_partitions: _Optional[int] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
+
+class SetTopicReplicas(_message.Message):
+    __slots__ = ("name", "topic_id", "wishes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: int
+    wishes: _containers.RepeatedCompositeFieldContainer[SetReplicas]
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., wishes: _Optional[_Iterable[_Union[SetReplicas, _Mapping]]] = ...) -> None: ...
 
 class AllocateProducerIds(_message.Message):
     __slots__ = ("node_id", "count")
@@ -396,7 +422,7 @@ class TopicRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionRecord, _Mapping]]] = ..., config: _Optional[_Union[_cluster_pb2.TopicConfig, _Mapping]] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRecord(_message.Message):
-    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target", "lost_nodes", "lost_instances", "before_balance", "damaged_nodes", "damaged_instances", "damaged_rebuild", "repaired_nodes", "repaired_ms")
+    __slots__ = ("group_id", "replicas", "founding", "instances", "version", "index", "index_term", "target", "lost_nodes", "lost_instances", "before_balance", "damaged_nodes", "damaged_instances", "damaged_rebuild", "repaired_nodes", "repaired_ms", "added_ms")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     FOUNDING_FIELD_NUMBER: _ClassVar[int]
@@ -413,6 +439,7 @@ class PartitionRecord(_message.Message):
     DAMAGED_REBUILD_FIELD_NUMBER: _ClassVar[int]
     REPAIRED_NODES_FIELD_NUMBER: _ClassVar[int]
     REPAIRED_MS_FIELD_NUMBER: _ClassVar[int]
+    ADDED_MS_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     founding: _containers.RepeatedScalarFieldContainer[int]
@@ -429,7 +456,8 @@ class PartitionRecord(_message.Message):
     damaged_rebuild: _containers.RepeatedScalarFieldContainer[bool]
     repaired_nodes: _containers.RepeatedScalarFieldContainer[int]
     repaired_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ..., before_balance: _Optional[_Iterable[int]] = ..., damaged_nodes: _Optional[_Iterable[int]] = ..., damaged_instances: _Optional[_Iterable[int]] = ..., damaged_rebuild: _Optional[_Iterable[bool]] = ..., repaired_nodes: _Optional[_Iterable[int]] = ..., repaired_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    added_ms: int
+    def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ..., before_balance: _Optional[_Iterable[int]] = ..., damaged_nodes: _Optional[_Iterable[int]] = ..., damaged_instances: _Optional[_Iterable[int]] = ..., damaged_rebuild: _Optional[_Iterable[bool]] = ..., repaired_nodes: _Optional[_Iterable[int]] = ..., repaired_ms: _Optional[_Iterable[int]] = ..., added_ms: _Optional[int] = ...) -> None: ...
 
 class NameRecord(_message.Message):
     __slots__ = ("name", "producer_id", "epoch", "last_lease_ms", "tombstone", "last_nonce", "fence_epoch")

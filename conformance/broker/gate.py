@@ -8,16 +8,21 @@ A node that stops is a gate that closes: its port refuses connections and the on
 from __future__ import annotations
 
 import asyncio
+import socket
 
 CHUNK = 64 * 1024
 
 
 class Gate:
-    """In front of one node. `port` stays the same while it closes and opens."""
+    """In front of one node. `port` stays the same while it closes and opens, and nobody else is
+    given it meanwhile: a client that tries again would speak with another case's broker."""
 
     def __init__(self, target: int) -> None:
         self._target = target
-        self.port = 0
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.port: int = self._reserved.getsockname()[1]
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._flowing = asyncio.Event()
@@ -27,7 +32,6 @@ class Gate:
     async def open(self) -> None:
         assert self._server is None, "the gate is open"
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Refuses connections from now on, and ends those that there are."""
@@ -37,6 +41,10 @@ class Gate:
         for writer in list(self._writers):
             writer.transport.abort()
         self._flowing.set()
+
+    def release(self) -> None:
+        """The port may be anybody's."""
+        self._reserved.close()
 
     def freeze(self) -> None:
         """Nothing passes any more, and nothing is refused: a machine that hangs."""

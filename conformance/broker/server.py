@@ -87,6 +87,7 @@ class Broker:
     async def __aexit__(self, *_: object) -> None:
         for gate in self._gates.values():
             await gate.close()
+            gate.release()
         await asyncio.gather(*(server.stop(None) for server in self._servers))
         self.secured.close()
 

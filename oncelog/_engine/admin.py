@@ -22,7 +22,7 @@ from oncelog._engine.net.cluster import (
     transaction_stub,
 )
 from oncelog._engine.sinks import SinkCalls
-from oncelog.moves import Balance
+from oncelog.moves import Balance, Resized
 from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 from oncelog.wire import messages
@@ -97,6 +97,41 @@ class AdminCore:
         )
         answer = await self._call(lambda channel: cluster_stub(channel).AlterTopic, request)
         return messages.topic_info(answer.topic)
+
+    async def resize_topic(
+        self, name: str, partitions: int, replicas: int, dry_run: bool, timeout_ms: int
+    ) -> Resized:
+        request = cluster_pb2.ResizeTopicRequest(
+            name=name,
+            partitions=partitions,
+            replicas=replicas,
+            dry_run=dry_run,
+            timeout_ms=timeout_ms,
+        )
+        ambiguous = False
+
+        def retried(_: errors.OncelogError) -> None:
+            nonlocal ambiguous
+            ambiguous = True
+
+        timeout_s = timeout_ms / 1000 + 1.0
+        try:
+            answer = await self._call(
+                lambda channel: cluster_stub(channel).ResizeTopic,
+                request,
+                timeout_s=timeout_s,
+                attempt_timeout_s=timeout_s,
+                on_retry=retried,
+            )
+        except errors.InvalidRequestError as error:
+            # After a call whose answer was lost they may be those that we asked for.
+            if not ambiguous or error.field != "partitions":
+                raise
+            topic = (await self.describe_topics([name]))[0]
+            if topic.partition_count != partitions:
+                raise
+            return Resized(topic, (), 0)
+        return messages.resized(answer)
 
     async def describe_topics(self, names: Iterable[str]) -> list[types.TopicInfo]:
         wanted = list(names)

@@ -16,7 +16,7 @@ from oncelog._engine.arguments import as_commits
 from oncelog.aio.bridge import on_engine
 from oncelog.config import AdminConfig, ClientSettings
 from oncelog.dotted import settings_from_dotted
-from oncelog.moves import Balance
+from oncelog.moves import Balance, Resized
 from oncelog.types import TopicPartition
 
 T = TypeVar("T")
@@ -59,6 +59,19 @@ class Admin:
 
     async def alter_topic(self, name: str, config: types.TopicConfig) -> types.TopicInfo:
         return await self._run(self._core.alter_topic(name, config))
+
+    async def resize_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 0,
+        replicas: int = 0,
+        dry_run: bool = False,
+        timeout_ms: int = 30_000,
+    ) -> Resized:
+        return await self._run(
+            self._core.resize_topic(name, partitions, replicas, dry_run, timeout_ms)
+        )
 
     async def describe_topic(self, name: str) -> types.TopicInfo:
         return (await self._run(self._core.describe_topics([name])))[0]

@@ -76,7 +76,7 @@ class Consumer:
         self._sync._check_open()
         self._sync._check_manual()
         tps = [TopicPartition(topic, partition) for topic, partition in partitions]
-        await on_engine(self._sync._learn(tp.topic for tp in tps))
+        await on_engine(self._sync._learn_partitions(tps))
         self._sync._assign_known(tps)
 
     def assignment(self) -> list[TopicPartition]:

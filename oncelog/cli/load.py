@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oncelog import Consumer, OncelogError, Producer, RecordMetadata
@@ -148,11 +148,13 @@ def many_producers(
     seconds: float,
     producers: int,
     depth: int,
+    connected: Callable[[], None] = lambda: None,
 ) -> Figures:
     """`producers` producers at once, each with `depth` single-record batches under way.
 
     Each acknowledgement sends the next record, so that every batch holds one record, if
-    `linger_ms` is 0. The latencies are those of the batches.
+    `linger_ms` is 0. The latencies are those of the batches. `connected` is called when all
+    have sent a first record and the clock does not run yet.
     """
     value = os.urandom(size)
     times: list[float] = []
@@ -187,6 +189,7 @@ def many_producers(
     try:
         for client in clients:
             client.send(topic, value).result(_DRAIN_S)
+        connected()
         before = _batches_acked(clients)
         clock = _Clock()
         until = time.monotonic() + seconds

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from oncelog import Admin, ExpectedOffsets, PartitionInfo, TopicConfig, TopicInfo
+from oncelog import Admin, ExpectedOffsets, PartitionInfo, Resized, TopicConfig, TopicInfo
 from oncelog.cli.options import INT32, INT64, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
 from oncelog.config import MAX_INT32
+
+LOOK_PERIOD = 0.5  # seconds between looks, with --wait
+KEYS_MOVE = (
+    "KEYS MOVE: with another number of partitions, records of most keys go to another partition "
+    "than before. What is stored stays where it is, so the order of a key's records across the "
+    "change is lost to who reads partitions one by one. A program that numbers its records itself "
+    "must have settled all of them first. Partitions are never taken away again."
+)
 
 
 @click.group()
@@ -128,13 +137,83 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name")
+@click.option("--partitions", "-p", type=INT32, help="Give it more partitions: so many in all.")
+@click.option("--replicas", "-r", type=INT32, help="Of each partition, more or fewer than now.")
+@click.option("--dry-run", is_flag=True, help="Say which partitions come or move, do nothing.")
+@click.option("--wait", is_flag=True, help="Return when all replicas are where they shall be.")
+@click.option("--yes", is_flag=True, help="Do not ask before partitions are added.")
 @config_options
 @with_admin
-def alter(admin: Admin, name: str, as_json: bool, **options: Any) -> None:
-    """Change settings of a topic; those not named stay as they are."""
-    if all(value is None for value in options.values()):
-        raise click.UsageError("name at least one setting to change")
-    info = admin.alter_topic(name, to_config(options))
+def alter(
+    admin: Admin,
+    name: str,
+    partitions: int | None,
+    replicas: int | None,
+    dry_run: bool,
+    wait: bool,
+    yes: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Change settings of a topic, or how many partitions or replicas it has.
+
+    What is not named stays as it is. Replicas come and go while the topic is written; the number
+    they had takes back what is under way.
+    """
+    settings = any(value is not None for value in options.values())
+    changes = settings + (partitions is not None) + (replicas is not None)
+    if not changes:
+        raise click.UsageError("name at least one setting to change, --partitions or --replicas")
+    if changes > 1:
+        raise click.UsageError("settings, --partitions and --replicas are changed one at a time")
+    if settings:
+        if dry_run or wait:
+            raise click.UsageError("--dry-run and --wait are for --partitions and --replicas")
+        _alter_settings(admin, name, to_config(options), as_json)
+        return
+    if partitions is not None and not (yes or dry_run):
+        click.confirm(f"{KEYS_MOVE} Go on?", abort=True, err=True)
+    found = admin.resize_topic(
+        name, partitions=partitions or 0, replicas=replicas or 0, dry_run=dry_run
+    )
+    if wait and not dry_run:
+        _wait_placed(admin, name)
+    if as_json:
+        moves = [asdict(move) for move in found.moves]
+        print_json({"topic": name, "count": found.count, "dry_run": dry_run, "moves": moves})
+        return
+    click.echo(_resized(name, found, partitions, dry_run))
+    if found.moves:
+        rows = [(f"{name}-{m.partition}", m.replicas or None, m.target) for m in found.moves]
+        print_table(("partition", "replicas", "goes to"), rows)
+    if partitions is not None and dry_run:
+        click.echo(KEYS_MOVE)
+
+
+def _resized(name: str, found: Resized, partitions: int | None, dry_run: bool) -> str:
+    if not found.count:
+        return f"nothing to do: {name} has them, or is on its way there"
+    if partitions is not None:
+        verb = "would get" if dry_run else "has got"
+        return f"{name} {verb} {found.count} more partitions, {partitions} in all"
+    copies = sum(move.bytes for move in found.moves)
+    return f"{found.count} partitions {'would ' if dry_run else ''}move, copying {copies} bytes"
+
+
+def _wait_placed(admin: Admin, name: str) -> None:
+    said = ""
+    while any(one.target for one in admin.describe_topic(name).partitions):
+        moves = [move for move in admin.balance("describe").moves if move.topic == name]
+        done, whole = sum(move.copied for move in moves), sum(move.bytes for move in moves)
+        line = f"{len(moves)} partitions move, {done} of {whole} bytes copied"
+        if moves and line != said:
+            click.echo(line, err=True)
+            said = line
+        threading.Event().wait(LOOK_PERIOD)
+
+
+def _alter_settings(admin: Admin, name: str, config: TopicConfig, as_json: bool) -> None:
+    info = admin.alter_topic(name, config)
     if as_json:
         print_json(as_dict(info))
     else:

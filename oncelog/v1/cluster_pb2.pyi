@@ -224,8 +224,32 @@ class AlterTopicResponse(_message.Message):
     topic: TopicInfo
     def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ...) -> None: ...
 
+class ResizeTopicRequest(_message.Message):
+    __slots__ = ("name", "partitions", "replicas", "dry_run", "timeout_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: int
+    replicas: int
+    dry_run: bool
+    timeout_ms: int
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., dry_run: _Optional[bool] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class ResizeTopicResponse(_message.Message):
+    __slots__ = ("topic", "moves", "count")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicInfo
+    moves: _containers.RepeatedCompositeFieldContainer[PartitionMove]
+    count: int
+    def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., count: _Optional[int] = ...) -> None: ...
+
 class PartitionInfo(_message.Message):
-    __slots__ = ("partition", "group_id", "leader_id", "term", "replicas", "log_start_offset", "high_watermark", "target")
+    __slots__ = ("partition", "group_id", "leader_id", "term", "replicas", "log_start_offset", "high_watermark", "target", "added_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -234,6 +258,7 @@ class PartitionInfo(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
+    ADDED_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     group_id: int
     leader_id: int
@@ -242,7 +267,8 @@ class PartitionInfo(_message.Message):
     log_start_offset: int
     high_watermark: int
     target: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., group_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., term: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ...) -> None: ...
+    added_ms: int
+    def __init__(self, partition: _Optional[int] = ..., group_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., term: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., added_ms: _Optional[int] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "config", "created_ms")

@@ -54,6 +54,11 @@ class ClusterServiceStub:
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.AlterTopicRequest.SerializeToString,
                 response_deserializer=oncelog_dot_v1_dot_cluster__pb2.AlterTopicResponse.FromString,
                 _registered_method=True)
+        self.ResizeTopic = channel.unary_unary(
+                '/oncelog.v1.ClusterService/ResizeTopic',
+                request_serializer=oncelog_dot_v1_dot_cluster__pb2.ResizeTopicRequest.SerializeToString,
+                response_deserializer=oncelog_dot_v1_dot_cluster__pb2.ResizeTopicResponse.FromString,
+                _registered_method=True)
         self.DescribeTopics = channel.unary_unary(
                 '/oncelog.v1.ClusterService/DescribeTopics',
                 request_serializer=oncelog_dot_v1_dot_cluster__pb2.DescribeTopicsRequest.SerializeToString,
@@ -119,6 +124,14 @@ class ClusterServiceServicer:
 
     def AlterTopic(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResizeTopic(self, request, context):
+        """More partitions for a topic, or another number of replicas; returns when new partitions have
+        leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -199,6 +212,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.AlterTopic,
                     request_deserializer=oncelog_dot_v1_dot_cluster__pb2.AlterTopicRequest.FromString,
                     response_serializer=oncelog_dot_v1_dot_cluster__pb2.AlterTopicResponse.SerializeToString,
+            ),
+            'ResizeTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResizeTopic,
+                    request_deserializer=oncelog_dot_v1_dot_cluster__pb2.ResizeTopicRequest.FromString,
+                    response_serializer=oncelog_dot_v1_dot_cluster__pb2.ResizeTopicResponse.SerializeToString,
             ),
             'DescribeTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeTopics,
@@ -349,6 +367,33 @@ class ClusterService:
             '/oncelog.v1.ClusterService/AlterTopic',
             oncelog_dot_v1_dot_cluster__pb2.AlterTopicRequest.SerializeToString,
             oncelog_dot_v1_dot_cluster__pb2.AlterTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResizeTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/oncelog.v1.ClusterService/ResizeTopic',
+            oncelog_dot_v1_dot_cluster__pb2.ResizeTopicRequest.SerializeToString,
+            oncelog_dot_v1_dot_cluster__pb2.ResizeTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

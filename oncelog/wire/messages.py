@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog import types as t
 from oncelog.errors import ConfigError
-from oncelog.moves import Balance, PartitionMove
+from oncelog.moves import Balance, PartitionMove, Resized
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 
 _EXPECTED = {
@@ -72,6 +72,7 @@ def topic_info(message: cluster_pb2.TopicInfo) -> t.TopicInfo:
                 p.high_watermark,
                 p.group_id,
                 tuple(p.target),
+                p.added_ms,
             )
             for p in message.partitions
         ),
@@ -129,22 +130,27 @@ def node_status(message: cluster_pb2.NodeStatus) -> t.NodeStatus:
     )
 
 
+def partition_move(move: cluster_pb2.PartitionMove) -> PartitionMove:
+    return PartitionMove(
+        move.topic,
+        move.partition,
+        tuple(move.replicas),
+        tuple(move.target),
+        move.bytes,
+        move.copied,
+        move.waits_for,
+    )
+
+
+def resized(message: cluster_pb2.ResizeTopicResponse) -> Resized:
+    moves = tuple(map(partition_move, message.moves))
+    return Resized(topic_info(message.topic), moves, message.count)
+
+
 def balance(message: cluster_pb2.BalanceClusterResponse) -> Balance:
-    moves = [
-        PartitionMove(
-            move.topic,
-            move.partition,
-            tuple(move.replicas),
-            tuple(move.target),
-            move.bytes,
-            move.copied,
-            move.waits_for,
-        )
-        for move in message.moves
-    ]
     return Balance(
         message.balancing,
-        tuple(moves),
+        tuple(map(partition_move, message.moves)),
         message.count,
         message.bytes,
         message.copied,

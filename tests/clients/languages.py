@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-CHOSEN = os.environ.get("ONCELOG_TEST_CLIENTS", "go java node").split()
+CHOSEN = os.environ.get("ONCELOG_TEST_CLIENTS", "go java node rust").split()
 
 
 def _among(language: str, *, slow: bool) -> object:

@@ -7,7 +7,7 @@ from typing import Any
 
 from oncelog import Admin, Producer, TopicPartition
 from tests.clients.driver import Driver, DriverError
-from tests.clients.languages import every
+from tests.clients.languages import offering
 from tests.integration.conftest import MakeCluster
 from tests.integration.records import read_all
 
@@ -83,7 +83,7 @@ class Copy:
         self.start()
 
 
-@every()
+@offering("go", "java", "node")
 def test_what_is_read_is_written_once_while_a_leader_is_killed(
     make_cluster: MakeCluster, driver: Driver, topic: str
 ) -> None:

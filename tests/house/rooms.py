@@ -129,13 +129,16 @@ ARROWS: Mapping[str, frozenset[str]] = {
     | {"oncelog._engine.net", "oncelog._engine.consume", "oncelog._engine.sinks"},
     "oncelog.spark.java": frozenset({"oncelog.errors"}),
     "oncelog.spark.auditing": frozenset({"oncelog.config", "oncelog.errors"}),
-    "oncelog.spark.source": CLIENT | {"oncelog.admin", "oncelog.consumer", "oncelog._engine.net"},
+    "oncelog.spark.allocator": frozenset(),
+    "oncelog.spark.source": CLIENT
+    | {"oncelog.admin", "oncelog.consumer", "oncelog._engine.net", "oncelog.spark.allocator"},
     "oncelog._engine.sinks": CLIENT | {"oncelog._engine.net"},
     "oncelog.spark.sink": CLIENT
     | {
         "oncelog._engine.net",
         "oncelog._engine.produce",
         "oncelog._engine.sinks",
+        "oncelog.spark.allocator",
         "oncelog.spark.source",
     },
     "oncelog.spark.mirroring": CLIENT
@@ -144,6 +147,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
         "oncelog.consumer",
         "oncelog.mirror",
         "oncelog.producer",
+        "oncelog.spark.allocator",
         "oncelog.spark.source",
     },
 }

@@ -24,7 +24,7 @@ from oncelog import (
     TopicPartition,
     UndeliveredRecordsError,
 )
-from oncelog._engine.produce.stream import ProduceStream
+from oncelog._engine.produce.stream import Lane
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.records import read_all
 from tests.integration.waiting import eventually
@@ -334,7 +334,7 @@ def test_delivery_timeout_of_what_was_never_sent(proxied: LocalCluster, topic: s
     assert [r.value for r in read_all(proxied, topic)] == [b"before", b"after"]
 
 
-def streams(producer: Producer) -> list[ProduceStream]:
+def streams(producer: Producer) -> list[Lane]:
     return list(producer._sender._streams.values())
 
 

@@ -11,11 +11,12 @@ import pytest
 from conformance.cases import load
 from conformance.command import JOBS, main
 from conformance.drivers import small_client, wrong_driver
-from conformance.runner import LONGEST_S, Outcome, Runner
+from conformance.runner import COMMAND_S, LONGEST_S, Outcome, Runner
 
 SMALL = f"{sys.executable} -m conformance.drivers.small_driver"
 WRONG = f"{sys.executable} -m conformance.drivers.wrong_driver"
-SOON = 3.0  # seconds that a case which is to fail waits for what will not come
+# Seconds that a case which is to fail waits for what will not come, and for an answer.
+SOON, ANSWERED = 3.0, 8.0
 
 # What is wrong with the small client -> cases that must notice.
 SMALL_FAULTS = {
@@ -74,11 +75,15 @@ WRONG_FAULTS = {
 
 
 async def run(
-    command: str, names: list[str], longest_s: float = LONGEST_S, jobs: int = JOBS
+    command: str,
+    names: list[str],
+    longest_s: float = LONGEST_S,
+    jobs: int = JOBS,
+    command_s: float = COMMAND_S,
 ) -> list[Outcome]:
     cases = [case for case in load() if case.name in names]
     assert len(cases) == len(set(names)), f"no such case among {names}"
-    return await Runner(command, jobs, lambda _: None, longest_s).run(cases)
+    return await Runner(command, jobs, lambda _: None, longest_s, command_s).run(cases)
 
 
 def test_the_python_client_passes(capsys: pytest.CaptureFixture[str]):
@@ -105,7 +110,7 @@ async def test_each_fault_is_noticed(command: str, faults: dict[str, list[str]])
 
     async def unnoticed(fault: str) -> list[str]:
         async with some:
-            outcomes = await run(f"{command} --fault {fault}", faults[fault], SOON, jobs=1)
+            outcomes = await run(f"{command} --fault {fault}", faults[fault], SOON, 1, ANSWERED)
         return [f"{fault}: {o.case.name}" for o in outcomes if o.status != "failed"]
 
     found = await asyncio.gather(*map(unnoticed, faults))

@@ -173,6 +173,14 @@ class MetadataModel:
             groups = {self._next_group + i: list(p.replicas) for i, p in enumerate(placements)}
             self._next_group += len(placements)
             self.topics[command.create_topic.name] = groups
+        elif command.HasField("add_partitions"):
+            added = command.add_partitions
+            groups = self.topics[added.name]
+            if added.expected_partitions != len(groups):
+                raise Violation(f"metadata {index}: {added.name} has {len(groups)} partitions")
+            for placement in added.placements:
+                groups[self._next_group] = list(placement.replicas)
+                self._next_group += 1
         elif command.HasField("finalize_upgrade"):
             agreed = command.finalize_upgrade
             if agreed.version < self.finalized.version:
@@ -181,6 +189,12 @@ class MetadataModel:
         elif command.HasField("delete_topic"):
             return set(self.topics.pop(command.delete_topic.name))
         return set()
+
+    def check_partitions(self, name: str, groups: list[int]) -> None:
+        """A topic's groups, in the order of its partitions, as a node has them."""
+        known = list(self.topics.get(name, ()))
+        if groups != known:
+            raise Violation(f"the groups of {name} are {groups}, not {known}")
 
     def placement(self) -> dict[int, list[int]]:
         """The nodes that hold each group's replicas."""

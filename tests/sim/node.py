@@ -202,7 +202,9 @@ class Process:
         assert found is not None
         node.cluster.checker.begins(node.id, gid, found[2].instance_of(node.id))
         cluster = node.cluster
-        smallest = cluster.settings.smallest_majority if gid in cluster.groups else 0
+        # Topics that others make keep their replicas, but for `founding`.
+        changing = found[0].name in {f"t{group}" for group in cluster.groups}
+        smallest = cluster.settings.smallest_majority if changing else 0
         record = found[2]
         size = len(record.target or record.founding or record.replicas)
         if cluster.settings.founding:  # any topic's replicas may change

@@ -175,7 +175,8 @@ class Clients:
                 majority = len(held) // 2 + 1
                 if self.cluster.settings.founding:  # its replicas may become three
                     majority = min(majority, 2)
-                self.cluster.checker.opens(gid, majority)
+                if gid not in self.cluster.checker.majorities:
+                    self.cluster.checker.opens(gid, majority)
                 self._add_producer(gid)
                 self.producers[-1].tick()
         for producer in self.producers:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+import zlib
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from oncelog._engine.produce.partitioners import murmur2
 from oncelog.errors import ConfigError, InvalidRequestError
 from oncelog.spark.sink.options import SinkOptions
-from oncelog.spark.sink.rows import Rows, _hashed, murmur2_of
+from oncelog.spark.sink.rows import SHORT, Rows, _hashed, murmur2_of
 
 pa = pytest.importorskip("pyarrow")
 SERVERS = {"bootstrap.servers": "localhost:7001"}
@@ -82,7 +84,7 @@ def test_null_and_empty_and_moved_bytes_are_other_rows() -> None:
 
 def test_each_byte_of_a_text_counts_and_none_beside_it() -> None:
     rng = random.Random(7)
-    for length in [*range(40), 255, 256, 257, 300]:
+    for length in [*range(40), 255, 256, 257, 511, 512, 513, 600]:
         text = bytearray(rng.randbytes(length))
         alone = pa.array([bytes(text)], pa.binary())
         between = pa.array([b"before", bytes(text), b"behind"], pa.binary())[1:2]
@@ -99,21 +101,24 @@ def hashed(array: Any) -> list[int]:
     return [int(number) for number in _hashed(array)]
 
 
-def test_a_text_is_hashed_as_one_by_one() -> None:
-    def mixed(number: int) -> int:
-        number = (number + GAMMA) % 2**64
-        number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-        number = (number ^ number >> 27) * 0x94D049BB133111EB % 2**64
-        return number ^ number >> 31
-
+@pytest.mark.parametrize("lengths", [(0, 60), (16, 16), (13, 13), (0, 0), (500, 600)])
+def test_a_text_is_hashed_as_one_by_one(lengths: tuple[int, int]) -> None:
     rng = random.Random(8)
-    texts = [rng.randbytes(rng.randint(0, 60)) for _ in range(300)]
+    texts = [rng.randbytes(rng.randint(*lengths)) for _ in range(300)]
     wanted = []
     for text in texts:
-        words = [text[at : at + 8] for at in range(0, len(text), 8)]
-        numbers = (int.from_bytes(w, "little") + GAMMA * n for n, w in enumerate(words, 1))
-        wanted.append((len(text) + sum(map(mixed, numbers))) % 2**64)
-    assert hashed(pa.array([b"before", *texts], pa.binary())[1:]) == wanted
+        if len(text) > SHORT:
+            wanted.append(len(text) + (zlib.crc32(text) << 32 | crc32c(text) ^ len(text)))
+            continue
+        number = len(text) * GAMMA % 2**64
+        for at in range(0, len(text), 8):
+            number ^= int.from_bytes(text[at : at + 8], "little")
+            number = number * 0xBF58476D1CE4E5B9 % 2**64
+            number ^= number >> 32
+        wanted.append(number)
+    assert hashed(pa.array(texts, pa.binary())) == wanted
+    for before in (b"", b"before"):  # the bytes of all need not begin or end at a multiple of 8
+        assert hashed(pa.array([before, *texts, b"1"], pa.binary())[1:-1]) == wanted
 
 
 def test_rows_go_where_they_belong_in_their_order() -> None:

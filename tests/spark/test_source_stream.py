@@ -417,6 +417,28 @@ def test_partitions_that_are_not_selected_any_more(
     assert ranges(less.partitions(start, end)) == [(1, 0, 5)]
 
 
+def test_partitions_that_the_topic_gets_are_read_from_their_start(
+    admin: Admin, producer: Producer, reader: Any, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once seen they stay: a node that is behind, and names fewer, is no loss."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    admin.create_topic(topic, 1, 3)
+    fill(producer, topic, 5)
+    one = reader()
+    before = one.latestOffset(one.initialOffset(), ReadAllAvailable())
+    old = admin.describe_topic(topic)
+    admin.resize_topic(topic, partitions=3)
+    with Producer(admin.config.bootstrap_servers) as new:
+        fill(new, topic, 1, 4, 2)
+    again = one.latestOffset(before, ReadAllAvailable())
+    assert again[topic] == {"0": 6, "1": 4, "2": 2}
+    assert ranges(one.partitions(before, again)) == [(0, 5, 6), (1, 0, 4), (2, 0, 2)]
+    monkeypatch.setattr(one._planner, "_describe", lambda names, known: [old])
+    assert one.latestOffset(again, ReadAllAvailable()) == again
+    assert ranges(one.partitions(before, again)) == [(0, 5, 6), (1, 0, 4), (2, 0, 2)]
+
+
 def test_a_stretch_of_which_retention_took_a_part(
     cluster: LocalCluster, admin: Admin, producer: Producer, reader: Any, topic: str
 ) -> None:

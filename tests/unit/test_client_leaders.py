@@ -20,6 +20,30 @@ def answer(leader: int, term: int, topic_id: int = 5) -> cluster_pb2.DescribeTop
     )
 
 
+def sized(partitions: int, topic_id: int = 5) -> cluster_pb2.DescribeTopicsResponse:
+    infos = [
+        cluster_pb2.PartitionInfo(partition=n, leader_id=1, term=1, added_ms=9 if n > 2 else 0)
+        for n in range(partitions)
+    ]
+    return cluster_pb2.DescribeTopicsResponse(
+        topics=[cluster_pb2.TopicInfo(name="t", topic_id=topic_id, partitions=infos)],
+        nodes=[cluster_pb2.NodeInfo(node_id=1, address="a:1")],
+    )
+
+
+def test_a_count_of_partitions_is_taken_over_whole_and_never_falls() -> None:
+    leaders = Leaders()
+    leaders.update(sized(3))
+    seen = leaders.topics["t"].partitions
+    leaders.update(sized(6))
+    assert len(seen) == 3, "who has taken it up places all keys by three"
+    assert [one.added for one in leaders.topics["t"].partitions] == [False] * 3 + [True] * 3
+    leaders.update(sized(3))
+    assert len(leaders.topics["t"].partitions) == 6, "that node is behind"
+    leaders.update(sized(2, topic_id=6))
+    assert len(leaders.topics["t"].partitions) == 2, "another topic"
+
+
 def test_the_higher_term_is_believed() -> None:
     leaders = Leaders()
     assert leaders.update(answer(1, term=3)) == [TP]

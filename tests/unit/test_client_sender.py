@@ -7,6 +7,7 @@ tests/integration.
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -24,11 +26,13 @@ from oncelog import (
     DeliveryTimeoutError,
     FencedError,
     InvalidBatchError,
+    NotAuthorizedError,
     OncelogError,
     Producer,
     ProducerFatalError,
     UndeliveredRecordsError,
 )
+from oncelog._engine.produce.stream import Lane, ProduceStream
 from oncelog.v1 import (
     batch_pb2,
     cluster_pb2,
@@ -50,14 +54,14 @@ class Arrived:
     """A batch that a node got, and the stream to answer on."""
 
     batch: batch_pb2.Batch
-    stream: queue.Queue[log_pb2.ProduceResponse | None]
+    stream: queue.Queue[log_pb2.ProduceResponse | OncelogError | None]
 
     def answer(self, verdict: Any, **fields: Any) -> None:
         result = log_pb2.BatchResult(id=self.batch.id, verdict=verdict, **fields)
         self.stream.put(log_pb2.ProduceResponse(results=[result]))
 
-    def end_stream(self) -> None:
-        self.stream.put(None)
+    def end_stream(self, error: OncelogError | None = None) -> None:
+        self.stream.put(error)
 
     @property
     def value(self) -> bytes | None:
@@ -98,6 +102,7 @@ class Node(
     def __init__(self, script: Script) -> None:
         self.script = script
         self.arrived: queue.Queue[Arrived] = queue.Queue()
+        self.streams = 0  # that were opened
         self.server = grpc.server(ThreadPoolExecutor(16))
         for add in (
             log_pb2_grpc.add_LogServiceServicer_to_server,
@@ -147,7 +152,8 @@ class Node(
     def ProduceStream(
         self, requests: Iterator[log_pb2.ProduceRequest], context: Any
     ) -> Iterator[log_pb2.ProduceResponse]:
-        out: queue.Queue[log_pb2.ProduceResponse | None] = queue.Queue()
+        out: queue.Queue[log_pb2.ProduceResponse | OncelogError | None] = queue.Queue()
+        self.streams += 1
 
         def read() -> None:
             try:
@@ -159,8 +165,12 @@ class Node(
             out.put(None)
 
         threading.Thread(target=read, daemon=True).start()
-        while (answer := out.get()) is not None:
+        while isinstance(answer := out.get(), log_pb2.ProduceResponse):
             yield answer
+        if answer is not None:
+            code, text, trailing = to_status(answer)
+            context.set_trailing_metadata(trailing)
+            context.abort(code, text)
 
     def next(self, count: int = 1) -> list[Arrived]:
         return [self.arrived.get(timeout=WAIT) for _ in range(count)]
@@ -446,3 +456,106 @@ def test_time_is_up_for_a_batch_that_holds_the_chain(node: Node) -> None:
         assert arrived.identity == (102, 0, 0), "another producer id: the old chain is open"
         arrived.answer(V.VERDICT_APPENDED, base_offset=1)
         assert after.result(WAIT).base_offset == 1
+
+
+# --- producers of one process --------------------------------------------------------
+
+
+def test_producers_with_equal_settings_share_a_stream(node: Node) -> None:
+    with producer(node) as one, producer(node) as other:
+        futures = [*send(one, b"0"), *send(other, b"1"), *send(one, b"2")]
+        arrived = node.next(3)
+        assert len({id(batch.stream) for batch in arrived}) == 1 == node.streams
+        assert len({batch.batch.id for batch in arrived}) == 3
+        for batch in reversed(arrived):
+            batch.answer(V.VERDICT_APPENDED, base_offset=int(batch.value or b""))
+        assert [future.result(WAIT).base_offset for future in futures] == [0, 1, 2]
+
+
+def test_who_leaves_a_stream_ends_it_for_nobody_else(node: Node) -> None:
+    with producer(node) as stays:
+        leaves = producer(node)
+        (kept,), (lost,) = send(stays, b"0"), send(leaves, b"1")
+        arrived = node.next(2)
+        with pytest.raises(UndeliveredRecordsError):
+            leaves.close(0)
+        assert isinstance(lost.exception(WAIT), DeliveryTimeoutError)
+        stored(arrived)
+        assert kept.result(WAIT)
+        (more,) = send(stays, b"2")
+        stored([node.one()])
+        assert more.result(WAIT)
+        assert node.streams == 1
+
+
+def test_a_shared_stream_that_breaks_is_opened_once_and_all_send_again(node: Node) -> None:
+    with producer(node) as one, producer(node) as other:
+        futures = [*send(one, b"0"), *send(other, b"1")]
+        first = node.next(2)
+        first[0].end_stream()
+        again = node.next(2)
+        assert {batch.bytes for batch in again} == {batch.bytes for batch in first}
+        stored(again)
+        assert all(future.result(WAIT) for future in futures)
+        assert node.streams == 2
+
+
+def test_a_refusal_on_a_shared_stream_ends_only_the_producer_that_it_was_for(node: Node) -> None:
+    with producer(node) as innocent:
+        guilty = producer(node)
+        (kept,), (lost,) = send(innocent, b"0"), send(guilty, b"1")
+        node.next(2)[0].end_stream(NotAuthorizedError("no"))
+        alone = {batch.value: batch for batch in node.next(2)}
+        assert node.streams == 3, "each has its own"
+        alone[b"1"].end_stream(NotAuthorizedError("no"))
+        assert isinstance(lost.exception(WAIT), DeliveryError)
+        stored([alone[b"0"]])
+        assert kept.result(WAIT)
+        guilty.close()
+        (more,) = send(innocent, b"2")
+        stored([node.one()])
+        assert more.result(WAIT)
+
+
+@pytest.mark.parametrize("settings", [{"producer_name": "n"}, {"enable_idempotence": False}])
+def test_who_may_harm_its_neighbours_has_a_stream_of_its_own(
+    node: Node, settings: dict[str, Any]
+) -> None:
+    with producer(node) as one, producer(node, **settings) as other:
+        futures = [*send(one, b"0"), *send(other, b"1")]
+        stored(node.next(2))
+        assert all(future.result(WAIT) for future in futures)
+        assert node.streams == 2
+
+
+def test_a_small_batch_does_not_wait_behind_all_that_a_neighbour_has() -> None:
+    """As many batches as fit in a message, of each lane in turn."""
+
+    async def messages() -> list[list[tuple[str, int]]]:
+        stream = ProduceStream(
+            "nowhere", Mock(channel_ready=asyncio.Event().wait), connect_timeout_s=WAIT,
+            commit_timeout_ms=1,
+        )  # fmt: skip
+        stream.opened = True
+        many, few = (
+            Lane(stream, on_open=Mock(), on_room=Mock(), on_result=Mock(), on_close=Mock())
+            for _ in range(2)
+        )
+        names = {many: "many", few: "few"}
+        for lane, size in [(many, 600_000)] * 3 + [(few, 100)] * 2:
+            lane.outbox.append(([bytes(size)], size))
+            stream.has_more(lane)
+        found = []
+        while stream.is_behind:
+            _, sent = stream.next_message()
+            found.append([(names[lane], size) for lane, size in sent])
+        many.leave("over")
+        few.leave("over")
+        await few.wait_left()
+        return found
+
+    assert asyncio.run(messages()) == [
+        [("many", 600_000), ("few", 100)],
+        [("many", 600_000), ("few", 100)],
+        [("many", 600_000)],
+    ]

@@ -79,7 +79,9 @@ LATER_FIELDS: dict[str | int, str] = {
     """,
     REPLICA_CHANGES: """
         MetadataCommand: change_balance change_node join_node set_replicas report_replicas
-            repair_replica
+            repair_replica add_partitions set_topic_replicas
+        AddPartitions: expected_partitions name placements topic_id
+        SetTopicReplicas: name topic_id wishes
         ChangeBalance: balancing
         ChangeNode: action directory_id node_id
         JoinNode: address directory_id node_id peer_address

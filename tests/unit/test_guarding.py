@@ -307,6 +307,7 @@ ABOUT_A_TOPIC: dict[str, Callable[[str], Any]] = {
     ),
     "/oncelog.v1.ClusterService/CreateTopic": lambda name: cpb.CreateTopicRequest(name=name),
     "/oncelog.v1.ClusterService/AlterTopic": lambda name: cpb.AlterTopicRequest(name=name),
+    "/oncelog.v1.ClusterService/ResizeTopic": lambda name: cpb.ResizeTopicRequest(name=name),
     "/oncelog.v1.ClusterService/ReassignPartition": lambda name: cpb.ReassignPartitionRequest(
         topic=name
     ),

@@ -344,7 +344,7 @@ export class Admin implements AsyncDisposable {
     return this.#groups.all();
   }
 
-  /** A group's committed offsets. */
+  /** A group's committed offsets, and its members. */
   describeGroup(group: string): Promise<GroupDescription> {
     return this.#groups.describe(group);
   }

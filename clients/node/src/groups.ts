@@ -40,13 +40,36 @@ export interface GroupInfo {
   readonly lastCommitMs: bigint;
 }
 
-/** A group's committed offsets. */
+/** A partition that a member owns, with the number of the ownership. */
+export interface OwnedPartition extends TopicPartition {
+  readonly ownership: bigint;
+}
+
+/** A consumer that shares its group's partitions. */
+export interface GroupMemberInfo {
+  readonly memberId: string;
+  /** "": none. */
+  readonly instanceId: string;
+  readonly clientHost: string;
+  readonly owned: readonly OwnedPartition[];
+  /** Of these, what it was asked to give back. */
+  readonly revoking: readonly TopicPartition[];
+  /** Since it came back for records. */
+  readonly idleMs: bigint;
+  readonly connected: boolean;
+}
+
+/** A group's committed offsets, and its members. */
 export interface GroupDescription {
   readonly group: string;
   readonly exists: boolean;
   readonly lastCommitMs: bigint;
   readonly coordinatorId: number;
   readonly offsets: readonly CommittedOffset[];
+  readonly members: readonly GroupMemberInfo[];
+  /** Of the newest assignment. */
+  readonly epoch: bigint;
+  readonly assignor: string;
 }
 
 export class Groups {
@@ -161,8 +184,10 @@ export class Groups {
 
   async describe(group: string): Promise<GroupDescription> {
     const answer = await this.#call(group, describeGroup, { group });
-    const { exists, lastCommitMs, coordinatorId } = answer;
-    return { group, exists, lastCommitMs, coordinatorId, offsets: known(answer.offsets) };
+    const { exists, lastCommitMs, coordinatorId, epoch, assignor } = answer;
+    const offsets = known(answer.offsets);
+    const members = answer.members.map(describedMember);
+    return { group, exists, lastCommitMs, coordinatorId, offsets, members, epoch, assignor };
   }
 
   async delete(group: string): Promise<boolean> {
@@ -224,6 +249,13 @@ export class Groups {
 
 function commits(offsets: readonly OffsetCommit[], terms: CommitTerms | undefined) {
   return offsets.map((one) => ({ ...one, ownership: terms?.ownerships.get(one) ?? 0n }));
+}
+
+function describedMember(m: pb.GroupMember): GroupMemberInfo {
+  const { memberId, instanceId, clientHost, idleMs, connected } = m;
+  const owned = m.owned.map(({ topic, partition, ownership }) => ({ topic, partition, ownership }));
+  const revoking = m.revoking.map(({ topic, partition }) => ({ topic, partition }));
+  return { memberId, instanceId, clientHost, owned, revoking, idleMs, connected };
 }
 
 function refusedCommit(result: pb.OffsetCommitResult): OncelogError {

@@ -33,7 +33,7 @@ export type {
 export { Consumer, type PartitionOffset } from "./consumer.js";
 export { Delivery } from "./delivery.js";
 export { type ErrorDetails, type ErrorKind, OncelogError, type Outcome } from "./errors.js";
-export type { GroupDescription, GroupInfo } from "./groups.js";
+export type { GroupDescription, GroupInfo, GroupMemberInfo, OwnedPartition } from "./groups.js";
 export { Producer, type SendBatchOptions, type SendOptions } from "./producer.js";
 export type { CommittedTransaction, PublishedRun, TransactionState } from "./staging.js";
 export { Transaction, type TransactionOptions } from "./transaction.js";

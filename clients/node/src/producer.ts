@@ -267,8 +267,8 @@ export class Producer implements AsyncDisposable {
   }
 
   /**
-   * Flushes and frees everything; throws as `flush` does. A transaction that is open is aborted. What has no outcome after `timeoutMs`
-   * fails. A second close does nothing.
+   * Flushes and frees everything; throws as `flush` does. A transaction that is open is aborted.
+   * What has no outcome after `timeoutMs` fails. A second close does nothing.
    */
   async close(timeoutMs = Number.POSITIVE_INFINITY): Promise<void> {
     if (this.#closed) return;

@@ -18,6 +18,7 @@ import grpc.aio
 from oncelog import errors
 from oncelog._engine.consume.catch_up import MOST_STREAMS, CatchUp
 from oncelog._engine.consume.fetch_buffer import Added, FetchBuffer, Wanted
+from oncelog._engine.consume.new_partitions import NewPartitions
 from oncelog._engine.consume.positions import Positions
 from oncelog._engine.consume.routes import Routes
 from oncelog._engine.net.cluster import Cluster, check_answers
@@ -32,6 +33,7 @@ log = logging.getLogger("oncelog.consumer")
 # How long an offset above a leader's high watermark may last: a new leader learns how far
 # the log is committed a moment after its election.
 _AHEAD_GRACE_S = 10.0
+EARLIEST = "earliest"
 _MOST_WAIT_MS = 60_000  # what a node allows
 # A poll that is late by so much: others are asked who leads.
 _STALL_S = 1.0
@@ -56,6 +58,8 @@ class Fetcher:
         self._streams: dict[TopicPartition, tuple[int, asyncio.Task[None]]] = {}
         self._task = self._loop.create_task(self._run(), name="fetch")
         self._side_tasks: set[asyncio.Task[None]] = set()
+        self.new_partitions = NewPartitions(config, cluster, self.buffer, self.wake)
+        self._side(self.new_partitions.look())
 
     def wake(self, _tp: TopicPartition | None = None) -> None:
         """Look again what is wanted; from any thread."""
@@ -325,9 +329,12 @@ class Fetcher:
                 raise errors.OffsetOutOfRangeError(
                     "no position, and auto_offset_reset is 'none': seek first"
                 )
-            offsets = await self.positions.list_offsets(
-                dict.fromkeys((tp for tp, _ in missing), policy)
-            )
+            await self.positions.known(tps, self.config.request_timeout_ms / 1000)
+            from_start = {tp for tp in fresh if self.new_partitions.begins_at_start(tp)}
+            where: dict[TopicPartition, str | int] = {
+                tp: EARLIEST if tp in from_start else policy for tp, _ in missing
+            }
+            offsets = await self.positions.list_offsets(where)
             for tp, generation in missing:
                 self.buffer.found(tp, generation, offsets[tp])
         except errors.OncelogError as error:

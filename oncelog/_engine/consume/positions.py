@@ -50,6 +50,18 @@ class Positions:
         found = await self.groups.committed(self._config.group_id, tps, terms=terms)
         return {tp: known.offset for tp, known in found.items() if known is not None}
 
+    async def known(self, tps: Sequence[TopicPartition], limit_s: float) -> None:
+        """Wait, at most so long, until these partitions are known: a node may be behind."""
+        deadline, failures = time.monotonic() + limit_s, 0
+        while unknown := {tp.topic for tp in tps if self._cluster.leaders.leader(tp) is None}:
+            if time.monotonic() >= deadline:
+                return
+            if failures:
+                await asyncio.sleep(self._cluster.backoff.delay(failures))
+                self._cluster.prefer_another()
+            failures += 1
+            await self._refresh_or_raise(unknown, deadline)
+
     async def list_offsets(
         self, queries: dict[TopicPartition, str | int], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:

@@ -1,7 +1,8 @@
 """Channels to nodes: plain, or over TLS with this client's certificate or token.
 
-Place in the flow: `cluster` asks for a channel to an address. Files are read when a channel is
-made, a token's with each call: what is replaced on the disk is used without a restart.
+Place in the flow: `cluster` asks a pool for a channel to an address; producers with the same
+settings have a pool together. Files are read when a channel is made, a token's with each call:
+what is replaced on the disk is used without a restart.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ from oncelog.errors import ConfigError
 log = logging.getLogger("oncelog.client")
 
 MAX_FILE_BYTES = 1024 * 1024
+FILES_LOOK_S = 5.0  # between two looks whether certificates were replaced
 _MAX_MESSAGE = 128 * 1024 * 1024
 _Stamp = tuple[int, int, int]
 
@@ -93,6 +96,48 @@ class Channels:
         return grpc.composite_channel_credentials(tls, grpc.metadata_call_credentials(token))
 
 
+class ChannelPool:
+    """A channel for each address, closed when the last of its users has left.
+
+    Runs on the engine's loop. Raises ConfigError for files that are of no use.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._made = Channels(config)
+        self._users: set[object] = set()
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._replaced: list[grpc.aio.Channel] = []
+        self._look_at_files = time.monotonic() + FILES_LOOK_S
+
+    @property
+    def users(self) -> int:
+        return len(self._users)
+
+    def join(self, user: object) -> None:
+        self._users.add(user)
+
+    async def leave(self, user: object) -> None:
+        self._users.discard(user)
+        if self._users:
+            return
+        channels, self._channels = [*self._replaced, *self._channels.values()], {}
+        self._replaced.clear()
+        for channel in channels:
+            await channel.close()
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        if time.monotonic() >= self._look_at_files:
+            self._look_at_files = time.monotonic() + FILES_LOOK_S
+            if self._made.renewed():
+                # Calls under way go on over the channels that they have.
+                self._replaced += self._channels.values()
+                self._channels.clear()
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._made.open(address)
+        return channel
+
+
 class _Token(grpc.AuthMetadataPlugin):
     """Adds the token to each call; gRPC sends it over TLS only. Called on threads of gRPC's."""
 
@@ -144,4 +189,4 @@ def _bytes(setting: str, path: str) -> bytes:
     return data
 
 
-__all__ = ["Channels"]
+__all__ = ["ChannelPool", "Channels"]

@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from oncelog._engine.net.backoff import Backoff
-from oncelog._engine.net.channels import Channels
+from oncelog._engine.net.channels import ChannelPool
 from oncelog._engine.net.leaders import Leaders
 from oncelog.config import ClientConfig
 from oncelog.errors import (
@@ -44,7 +44,6 @@ from oncelog.wire.status import from_rpc_error
 
 log = logging.getLogger("oncelog.client")
 
-FILES_LOOK_S = 5.0  # between two looks whether certificates were replaced
 # How long a topic that was created elsewhere may take to be known everywhere.
 UNKNOWN_TOPIC_GRACE_S = 2.0
 # After so many failures in a row to reach the leader that one node names, another is asked
@@ -55,7 +54,8 @@ MAX_LEADER_FAILURES = 4
 class Cluster:
     """Channels, metadata, and unary calls with retries."""
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, pool: ChannelPool | None = None) -> None:
+        """pool: of channels that are used by others, too. Raises ConfigError."""
         self.config = config
         self.leaders = Leaders()
         self.backoff = Backoff(
@@ -63,10 +63,8 @@ class Cluster:
         )
         # A node that hangs must not hold up the news from another one.
         self._metadata_timeout_s = min(1.0, config.request_timeout_ms / 1000)
-        self._made = Channels(config)
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._replaced: list[grpc.aio.Channel] = []
-        self._look_at_files = time.monotonic() + FILES_LOOK_S
+        self._pool = pool or ChannelPool(config)
+        self._pool.join(self)
         self._preferred = random.choice(config.bootstrap_servers)
         # Nodes that others are asked before, the one avoided last at the end.
         self._avoided: dict[str, None] = {}
@@ -77,16 +75,7 @@ class Cluster:
     # --- nodes -----------------------------------------------------------------------
 
     def channel(self, address: str) -> grpc.aio.Channel:
-        if time.monotonic() >= self._look_at_files:
-            self._look_at_files = time.monotonic() + FILES_LOOK_S
-            if self._made.renewed():
-                # Calls under way go on over the channels that they have.
-                self._replaced += self._channels.values()
-                self._channels.clear()
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = self._made.open(address)
-        return channel
+        return self._pool.channel(address)
 
     def addresses(self) -> list[str]:
         """All known nodes: the one that answered last, the others in random order, and what
@@ -122,10 +111,7 @@ class Cluster:
     async def close(self) -> None:
         for task in self._refreshing.values():
             task.cancel()
-        channels, self._channels = [*self._replaced, *self._channels.values()], {}
-        self._replaced.clear()
-        for channel in channels:
-            await channel.close()
+        await self._pool.leave(self)
 
     # --- calls -----------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class Leader:
     # The node that did so; "": none, or its word has been doubted since.
     refused: str = ""
     replicas: tuple[int, ...] = ()
+    added: bool = False  # after the topic's creation
 
 
 @dataclass(slots=True)
@@ -53,18 +54,23 @@ class Leaders:
             if view is None or view.topic_id != topic.topic_id:
                 # Deleted and created again: terms start anew.
                 view = TopicView(topic.name, topic.topic_id, DEFAULT_MAX_BATCH_BYTES)
-                self.topics[topic.name] = view
             if topic.config.max_batch_bytes:
                 view.max_batch_bytes = topic.config.max_batch_bytes
-            for info in topic.partitions:
-                while len(view.partitions) <= info.partition:
-                    view.partitions.append(Leader())
-                if self._update_leader(view.partitions[info.partition], info):
-                    changed.append(TopicPartition(topic.name, info.partition))
+            missing = max((p.partition + 1 for p in topic.partitions), default=0)
+            missing -= len(view.partitions)
+            if missing > 0:  # a node that is behind names fewer; they never become fewer
+                # All at once: another thread places keys by the count.
+                view.partitions = [*view.partitions, *(Leader() for _ in range(missing))]
+            self.topics[topic.name] = view
+            changed += [
+                TopicPartition(topic.name, info.partition)
+                for info in topic.partitions
+                if self._update_leader(view.partitions[info.partition], info)
+            ]
         return changed
 
     def _update_leader(self, leader: Leader, info: cluster_pb2.PartitionInfo) -> bool:
-        leader.replicas = tuple(info.replicas)
+        leader.replicas, leader.added = tuple(info.replicas), info.added_ms > 0
         address = self.nodes.get(info.leader_id, "")
         if info.term < leader.term or not address:
             return False

@@ -8,6 +8,7 @@ partition that keyless records stick to until its batch is closed, else any.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from oncelog._engine.net.leaders import TopicView
 from oncelog._engine.produce.accumulator import Accumulator
@@ -19,9 +20,16 @@ from oncelog.types import TopicPartition
 
 
 class Placement:
-    def __init__(self, accumulator: Accumulator, partitioner: Partitioner | None) -> None:
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        partitioner: Partitioner | None,
+        ask_again: Callable[[str], None],
+    ) -> None:
+        """ask_again: for a topic's metadata, later, because a partition is not known."""
         self._accumulator = accumulator
         self._partitioner = partitioner
+        self._ask_again = ask_again
         self._keys = KeyPartitioner()
         self._lanes: dict[str, list[Lane]] = {}  # of each topic, one for each partition
 
@@ -35,6 +43,7 @@ class Placement:
             partition = self._partitioner(view.name, key, len(lanes))
         if partition is not None:
             if not isinstance(partition, int) or not 0 <= partition < len(lanes):
+                self._ask_again(view.name)  # it may have got more
                 raise UnknownTopicOrPartitionError(
                     f"topic {view.name!r} has the partitions 0 to {len(lanes) - 1}, "
                     f"not {partition!r}",

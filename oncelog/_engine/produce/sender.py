@@ -9,7 +9,6 @@ where a leader is in `leaders`, who the producer is in `identities`.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import time
 from collections import deque
@@ -24,7 +23,8 @@ from oncelog._engine.produce.identities import Identities
 from oncelog._engine.produce.outcomes import Reaction, Stats, lost_with_topic, with_outcome
 from oncelog._engine.produce.partition import PartitionSender
 from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch
-from oncelog._engine.produce.stream import ProduceStream
+from oncelog._engine.produce.sharing import Connections
+from oncelog._engine.produce.stream import Lane
 from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
@@ -34,13 +34,11 @@ from oncelog.wire.verdicts import RETRIABLE
 
 log = logging.getLogger("oncelog.producer")
 
-_TICK_S = 0.1
 # A batch without an answer for so long makes the client ask who leads now: a node that
 # was frozen or cut off does not say so. An election may not be over by then: it asks again
 # soon at first, and then once a second, for a cluster may also just be slow.
 _STALL_S = 1.0
 _STALL_PAUSES = Backoff(0.25, 1.0)
-_MOST_TIMEOUT_MS = 600_000  # what a node allows
 _MAX_FAILED_KEPT = 1000
 
 
@@ -51,6 +49,7 @@ class Sender:
         cluster: Cluster,
         accumulator: Accumulator,
         loop: asyncio.AbstractEventLoop,
+        connections: Connections,
     ) -> None:
         self.config = config
         self.cluster = cluster
@@ -65,9 +64,10 @@ class Sender:
         self._busy: dict[TopicPartition, PartitionSender] = {}
         # Nothing is sent to these: they wait for a producer id, or for news of their topic.
         self._identifying: set[TopicPartition] = set()
-        self._streams: dict[str, ProduceStream] = {}
+        self._connections = connections
+        self._alone = False  # after a refusal that may have been another's
+        self._streams: dict[str, Lane] = {}
         self._sent_to: dict[TopicPartition, str] = {}
-        self._attempt_ids = itertools.count(1)
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -92,6 +92,7 @@ class Sender:
     # --- life ------------------------------------------------------------------------
 
     def start(self) -> None:
+        self.accumulator.wake = self.wake
         self._spawn(self._tick(), "tick")
         self._spawn(self._refresh_stale(), "metadata")
 
@@ -115,11 +116,11 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        streams = list(self._streams.values())
-        for stream in streams:
-            stream.close("producer closed")
-        for stream in streams:
-            await stream.wait_closed()
+        lanes = list(self._streams.values())
+        for lane in lanes:
+            lane.leave("producer closed")
+        for lane in lanes:
+            await lane.wait_left()
 
     def fail(self, error: errors.ProducerFatalError) -> None:
         """The producer cannot go on: all pending records fail, further ones are refused."""
@@ -127,8 +128,8 @@ class Sender:
             return
         log.error("producer stops: %s", error)
         self._fail_everything(error, error)
-        for stream in list(self._streams.values()):
-            stream.close("producer failed")
+        for lane in list(self._streams.values()):
+            lane.leave("producer failed")
 
     def _fail_everything(self, error: errors.OncelogError, later: errors.OncelogError) -> None:
         self._stopped = True
@@ -214,9 +215,7 @@ class Sender:
             if isinstance(sealed, Reaction):
                 self._react(partition, sealed)
                 return
-            attempt_id = next(self._attempt_ids)
-            partition.sent(sealed, attempt_id, now)
-            stream.send(partition, sealed, attempt_id)
+            stream.send(partition, sealed, now)
 
     def _may_stage(
         self, partition: PartitionSender, transaction: ProducerTransaction, now: float
@@ -295,32 +294,30 @@ class Sender:
 
     # --- streams ---------------------------------------------------------------------
 
-    def _stream(self, address: str) -> ProduceStream:
-        stream = self._streams.get(address)
-        if stream is None:
-            config = self.config
-            stream = self._streams[address] = ProduceStream(
-                address,
-                self.cluster.channel(address),
-                connect_timeout_s=min(2.0, config.request_timeout_ms / 1000),
-                commit_timeout_ms=min(max(1, config.request_timeout_ms * 4 // 5), _MOST_TIMEOUT_MS),
+    def _stream(self, address: str) -> Lane:
+        lane = self._streams.get(address)
+        if lane is None:
+            lane = self._streams[address] = Lane(
+                self._connections.stream(address, alone=self._alone),
                 on_open=self._soon,
                 on_room=self._soon,
                 on_result=self._answered,
                 on_close=self._stream_closed,
             )
-        return stream
+        return lane
 
-    def _stream_closed(self, stream: ProduceStream, why: str) -> None:
-        address = stream.address
-        if self._streams.get(address) is stream:
+    def _stream_closed(self, lane: Lane, why: str) -> None:
+        address, stream = lane.address, lane.stream
+        if self._streams.get(address) is lane:
             del self._streams[address]
         if self._stopped:
             return
         log.debug("produce stream to %s broke: %s", address, why)
         if stream.refused is not None:
-            self.fail(errors.ProducerFatalError(f"not authorized: {stream.refused}"))
-            return
+            if not stream.was_shared:
+                self.fail(errors.ProducerFatalError(f"not authorized: {stream.refused}"))
+                return
+            self._alone = True
         now = time.monotonic()
         self.cluster.avoid(address)
         for tp, partition in self._busy.items():
@@ -333,12 +330,11 @@ class Sender:
     def _answered(
         self, partition: PartitionSender, sealed: SealedBatch, result: log_pb2.BatchResult
     ) -> None:
-        # `outstanding` has lost the id; the answer's own id is the attempt's.
+        self._soon()  # first: what its callbacks send need not wake the loop
         reaction = partition.on_result(sealed, result.id, result, time.monotonic())
         if self._suspected and result.verdict not in RETRIABLE:
             self._suspected.pop(partition.tp, None)  # it leads, after all
         self._react(partition, reaction)
-        self._soon()
 
     def _react(self, partition: PartitionSender, reaction: Reaction) -> None:
         tp = partition.tp
@@ -400,6 +396,9 @@ class Sender:
         self._stale.add(topic)
         self._stale_event.set()
 
+    def ask(self, topic: str) -> None:  # from any thread
+        self._loop.call_soon_threadsafe(self._mark_stale, topic)
+
     async def _refresh_stale(self) -> None:
         """Ask for the leaders of stale topics, again and again until all have one."""
         pace = Backoff(0.02, 0.25)
@@ -443,7 +442,7 @@ class Sender:
     async def _tick(self) -> None:
         metadata_at = time.monotonic()
         while True:
-            await asyncio.sleep(_TICK_S)
+            await asyncio.sleep(self._connections.tick_s)
             now = time.monotonic()
             self._expire(now)
             self._check_stalls(now)

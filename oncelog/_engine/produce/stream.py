@@ -1,13 +1,16 @@
-"""One ordered stream of batches to one node.
+"""One ordered stream of batches to one node, for one producer or for many of a process.
 
-Place in the flow: the sender fills it with sealed batches and gets answers and the news
-that it broke. It connects before it reports itself open, so a batch that is handed over
-has somewhere to go; a batch for a node that cannot be reached is never sealed.
+Place in the flow: each sender has a lane of it, which it fills with sealed batches and gets
+answers from, and the news that the stream broke. It connects before it reports itself open, so
+a batch that is handed over has somewhere to go; a batch for a node that cannot be reached is
+never sealed. A message holds what all lanes have ready: for a small batch it costs more to
+send a message than to make the batch.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -27,15 +30,81 @@ log = logging.getLogger("oncelog.producer")
 _METHOD = "/oncelog.v1.LogService/ProduceStream"
 # Several small batches share a message up to this size.
 _MESSAGE_BYTES = 1024 * 1024
-# No more is handed to the connection than this before it has taken what it has: a batch
+# No more is handed to a lane than this before the connection has taken what it has: a batch
 # that waits in the accumulator can still grow, one that waits here cannot.
 _BACKLOG_BYTES = 4 * 1024 * 1024
 
-Waiting = tuple[PartitionSender, SealedBatch]
+# Of all producers of the process: an answer names its attempt, whoever's it is.
+_attempt_ids = itertools.count(1)
+
+
+class Lane:
+    """One producer's part of a stream. The callbacks are its sender's."""
+
+    def __init__(
+        self,
+        stream: ProduceStream,
+        *,
+        on_open: Callable[[], None],
+        on_room: Callable[[], None],
+        on_result: Callable[[PartitionSender, SealedBatch, log_pb2.BatchResult], None],
+        on_close: Callable[[Lane, str], None],
+    ) -> None:
+        self.stream = stream
+        self.closed = False
+        # The parts of each batch that waits to be written, and their size.
+        self.outbox: deque[tuple[list[bytes | memoryview], int]] = deque()
+        self.on_open, self.on_result, self.on_close = on_open, on_result, on_close
+        self._on_room = on_room
+        self._backlog = 0
+        stream.join(self)
+
+    @property
+    def address(self) -> str:
+        return self.stream.address
+
+    @property
+    def opened(self) -> bool:
+        return self.stream.opened
+
+    @property
+    def has_room(self) -> bool:
+        return self.stream.opened and not self.closed and self._backlog < _BACKLOG_BYTES
+
+    def send(self, partition: PartitionSender, sealed: SealedBatch, now: float) -> None:
+        assert self.opened and not self.closed, "nothing is sent into a stream that is not open"
+        attempt_id = next(_attempt_ids)
+        partition.sent(sealed, attempt_id, now)
+        parts = request_parts(sealed, attempt_id)
+        size = sum(map(len, parts))
+        self.outbox.append((parts, size))
+        self._backlog += size
+        self.stream.outstanding[attempt_id] = (self, partition, sealed)
+        self.stream.has_more(self)
+
+    def written(self, size: int) -> None:
+        was_full = self._backlog >= _BACKLOG_BYTES
+        self._backlog -= size
+        if was_full and not self.closed:
+            self._on_room()
+
+    def close(self, why: str) -> None:
+        """Give the stream up, whoever else uses it; `on_close` is called soon."""
+        self.stream.close(why)
+
+    def leave(self, why: str) -> None:
+        """Of the stream the others may go on to use. `on_close` is not called."""
+        self.closed = True
+        self.outbox.clear()
+        self.stream.left(self, why)
+
+    async def wait_left(self) -> None:
+        """Returns when the stream has ended, if nobody else uses it."""
+        await self.stream.wait_unused()
 
 
 class ProduceStream:
-    """Opens itself, closes once. `on_open`, `on_result` and `on_close` are the sender's."""
+    """Opens itself, closes once, at the latest when its last lane leaves."""
 
     def __init__(
         self,
@@ -44,51 +113,54 @@ class ProduceStream:
         *,
         connect_timeout_s: float,
         commit_timeout_ms: int,
-        on_open: Callable[[], None],
-        on_room: Callable[[], None],
-        on_result: Callable[[PartitionSender, SealedBatch, log_pb2.BatchResult], None],
-        on_close: Callable[[ProduceStream, str], None],
     ) -> None:
         self.address = address
         self.opened = False
-        self.closed = False
+        self.is_closing = False
+        self.was_shared = False
         # Why the node will take none of this, however often it is sent.
         self.refused: NotAuthorizedError | None = None
         # Answers are awaited for these, by attempt id, oldest first.
-        self.outstanding: dict[int, Waiting] = {}
+        self.outstanding: dict[int, tuple[Lane, PartitionSender, SealedBatch]] = {}
         self._channel = channel
         self._connect_timeout_s = connect_timeout_s
         self._end = request_end(commit_timeout_ms)
-        self._on_open = on_open
-        self._on_room = on_room
-        self._on_result = on_result
-        self._on_close = on_close
-        # The parts of each batch that waits to be written, and their size.
-        self._outbox: deque[tuple[list[bytes | memoryview], int]] = deque()
-        self._backlog = 0
+        self._lanes: list[Lane] = []
+        # Those that have something to send; one batch of each in turn.
+        self._turns: deque[Lane] = deque()
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"produce {address}")
 
-    @property
-    def has_room(self) -> bool:
-        return self.opened and not self.closed and self._backlog < _BACKLOG_BYTES
+    def join(self, lane: Lane) -> None:
+        assert not self.is_closing, "a stream that ends takes nobody"
+        self._lanes.append(lane)
+        self.was_shared = self.was_shared or len(self._lanes) > 1
 
-    def send(self, partition: PartitionSender, sealed: SealedBatch, attempt_id: int) -> None:
-        assert self.opened, "nothing is sent into a stream that is not open"
-        self.outstanding[attempt_id] = (partition, sealed)
-        parts = request_parts(sealed, attempt_id)
-        size = sum(map(len, parts))
-        self._outbox.append((parts, size))
-        self._backlog += size
+    def left(self, lane: Lane, why: str) -> None:
+        if lane in self._lanes:
+            self._lanes.remove(lane)
+        if lane in self._turns:
+            self._turns.remove(lane)
+        if not self._lanes:
+            self.close(why)
+
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._turns)
+
+    def has_more(self, lane: Lane) -> None:
+        if len(lane.outbox) == 1:
+            self._turns.append(lane)
         self._wake.set()
 
     def close(self, why: str) -> None:
-        """Give the stream up; `on_close` is called soon."""
         log.debug("produce stream to %s: %s", self.address, why)
+        self.is_closing = True
         self._task.cancel(why)
 
-    async def wait_closed(self) -> None:
-        await asyncio.wait([self._task])
+    async def wait_unused(self) -> None:
+        if not self._lanes:
+            await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         why = "closed"
@@ -102,7 +174,8 @@ class ProduceStream:
                 response_deserializer=log_pb2.ProduceResponse.FromString,
             )()
             self.opened = True
-            self._on_open()
+            for lane in list(self._lanes):
+                lane.on_open()
             why = await self._talk(call)
         except TimeoutError:
             why = "no connection"
@@ -110,10 +183,15 @@ class ProduceStream:
             # Only `close` cancels this task: an end like others, with its reason.
             why = str(cancelled.args[0]) if cancelled.args else why
         finally:
-            self.closed = True
+            self.is_closing = True
             if call is not None:
                 call.cancel()
-            self._on_close(self, why)
+            lanes, self._lanes = self._lanes, []
+            self._turns.clear()
+            self.outstanding.clear()
+            for lane in lanes:
+                lane.closed = True
+                lane.on_close(lane, why)
 
     async def _talk(self, call: Any) -> str:
         """Write and read until the stream breaks; return why it did."""
@@ -129,22 +207,30 @@ class ProduceStream:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._outbox:
-                message, size = self._next_message()
+            while self.is_behind:
+                message, sent = self.next_message()
                 await call.write(message)
-                self._backlog -= size
-                self._on_room()
+                for lane, size in sent:
+                    lane.written(size)
 
-    def _next_message(self) -> tuple[bytes, int]:
-        """As many batches, in order, as share a message, and their size."""
-        outbox = self._outbox
-        parts, size = outbox.popleft()
-        while outbox and size + outbox[0][1] <= _MESSAGE_BYTES:
-            more, length = outbox.popleft()
+    def next_message(self) -> tuple[bytes, list[tuple[Lane, int]]]:
+        """As many batches as share a message, of each lane in order; lanes and sizes."""
+        parts, sent, total = list[bytes | memoryview](), list[tuple[Lane, int]](), 0
+        turns = self._turns
+        while turns:
+            lane = turns[0]
+            more, size = lane.outbox[0]
+            if sent and total + size > _MESSAGE_BYTES:
+                break
+            turns.popleft()
+            lane.outbox.popleft()
+            if lane.outbox:
+                turns.append(lane)
             parts += more
-            size += length
+            total += size
+            sent.append((lane, size))
         parts.append(self._end)
-        return b"".join(parts), size
+        return b"".join(parts), sent
 
     async def _read(self, call: Any) -> str:
         while True:
@@ -158,12 +244,13 @@ class ProduceStream:
                 return f"ended by the node: {(await call.code()).name}"
             for result in response.results:
                 waiting = self.outstanding.pop(result.id, None)
-                if waiting is not None:
-                    self._on_result(*waiting, result)
+                if waiting is not None and not waiting[0].closed:
+                    lane, partition, sealed = waiting
+                    lane.on_result(partition, sealed, result)
 
 
 def _as_is(message: bytes) -> bytes:
     return message
 
 
-__all__ = ["ProduceStream"]
+__all__ = ["Lane", "ProduceStream"]

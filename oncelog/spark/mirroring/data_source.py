@@ -32,6 +32,8 @@ from pyspark.sql.datasource import (
 )
 
 from oncelog.admin import Admin
+from oncelog.errors import ConfigError
+from oncelog.spark.allocator import keep_large_buffers
 from oncelog.spark.mirroring import ranges as mirror_ranges
 from oncelog.spark.mirroring.run import OPTION, MirrorSettings, claims, keep_names
 from oncelog.spark.mirroring.writer import COLUMNS, PartitionCopy
@@ -120,13 +122,20 @@ class MirrorStreamReader(OncelogStreamReader):
         return COLUMNS if self._settings.by_range else super()._columns()
 
     def _ids(self) -> dict[str, str]:
-        """Raises TopicGoneError if the source is another topic by now."""
+        """Raises TopicGoneError if the source is another topic, ConfigError if it has grown."""
         topic, known = self._settings.source_topic, self._settings.source_id
-        now = self._ready().look(known={topic: known}).ids
+        place = self._ready().look(known=Place({}, {topic: known}))
+        now = place.ids
         if now.get(topic) != known:
             raise TopicGoneError(
                 f"source {topic!r} was deleted while it was copied; if there is one of that name, "
                 "its offsets are others"
+            )
+        if len(place.offsets) > self._settings.partitions:
+            raise ConfigError(
+                f"source: topic {topic!r} has {len(place.offsets)} partitions by now, and "
+                f"{self._settings.partitions} are copied: give the target as many and start again",
+                "source",
             )
         return now
 
@@ -164,6 +173,7 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):
 
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"
+        keep_large_buffers()
         copy = PartitionCopy(self._settings, context.partitionId())
         try:
             for batch in self._batches(iterator):

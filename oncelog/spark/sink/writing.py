@@ -19,6 +19,7 @@ from oncelog._engine.produce.staged import Encoded, Stager
 from oncelog._engine.sinks import SinkCalls
 from oncelog.config import AdminConfig
 from oncelog.errors import OncelogError, TransactionError
+from oncelog.spark.allocator import keep_large_buffers
 from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.rows import Rows
 from oncelog.types import TopicPartition
@@ -114,6 +115,7 @@ def stage_rows(options: SinkOptions, asked: Batch, task: int, batches: Iterator[
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return Staged(asked, task)
+    keep_large_buffers()
     with connected(options) as sink:
         transaction = sink.begin(asked)
         rows = Rows(options.topic, sink.partition_count)

@@ -62,23 +62,30 @@ class Planner:
 
     # --- topics and partitions -------------------------------------------------------
 
-    def look(self, known: Mapping[str, str] | None = None) -> Place:
+    def look(self, known: Place | None = None) -> Place:
         """Return the selected partitions, with offsets 0, and their topics' ids.
 
+        known: what was there before. A topic may have got more partitions since; it never has
+        fewer, whatever a node says that is behind.
         Raises ConfigError if a named topic or partition does not exist, TopicGoneError if
         it is one of the topics `known`.
         """
+        before = Place({}) if known is None else known
         chosen = self.options.selection
         if chosen.pattern:
             topics = [t for t in self._describe((), {}) if chosen.matches(t.name)]
-            if not topics and not known:
+            if not topics and not before.ids:
                 raise ConfigError(
                     f"subscribePattern: no topic matches {chosen.pattern!r}", "subscribePattern"
                 )
         else:
             names = chosen.topics or tuple(dict.fromkeys(tp.topic for tp in chosen.partitions))
-            topics = self._describe(names, known or {})
+            topics = self._describe(names, before.ids)
         counts = {topic.name: topic.partition_count for topic in topics}
+        ids = {topic.name: _id(topic) for topic in topics}
+        for tp in before.offsets:
+            if tp.topic in ids and before.ids.get(tp.topic) == ids[tp.topic]:
+                counts[tp.topic] = max(counts[tp.topic], tp.partition + 1)
         for tp in chosen.partitions:
             if tp.partition >= counts[tp.topic]:
                 raise ConfigError(
@@ -91,7 +98,7 @@ class Planner:
             for name, count in counts.items()
             for number in range(count)
         )
-        return Place(dict.fromkeys(tps, 0), {topic.name: _id(topic) for topic in topics})
+        return Place(dict.fromkeys(tps, 0), ids)
 
     def _describe(self, names: Sequence[str], known: Mapping[str, str]) -> list[TopicInfo]:
         def ask() -> list[TopicInfo]:

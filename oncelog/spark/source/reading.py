@@ -24,6 +24,7 @@ from oncelog.errors import (
     RequestTimeoutError,
     UnknownTopicOrPartitionError,
 )
+from oncelog.spark.allocator import keep_large_buffers
 from oncelog.spark.source.offsets import Range
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import CLIENT_ID, TopicGoneError, log
@@ -97,6 +98,7 @@ def _take(options: SourceOptions) -> Consumer:
     idle = _idle.get(_kind(options))
     if idle:
         return idle.pop()
+    keep_large_buffers()
     return Consumer(
         bootstrap_servers=options.bootstrap_servers,
         client_id=CLIENT_ID,

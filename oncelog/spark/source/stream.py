@@ -73,7 +73,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         place = Place.from_json(start)
         if NEW in start:
             return place.to_json()
-        now = planner.look(known=place.ids)
+        now = planner.look(known=place)
         for tp in sorted(place.offsets.keys() - now.offsets.keys()):
             planner.lost(
                 TopicGoneError(
@@ -123,7 +123,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         planner = self._ready()
         last = Place.from_json(end)
-        now = planner.look(known=last.ids)
+        now = planner.look(known=last)
         for topic, known in sorted(last.ids.items()):
             if now.ids.get(topic) != known:
                 planner.lost(gone(topic))

@@ -30,10 +30,10 @@ FOUNDING = 3
 class Nodes:
     """Three nodes of five, of one cluster whose partition they all hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, smallest_majority: int = 2) -> None:
         settings = Settings(
-            nodes=5, founding=FOUNDING, metadata=True, smallest_majority=2, groups=1,
-            repair_after=1.0, lives=True,
+            nodes=5, founding=FOUNDING, metadata=True, smallest_majority=smallest_majority,
+            groups=1, repair_after=1.0, lives=True,
         )  # fmt: skip
         cluster = self.cluster = Cluster(settings, 1)
         cluster.checker.majorities[METADATA_GROUP] = 2

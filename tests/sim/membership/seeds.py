@@ -9,7 +9,7 @@ Faults, Clients: those of `run.py`
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,7 +17,9 @@ from cluster.consensus.configuration import Change, ChangeRefusedError, Configur
 from cluster.consensus.group import Group
 from cluster.entries import UPGRADE
 from cluster.features import REPLICA_CHANGES, THIS_RELEASE
+from cluster.metadata.placement import resized
 from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import PartitionState, TopicState
 from cluster.metadata.upgrade import command, node_releases, plan
 from cluster.node.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
@@ -32,6 +34,7 @@ from tests.sim.stage import GID
 
 DURATION = 40.0
 REST = 60.0
+MAX_PARTITIONS = 5  # of the topic; each has a producer
 
 
 class Operator:
@@ -180,12 +183,37 @@ def _at_rest(stage: Changing) -> bool:
 # -- with the metadata group --------------------------------------------------------------
 
 
+def added(topic: TopicState, *placements: Sequence[int]) -> mpb.MetadataCommand:
+    """So many partitions more."""
+    command = mpb.AddPartitions(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        expected_partitions=len(topic.partitions),
+        placements=[mpb.Placement(replicas=nodes) for nodes in placements],
+    )
+    return mpb.MetadataCommand(add_partitions=command)
+
+
+def replicas_wished(
+    topic: TopicState, moves: Iterable[tuple[PartitionState, Sequence[int]]]
+) -> mpb.MetadataCommand:
+    wishes = [
+        mpb.SetReplicas(group_id=record.group_id, replicas=target, expected_version=record.version)
+        for record, target in moves
+    ]
+    command = mpb.SetTopicReplicas(name=topic.name, topic_id=topic.topic_id, wishes=wishes)
+    return mpb.MetadataCommand(set_topic_replicas=command)
+
+
 class Wishes:
-    """Makes a cluster whose nodes know of changes; then draws where the partition shall be."""
+    """Makes a cluster whose nodes know of changes; then draws where the partition shall be.
+
+    Its topic gets more partitions now and then, and all of them another number of replicas.
+    """
 
     def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
         self.cluster, self.clients, self.rng = cluster, clients, rng
-        self.closed, self.wished = False, 0
+        self.closed, self.wished, self.added = False, 0, 0
 
     def tick(self) -> None:
         self.cluster.scheduler.after(0.5 + 4.0 * self.rng.random(), self.tick)
@@ -196,12 +224,25 @@ class Wishes:
         if not state.features.is_on(REPLICA_CHANGES):
             self._finalize(leader, state)
             return
-        found = state.partition(GID)
-        if found is not None:
+        found, draw = state.partition(GID), self.rng.random()
+        if found is not None and draw < 0.15 and len(found[0].partitions) < MAX_PARTITIONS:
+            self.cluster.command(added(found[0], self._three(), self._three()), self._grown)
+        elif found is not None and draw < 0.35:
+            size, nodes = self.rng.choice((3, 3, 4, 5)), self.cluster.node_ids
+            live = [node for node in nodes if self.rng.random() < 0.8]
+            moves = resized(found[0], size, nodes, live, {}, state.topics())
+            self.cluster.command(replicas_wished(found[0], moves), self._done)
+        elif found is not None:
             size = self.rng.choice((3, 3, 3, 4, 5))
             target = self.rng.sample(self.cluster.node_ids, size)
             wish = mpb.SetReplicas(group_id=GID, replicas=target, expected_version=found[2].version)
             self.cluster.command(mpb.MetadataCommand(set_replicas=wish), self._done)
+
+    def _three(self) -> list[int]:
+        return self.rng.sample(self.cluster.node_ids, 3)
+
+    def _grown(self, result: bytes) -> None:
+        self.added += not mpb.MetadataResult.FromString(result).error
 
     def _done(self, result: bytes) -> None:
         self.wished += not mpb.MetadataResult.FromString(result).error
@@ -226,22 +267,22 @@ def run_moves(seed: int, *, verbose: bool = False) -> Result:
     settings = replace(settings_of(rng), metadata=True, smallest_majority=2)
     cluster = Cluster(settings, seed, verbose=verbose)
     try:
-        wished, faults = _drive_moves(cluster, rng)
-        result.injected = {**faults.injected, "change": wished}
+        wishes, faults = _drive_moves(cluster, rng)
+        result.injected = {**faults.injected, "change": wishes.wished, "grown": wishes.added}
     except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
         result.failed(error)
     result.count(cluster)
     return result
 
 
-def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[int, Faults]:
+def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[Wishes, Faults]:
     clients = Clients(cluster)
     three = rng.sample(cluster.node_ids, 3)
     clients.bootstrap[-1] = create_topic(f"t{GID}", [three], cluster.settings)
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=0.8 + 2.0 * cluster.rng.random())
     wishes = Wishes(cluster, clients, rng)
     drive(cluster, clients, faults, wishes, _has_moved, _not_moved)
-    return wishes.wished, faults
+    return wishes, faults
 
 
 class Drawing(Protocol):
@@ -283,8 +324,22 @@ def drive(
         raise Violation(otherwise(cluster))
     if clients.unfinished():
         raise Violation(f"{clients.unfinished()[0].window[0]} is never stored")
-    for holder in cluster.placement()[GID]:
-        cluster._check_replica(cluster.nodes[holder], GID, cluster.checker.models[GID])
+    check_topics(cluster)
+
+
+def check_topics(cluster: Cluster) -> None:
+    """Each node has the partitions that were made, and each replica the records."""
+    check_partitions(cluster)
+    for gid, holders in cluster.placement().items():
+        for holder in holders if gid != METADATA_GROUP else ():
+            cluster._check_replica(cluster.nodes[holder], gid, cluster.checker.models[gid])
+
+
+def check_partitions(cluster: Cluster) -> None:
+    for node in cluster.live():
+        for topic in node.running.state.topics():
+            groups = [one.group_id for one in topic.partitions]
+            cluster.checker.metadata.check_partitions(topic.name, groups)
 
 
 def _not_moved(cluster: Cluster) -> str:
@@ -295,5 +350,6 @@ def _has_moved(cluster: Cluster) -> bool:
     """The wish is fulfilled, all replicas are equal, and each node holds what it shall."""
     if GID not in cluster.placement() or not cluster.at_rest():
         return False
-    records = [node.running.state.partition(GID) for node in cluster.live()]
-    return all(found is not None and not found[2].target for found in records)
+    states = [node.running.state for node in cluster.live()]
+    records = [one for state in states for topic in state.topics() for one in topic.partitions]
+    return bool(records) and not any(record.target for record in records)

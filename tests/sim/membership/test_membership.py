@@ -21,6 +21,8 @@ def test_seeds(run: object, first: int) -> None:
     results: list[Result] = [run(seed) for seed in range(first, first + PER_TEST)]
     assert not {result.seed: result.error for result in results if result.error}
     assert sum(result.injected["change"] for result in results) > 2 * PER_TEST
+    if run is run_moves:
+        assert sum(result.injected["grown"] for result in results) > PER_TEST // 2
 
 
 def test_seeds_of_nodes() -> None:

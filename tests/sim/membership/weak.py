@@ -33,7 +33,7 @@ from cluster.consensus.raft import Raft
 from cluster.consensus.snapshots import check_snapshot
 from cluster.consensus.tombstone import Tombstone
 from cluster.metadata import nodes as node_rules
-from cluster.metadata import repairs
+from cluster.metadata import placement, repairs
 from cluster.metadata import replicas as replica_rules
 from cluster.metadata.lives import Life
 from cluster.node import node_changes
@@ -70,6 +70,10 @@ CAUGHT_BY = {
     "put-back-unnoticed": "a_directory_that_was_put_back_elects_nobody",
     "takes-part-unregistered": "a_peer_that_has_not_heard_of_a_start_is_no_way_in",
     "begun-lives-forgotten": "a_start_that_died_before_it_was_confirmed_is_known",
+    "group-id-reused": "a_topic_gets_more_partitions_while_a_node_is_away",
+    "counted-on-one-replica": "a_topic_gets_more_partitions_while_a_node_is_away",
+    "expectation-ignored": "a_topic_gets_more_partitions_while_a_node_is_away",
+    "leader-dropped": "replicas_become_one_and_three_again",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
 
@@ -315,3 +319,53 @@ def begun_lives_forgotten() -> Any:
         started(self)
 
     return [(Lives, "started", forgetful)]
+
+
+# -- sizes of topics ---------------------------------------------------------------------------
+
+
+@mutation("the groups of partitions that are added are given out again")
+def group_id_reused() -> Any:
+    add = replica_rules._add_partitions
+
+    def forgetful(tables: Any, command: Any, now_ms: int) -> bool:
+        before = tables.next_group_id
+        changed = add(tables, command, now_ms)
+        tables.next_group_id = before
+        return changed
+
+    return [(replica_rules, "_add_partitions", forgetful)]
+
+
+@mutation("the first replica that adds partitions is the only one")
+def counted_on_one_replica() -> Any:
+    add, done = replica_rules._add_partitions, set()
+
+    def once(tables: Any, command: Any, now_ms: int) -> bool:
+        if command.expected_partitions in done:
+            return True
+        done.add(command.expected_partitions)
+        return add(tables, command, now_ms)
+
+    return [(replica_rules, "_add_partitions", once)]
+
+
+@mutation("partitions are added whatever number the topic has by then")
+def expectation_ignored() -> Any:
+    add = replica_rules._add_partitions
+
+    def trusting(tables: Any, command: Any, now_ms: int) -> bool:
+        known = tables.topics.get(command.name)
+        command.expected_partitions = len(known.partitions) if known is not None else 0
+        return add(tables, command, now_ms)
+
+    return [(replica_rules, "_add_partitions", trusting)]
+
+
+@mutation("fewer replicas are the first ones, whoever leads")
+def leader_dropped() -> Any:
+    def first_ones(self: Any, record: Any, count: int, leader: int) -> tuple[int, ...]:
+        others = [node for node in record.replicas if node != leader] or [leader]
+        return tuple(self._filled(others[:count], count))
+
+    return [(placement._Load, "resize", first_ones)]

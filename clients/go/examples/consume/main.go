@@ -1,5 +1,5 @@
 // Command consume prints the records of a topic, from where the group stopped last, until it is
-// interrupted.
+// interrupted. Several of it share the topic's partitions.
 //
 //	go run ./examples/consume localhost:9001 greetings my-group
 package main
@@ -43,7 +43,11 @@ func main() {
 		for _, record := range records {
 			fmt.Printf("%s-%d@%d %s\n", record.Topic, record.Partition, record.Offset, record.Value)
 		}
-		if err := consumer.Commit(ctx); err != nil {
+		err = consumer.Commit(ctx)
+		if errors.Is(err, oncelog.ErrFencedMember) {
+			continue // the group has given a partition to another member, who reads on there
+		}
+		if err != nil {
 			log.Print(err)
 			return
 		}

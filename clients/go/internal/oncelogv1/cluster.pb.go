@@ -1256,6 +1256,146 @@ func (x *AlterTopicResponse) GetTopic() *TopicInfo {
 	return nil
 }
 
+// One of the two numbers is to be set.
+type ResizeTopicRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// More than it has. Records of a key go to another partition from then on, and nothing that is
+	// stored moves.
+	Partitions    int32 `protobuf:"varint,2,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	Replicas      int32 `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`                    // of each partition
+	DryRun        bool  `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`          // check it, and say what it would do
+	TimeoutMs     int32 `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // how long to wait until each new partition has a leader
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeTopicRequest) Reset() {
+	*x = ResizeTopicRequest{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeTopicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeTopicRequest) ProtoMessage() {}
+
+func (x *ResizeTopicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeTopicRequest.ProtoReflect.Descriptor instead.
+func (*ResizeTopicRequest) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ResizeTopicRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResizeTopicRequest) GetPartitions() int32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+func (x *ResizeTopicRequest) GetReplicas() int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *ResizeTopicRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ResizeTopicRequest) GetTimeoutMs() int32 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+type ResizeTopicResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Topic *TopicInfo             `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // afterwards
+	// What comes, or moves; at most the first 1000. A new partition has no `replicas` before it.
+	Moves         []*PartitionMove `protobuf:"bytes,2,rep,name=moves,proto3" json:"moves,omitempty"`
+	Count         int32            `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"` // of the moves
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeTopicResponse) Reset() {
+	*x = ResizeTopicResponse{}
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeTopicResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeTopicResponse) ProtoMessage() {}
+
+func (x *ResizeTopicResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeTopicResponse.ProtoReflect.Descriptor instead.
+func (*ResizeTopicResponse) Descriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ResizeTopicResponse) GetTopic() *TopicInfo {
+	if x != nil {
+		return x.Topic
+	}
+	return nil
+}
+
+func (x *ResizeTopicResponse) GetMoves() []*PartitionMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *ResizeTopicResponse) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type PartitionInfo struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Partition int32                  `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -1267,13 +1407,16 @@ type PartitionInfo struct {
 	LogStartOffset int64   `protobuf:"varint,6,opt,name=log_start_offset,json=logStartOffset,proto3" json:"log_start_offset,omitempty"`
 	HighWatermark  int64   `protobuf:"varint,7,opt,name=high_watermark,json=highWatermark,proto3" json:"high_watermark,omitempty"`
 	Target         []int32 `protobuf:"varint,8,rep,packed,name=target,proto3" json:"target,omitempty"` // the nodes that it is being moved to; empty: it is not moved
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// When the topic got it; 0: with its creation. What has no position in a partition that came
+	// later reads it from its start, though it begins at the end of others.
+	AddedMs       int64 `protobuf:"varint,9,opt,name=added_ms,json=addedMs,proto3" json:"added_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1428,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[17]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1441,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{17}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PartitionInfo) GetPartition() int32 {
@@ -1357,6 +1500,13 @@ func (x *PartitionInfo) GetTarget() []int32 {
 	return nil
 }
 
+func (x *PartitionInfo) GetAddedMs() int64 {
+	if x != nil {
+		return x.AddedMs
+	}
+	return 0
+}
+
 type TopicInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1370,7 +1520,7 @@ type TopicInfo struct {
 
 func (x *TopicInfo) Reset() {
 	*x = TopicInfo{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1532,7 @@ func (x *TopicInfo) String() string {
 func (*TopicInfo) ProtoMessage() {}
 
 func (x *TopicInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[18]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1545,7 @@ func (x *TopicInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicInfo.ProtoReflect.Descriptor instead.
 func (*TopicInfo) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{18}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TopicInfo) GetName() string {
@@ -1442,7 +1592,7 @@ type DescribeTopicsRequest struct {
 
 func (x *DescribeTopicsRequest) Reset() {
 	*x = DescribeTopicsRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1604,7 @@ func (x *DescribeTopicsRequest) String() string {
 func (*DescribeTopicsRequest) ProtoMessage() {}
 
 func (x *DescribeTopicsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[19]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1617,7 @@ func (x *DescribeTopicsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTopicsRequest.ProtoReflect.Descriptor instead.
 func (*DescribeTopicsRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{19}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DescribeTopicsRequest) GetNames() []string {
@@ -1487,7 +1637,7 @@ type DescribeTopicsResponse struct {
 
 func (x *DescribeTopicsResponse) Reset() {
 	*x = DescribeTopicsResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[20]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1649,7 @@ func (x *DescribeTopicsResponse) String() string {
 func (*DescribeTopicsResponse) ProtoMessage() {}
 
 func (x *DescribeTopicsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[20]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1662,7 @@ func (x *DescribeTopicsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTopicsResponse.ProtoReflect.Descriptor instead.
 func (*DescribeTopicsResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{20}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DescribeTopicsResponse) GetTopics() []*TopicInfo {
@@ -1540,7 +1690,7 @@ type ReassignPartitionRequest struct {
 
 func (x *ReassignPartitionRequest) Reset() {
 	*x = ReassignPartitionRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1702,7 @@ func (x *ReassignPartitionRequest) String() string {
 func (*ReassignPartitionRequest) ProtoMessage() {}
 
 func (x *ReassignPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[21]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1715,7 @@ func (x *ReassignPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReassignPartitionRequest.ProtoReflect.Descriptor instead.
 func (*ReassignPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{21}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReassignPartitionRequest) GetTopic() string {
@@ -1598,7 +1748,7 @@ type ReassignPartitionResponse struct {
 
 func (x *ReassignPartitionResponse) Reset() {
 	*x = ReassignPartitionResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1760,7 @@ func (x *ReassignPartitionResponse) String() string {
 func (*ReassignPartitionResponse) ProtoMessage() {}
 
 func (x *ReassignPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[22]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1773,7 @@ func (x *ReassignPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReassignPartitionResponse.ProtoReflect.Descriptor instead.
 func (*ReassignPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{22}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReassignPartitionResponse) GetTopic() *TopicInfo {
@@ -1644,7 +1794,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[23]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1806,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[23]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1819,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{23}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TransferLeadershipRequest) GetTopic() string {
@@ -1702,7 +1852,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[24]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1864,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[24]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1877,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{24}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TransferLeadershipResponse) GetLeaderId() int32 {
@@ -1750,7 +1900,7 @@ type ChangeNodeRequest struct {
 
 func (x *ChangeNodeRequest) Reset() {
 	*x = ChangeNodeRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[25]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1912,7 @@ func (x *ChangeNodeRequest) String() string {
 func (*ChangeNodeRequest) ProtoMessage() {}
 
 func (x *ChangeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[25]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1925,7 @@ func (x *ChangeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{25}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChangeNodeRequest) GetNodeId() int32 {
@@ -1815,7 +1965,7 @@ type ChangeNodeResponse struct {
 
 func (x *ChangeNodeResponse) Reset() {
 	*x = ChangeNodeResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[26]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1977,7 @@ func (x *ChangeNodeResponse) String() string {
 func (*ChangeNodeResponse) ProtoMessage() {}
 
 func (x *ChangeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[26]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1990,7 @@ func (x *ChangeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{26}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChangeNodeResponse) GetEffects() []string {
@@ -1859,7 +2009,7 @@ type BalanceClusterRequest struct {
 
 func (x *BalanceClusterRequest) Reset() {
 	*x = BalanceClusterRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2021,7 @@ func (x *BalanceClusterRequest) String() string {
 func (*BalanceClusterRequest) ProtoMessage() {}
 
 func (x *BalanceClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[27]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2034,7 @@ func (x *BalanceClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BalanceClusterRequest.ProtoReflect.Descriptor instead.
 func (*BalanceClusterRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{27}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BalanceClusterRequest) GetAction() BalanceAction {
@@ -1910,7 +2060,7 @@ type BalanceClusterResponse struct {
 
 func (x *BalanceClusterResponse) Reset() {
 	*x = BalanceClusterResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2072,7 @@ func (x *BalanceClusterResponse) String() string {
 func (*BalanceClusterResponse) ProtoMessage() {}
 
 func (x *BalanceClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[28]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2085,7 @@ func (x *BalanceClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BalanceClusterResponse.ProtoReflect.Descriptor instead.
 func (*BalanceClusterResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{28}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BalanceClusterResponse) GetBalancing() bool {
@@ -1995,7 +2145,7 @@ type PartitionMove struct {
 
 func (x *PartitionMove) Reset() {
 	*x = PartitionMove{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2157,7 @@ func (x *PartitionMove) String() string {
 func (*PartitionMove) ProtoMessage() {}
 
 func (x *PartitionMove) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[29]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2170,7 @@ func (x *PartitionMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionMove.ProtoReflect.Descriptor instead.
 func (*PartitionMove) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{29}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PartitionMove) GetTopic() string {
@@ -2080,7 +2230,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[30]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2242,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[30]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2255,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{30}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 type ListNodesResponse struct {
@@ -2117,7 +2267,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[31]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2279,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[31]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2292,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{31}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -2177,7 +2327,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[32]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2339,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_oncelog_v1_cluster_proto_msgTypes[32]
+	mi := &file_oncelog_v1_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2352,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{32}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeStatus) GetNodeId() int32 {
@@ -2392,7 +2542,20 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x06config\x18\x02 \x01(\v2\x17.oncelog.v1.TopicConfigR\x06config\x120\n" +
 	"\x14set_expected_offsets\x18\x03 \x01(\bR\x12setExpectedOffsets\"A\n" +
 	"\x12AlterTopicResponse\x12+\n" +
-	"\x05topic\x18\x01 \x01(\v2\x15.oncelog.v1.TopicInfoR\x05topic\"\xfe\x01\n" +
+	"\x05topic\x18\x01 \x01(\v2\x15.oncelog.v1.TopicInfoR\x05topic\"\x9c\x01\n" +
+	"\x12ResizeTopicRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x02 \x01(\x05R\n" +
+	"partitions\x12\x1a\n" +
+	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x05 \x01(\x05R\ttimeoutMs\"\x89\x01\n" +
+	"\x13ResizeTopicResponse\x12+\n" +
+	"\x05topic\x18\x01 \x01(\v2\x15.oncelog.v1.TopicInfoR\x05topic\x12/\n" +
+	"\x05moves\x18\x02 \x03(\v2\x19.oncelog.v1.PartitionMoveR\x05moves\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\"\x99\x02\n" +
 	"\rPartitionInfo\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x19\n" +
 	"\bgroup_id\x18\x02 \x01(\x04R\agroupId\x12\x1b\n" +
@@ -2401,7 +2564,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\breplicas\x18\x05 \x03(\x05R\breplicas\x12(\n" +
 	"\x10log_start_offset\x18\x06 \x01(\x03R\x0elogStartOffset\x12%\n" +
 	"\x0ehigh_watermark\x18\a \x01(\x03R\rhighWatermark\x12\x16\n" +
-	"\x06target\x18\b \x03(\x05R\x06target\"\xc5\x01\n" +
+	"\x06target\x18\b \x03(\x05R\x06target\x12\x19\n" +
+	"\badded_ms\x18\t \x01(\x03R\aaddedMs\"\xc5\x01\n" +
 	"\tTopicInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\btopic_id\x18\x02 \x01(\x04R\atopicId\x129\n" +
@@ -2491,13 +2655,14 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x17BALANCE_ACTION_DESCRIBE\x10\x01\x12\x17\n" +
 	"\x13BALANCE_ACTION_PLAN\x10\x02\x12\x18\n" +
 	"\x14BALANCE_ACTION_START\x10\x03\x12\x19\n" +
-	"\x15BALANCE_ACTION_CANCEL\x10\x042\xa7\b\n" +
+	"\x15BALANCE_ACTION_CANCEL\x10\x042\xf7\b\n" +
 	"\x0eClusterService\x12Z\n" +
 	"\x0fDescribeCluster\x12\".oncelog.v1.DescribeClusterRequest\x1a#.oncelog.v1.DescribeClusterResponse\x12N\n" +
 	"\vCreateTopic\x12\x1e.oncelog.v1.CreateTopicRequest\x1a\x1f.oncelog.v1.CreateTopicResponse\x12N\n" +
 	"\vDeleteTopic\x12\x1e.oncelog.v1.DeleteTopicRequest\x1a\x1f.oncelog.v1.DeleteTopicResponse\x12K\n" +
 	"\n" +
-	"AlterTopic\x12\x1d.oncelog.v1.AlterTopicRequest\x1a\x1e.oncelog.v1.AlterTopicResponse\x12W\n" +
+	"AlterTopic\x12\x1d.oncelog.v1.AlterTopicRequest\x1a\x1e.oncelog.v1.AlterTopicResponse\x12N\n" +
+	"\vResizeTopic\x12\x1e.oncelog.v1.ResizeTopicRequest\x1a\x1f.oncelog.v1.ResizeTopicResponse\x12W\n" +
 	"\x0eDescribeTopics\x12!.oncelog.v1.DescribeTopicsRequest\x1a\".oncelog.v1.DescribeTopicsResponse\x12`\n" +
 	"\x11ReassignPartition\x12$.oncelog.v1.ReassignPartitionRequest\x1a%.oncelog.v1.ReassignPartitionResponse\x12c\n" +
 	"\x12TransferLeadership\x12%.oncelog.v1.TransferLeadershipRequest\x1a&.oncelog.v1.TransferLeadershipResponse\x12K\n" +
@@ -2521,7 +2686,7 @@ func file_oncelog_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(ExpectedOffsets)(0),               // 0: oncelog.v1.ExpectedOffsets
 	(NodeAction)(0),                    // 1: oncelog.v1.NodeAction
@@ -2543,22 +2708,24 @@ var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(*DeleteTopicResponse)(nil),        // 17: oncelog.v1.DeleteTopicResponse
 	(*AlterTopicRequest)(nil),          // 18: oncelog.v1.AlterTopicRequest
 	(*AlterTopicResponse)(nil),         // 19: oncelog.v1.AlterTopicResponse
-	(*PartitionInfo)(nil),              // 20: oncelog.v1.PartitionInfo
-	(*TopicInfo)(nil),                  // 21: oncelog.v1.TopicInfo
-	(*DescribeTopicsRequest)(nil),      // 22: oncelog.v1.DescribeTopicsRequest
-	(*DescribeTopicsResponse)(nil),     // 23: oncelog.v1.DescribeTopicsResponse
-	(*ReassignPartitionRequest)(nil),   // 24: oncelog.v1.ReassignPartitionRequest
-	(*ReassignPartitionResponse)(nil),  // 25: oncelog.v1.ReassignPartitionResponse
-	(*TransferLeadershipRequest)(nil),  // 26: oncelog.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 27: oncelog.v1.TransferLeadershipResponse
-	(*ChangeNodeRequest)(nil),          // 28: oncelog.v1.ChangeNodeRequest
-	(*ChangeNodeResponse)(nil),         // 29: oncelog.v1.ChangeNodeResponse
-	(*BalanceClusterRequest)(nil),      // 30: oncelog.v1.BalanceClusterRequest
-	(*BalanceClusterResponse)(nil),     // 31: oncelog.v1.BalanceClusterResponse
-	(*PartitionMove)(nil),              // 32: oncelog.v1.PartitionMove
-	(*ListNodesRequest)(nil),           // 33: oncelog.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 34: oncelog.v1.ListNodesResponse
-	(*NodeStatus)(nil),                 // 35: oncelog.v1.NodeStatus
+	(*ResizeTopicRequest)(nil),         // 20: oncelog.v1.ResizeTopicRequest
+	(*ResizeTopicResponse)(nil),        // 21: oncelog.v1.ResizeTopicResponse
+	(*PartitionInfo)(nil),              // 22: oncelog.v1.PartitionInfo
+	(*TopicInfo)(nil),                  // 23: oncelog.v1.TopicInfo
+	(*DescribeTopicsRequest)(nil),      // 24: oncelog.v1.DescribeTopicsRequest
+	(*DescribeTopicsResponse)(nil),     // 25: oncelog.v1.DescribeTopicsResponse
+	(*ReassignPartitionRequest)(nil),   // 26: oncelog.v1.ReassignPartitionRequest
+	(*ReassignPartitionResponse)(nil),  // 27: oncelog.v1.ReassignPartitionResponse
+	(*TransferLeadershipRequest)(nil),  // 28: oncelog.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 29: oncelog.v1.TransferLeadershipResponse
+	(*ChangeNodeRequest)(nil),          // 30: oncelog.v1.ChangeNodeRequest
+	(*ChangeNodeResponse)(nil),         // 31: oncelog.v1.ChangeNodeResponse
+	(*BalanceClusterRequest)(nil),      // 32: oncelog.v1.BalanceClusterRequest
+	(*BalanceClusterResponse)(nil),     // 33: oncelog.v1.BalanceClusterResponse
+	(*PartitionMove)(nil),              // 34: oncelog.v1.PartitionMove
+	(*ListNodesRequest)(nil),           // 35: oncelog.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 36: oncelog.v1.ListNodesResponse
+	(*NodeStatus)(nil),                 // 37: oncelog.v1.NodeStatus
 }
 var file_oncelog_v1_cluster_proto_depIdxs = []int32{
 	3,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
@@ -2570,47 +2737,51 @@ var file_oncelog_v1_cluster_proto_depIdxs = []int32{
 	9,  // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
 	0,  // 7: oncelog.v1.TopicConfig.expected_offsets:type_name -> oncelog.v1.ExpectedOffsets
 	13, // 8: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	21, // 9: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	23, // 9: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
 	13, // 10: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	21, // 11: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	20, // 12: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
-	13, // 13: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
-	21, // 14: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
-	3,  // 15: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	21, // 16: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
-	1,  // 17: oncelog.v1.ChangeNodeRequest.action:type_name -> oncelog.v1.NodeAction
-	2,  // 18: oncelog.v1.BalanceClusterRequest.action:type_name -> oncelog.v1.BalanceAction
-	32, // 19: oncelog.v1.BalanceClusterResponse.moves:type_name -> oncelog.v1.PartitionMove
-	35, // 20: oncelog.v1.ListNodesResponse.nodes:type_name -> oncelog.v1.NodeStatus
-	4,  // 21: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
-	14, // 22: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
-	16, // 23: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
-	18, // 24: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
-	22, // 25: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
-	24, // 26: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
-	26, // 27: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
-	28, // 28: oncelog.v1.ClusterService.ChangeNode:input_type -> oncelog.v1.ChangeNodeRequest
-	33, // 29: oncelog.v1.ClusterService.ListNodes:input_type -> oncelog.v1.ListNodesRequest
-	30, // 30: oncelog.v1.ClusterService.BalanceCluster:input_type -> oncelog.v1.BalanceClusterRequest
-	10, // 31: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
-	7,  // 32: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
-	5,  // 33: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
-	15, // 34: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
-	17, // 35: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
-	19, // 36: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
-	23, // 37: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
-	25, // 38: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
-	27, // 39: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
-	29, // 40: oncelog.v1.ClusterService.ChangeNode:output_type -> oncelog.v1.ChangeNodeResponse
-	34, // 41: oncelog.v1.ClusterService.ListNodes:output_type -> oncelog.v1.ListNodesResponse
-	31, // 42: oncelog.v1.ClusterService.BalanceCluster:output_type -> oncelog.v1.BalanceClusterResponse
-	11, // 43: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
-	8,  // 44: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
-	33, // [33:45] is the sub-list for method output_type
-	21, // [21:33] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	23, // 11: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	23, // 12: oncelog.v1.ResizeTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	34, // 13: oncelog.v1.ResizeTopicResponse.moves:type_name -> oncelog.v1.PartitionMove
+	22, // 14: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
+	13, // 15: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
+	23, // 16: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
+	3,  // 17: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	23, // 18: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
+	1,  // 19: oncelog.v1.ChangeNodeRequest.action:type_name -> oncelog.v1.NodeAction
+	2,  // 20: oncelog.v1.BalanceClusterRequest.action:type_name -> oncelog.v1.BalanceAction
+	34, // 21: oncelog.v1.BalanceClusterResponse.moves:type_name -> oncelog.v1.PartitionMove
+	37, // 22: oncelog.v1.ListNodesResponse.nodes:type_name -> oncelog.v1.NodeStatus
+	4,  // 23: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
+	14, // 24: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
+	16, // 25: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
+	18, // 26: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
+	20, // 27: oncelog.v1.ClusterService.ResizeTopic:input_type -> oncelog.v1.ResizeTopicRequest
+	24, // 28: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
+	26, // 29: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
+	28, // 30: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
+	30, // 31: oncelog.v1.ClusterService.ChangeNode:input_type -> oncelog.v1.ChangeNodeRequest
+	35, // 32: oncelog.v1.ClusterService.ListNodes:input_type -> oncelog.v1.ListNodesRequest
+	32, // 33: oncelog.v1.ClusterService.BalanceCluster:input_type -> oncelog.v1.BalanceClusterRequest
+	10, // 34: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
+	7,  // 35: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
+	5,  // 36: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
+	15, // 37: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
+	17, // 38: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
+	19, // 39: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
+	21, // 40: oncelog.v1.ClusterService.ResizeTopic:output_type -> oncelog.v1.ResizeTopicResponse
+	25, // 41: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
+	27, // 42: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
+	29, // 43: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
+	31, // 44: oncelog.v1.ClusterService.ChangeNode:output_type -> oncelog.v1.ChangeNodeResponse
+	36, // 45: oncelog.v1.ClusterService.ListNodes:output_type -> oncelog.v1.ListNodesResponse
+	33, // 46: oncelog.v1.ClusterService.BalanceCluster:output_type -> oncelog.v1.BalanceClusterResponse
+	11, // 47: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
+	8,  // 48: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
+	36, // [36:49] is the sub-list for method output_type
+	23, // [23:36] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_cluster_proto_init() }
@@ -2625,7 +2796,7 @@ func file_oncelog_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_cluster_proto_rawDesc), len(file_oncelog_v1_cluster_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

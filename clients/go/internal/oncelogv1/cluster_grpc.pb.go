@@ -25,6 +25,7 @@ const (
 	ClusterService_CreateTopic_FullMethodName        = "/oncelog.v1.ClusterService/CreateTopic"
 	ClusterService_DeleteTopic_FullMethodName        = "/oncelog.v1.ClusterService/DeleteTopic"
 	ClusterService_AlterTopic_FullMethodName         = "/oncelog.v1.ClusterService/AlterTopic"
+	ClusterService_ResizeTopic_FullMethodName        = "/oncelog.v1.ClusterService/ResizeTopic"
 	ClusterService_DescribeTopics_FullMethodName     = "/oncelog.v1.ClusterService/DescribeTopics"
 	ClusterService_ReassignPartition_FullMethodName  = "/oncelog.v1.ClusterService/ReassignPartition"
 	ClusterService_TransferLeadership_FullMethodName = "/oncelog.v1.ClusterService/TransferLeadership"
@@ -43,6 +44,9 @@ type ClusterServiceClient interface {
 	CreateTopic(ctx context.Context, in *CreateTopicRequest, opts ...grpc.CallOption) (*CreateTopicResponse, error)
 	DeleteTopic(ctx context.Context, in *DeleteTopicRequest, opts ...grpc.CallOption) (*DeleteTopicResponse, error)
 	AlterTopic(ctx context.Context, in *AlterTopicRequest, opts ...grpc.CallOption) (*AlterTopicResponse, error)
+	// More partitions for a topic, or another number of replicas; returns when new partitions have
+	// leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+	ResizeTopic(ctx context.Context, in *ResizeTopicRequest, opts ...grpc.CallOption) (*ResizeTopicResponse, error)
 	DescribeTopics(ctx context.Context, in *DescribeTopicsRequest, opts ...grpc.CallOption) (*DescribeTopicsResponse, error)
 	// Has a partition moved to other nodes; returns when that is decided. DescribeTopics shows how
 	// far it is.
@@ -101,6 +105,16 @@ func (c *clusterServiceClient) AlterTopic(ctx context.Context, in *AlterTopicReq
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AlterTopicResponse)
 	err := c.cc.Invoke(ctx, ClusterService_AlterTopic_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ResizeTopic(ctx context.Context, in *ResizeTopicRequest, opts ...grpc.CallOption) (*ResizeTopicResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResizeTopicResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ResizeTopic_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -195,6 +209,9 @@ type ClusterServiceServer interface {
 	CreateTopic(context.Context, *CreateTopicRequest) (*CreateTopicResponse, error)
 	DeleteTopic(context.Context, *DeleteTopicRequest) (*DeleteTopicResponse, error)
 	AlterTopic(context.Context, *AlterTopicRequest) (*AlterTopicResponse, error)
+	// More partitions for a topic, or another number of replicas; returns when new partitions have
+	// leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+	ResizeTopic(context.Context, *ResizeTopicRequest) (*ResizeTopicResponse, error)
 	DescribeTopics(context.Context, *DescribeTopicsRequest) (*DescribeTopicsResponse, error)
 	// Has a partition moved to other nodes; returns when that is decided. DescribeTopics shows how
 	// far it is.
@@ -230,6 +247,9 @@ func (UnimplementedClusterServiceServer) DeleteTopic(context.Context, *DeleteTop
 }
 func (UnimplementedClusterServiceServer) AlterTopic(context.Context, *AlterTopicRequest) (*AlterTopicResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AlterTopic not implemented")
+}
+func (UnimplementedClusterServiceServer) ResizeTopic(context.Context, *ResizeTopicRequest) (*ResizeTopicResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResizeTopic not implemented")
 }
 func (UnimplementedClusterServiceServer) DescribeTopics(context.Context, *DescribeTopicsRequest) (*DescribeTopicsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribeTopics not implemented")
@@ -344,6 +364,24 @@ func _ClusterService_AlterTopic_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).AlterTopic(ctx, req.(*AlterTopicRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ResizeTopic_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResizeTopicRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ResizeTopic(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ResizeTopic_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ResizeTopic(ctx, req.(*ResizeTopicRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -514,6 +552,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AlterTopic",
 			Handler:    _ClusterService_AlterTopic_Handler,
+		},
+		{
+			MethodName: "ResizeTopic",
+			Handler:    _ClusterService_ResizeTopic_Handler,
 		},
 		{
 			MethodName: "DescribeTopics",

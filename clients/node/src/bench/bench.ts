@@ -55,7 +55,7 @@ async function consume(): Promise<void> {
     }
   }
   figures(records, bytes, began, used);
-  consumer.close();
+  await consumer.close();
 }
 
 await (verb === "consume" ? consume() : produce());

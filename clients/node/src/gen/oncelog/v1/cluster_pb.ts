@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file oncelog/v1/cluster.proto.
  */
 export const file_oncelog_v1_cluster: GenFile = /*@__PURE__*/
-  fileDesc("ChhvbmNlbG9nL3YxL2NsdXN0ZXIucHJvdG8SCm9uY2Vsb2cudjEiyQEKCE5vZGVJbmZvEg8KB25vZGVfaWQYASABKAUSDwoHYWRkcmVzcxgCIAEoCRINCgVhbGl2ZRgDIAEoCBIXCg9jbG9ja19kaXNhZ3JlZXMYBCABKAgSDwoHcmVsZWFzZRgFIAEoCRIeChZvbGRlc3RfY2x1c3Rlcl92ZXJzaW9uGAYgASgFEh4KFm5ld2VzdF9jbHVzdGVyX3ZlcnNpb24YByABKAUSEAoIZmVhdHVyZXMYCCADKAkSEAoIaW5zZWN1cmUYFCABKAgiGAoWRGVzY3JpYmVDbHVzdGVyUmVxdWVzdCKkAwoXRGVzY3JpYmVDbHVzdGVyUmVzcG9uc2USEgoKY2x1c3Rlcl9pZBgBIAEoCRIZChFhbnN3ZXJpbmdfbm9kZV9pZBgCIAEoBRIVCg1jb250cm9sbGVyX2lkGAMgASgFEiMKBW5vZGVzGAQgAygLMhQub25jZWxvZy52MS5Ob2RlSW5mbxIOCgZ0b3BpY3MYBSABKAUSEgoKcGFydGl0aW9ucxgGIAEoBRIdChVsZWFkZXJsZXNzX3BhcnRpdGlvbnMYByABKAUSIwobdW5kZXJfcmVwbGljYXRlZF9wYXJ0aXRpb25zGAggASgFEhkKEW1heF9tZXNzYWdlX2J5dGVzGAkgASgDEikKBmxpbWl0cxgKIAEoCzIZLm9uY2Vsb2cudjEuUmVxdWVzdExpbWl0cxIoCgd1cGdyYWRlGAsgASgLMhcub25jZWxvZy52MS5VcGdyYWRlSW5mbxIsCghzZXR0aW5ncxgMIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmcSGAoQZGFtYWdlZF9yZXBsaWNhcxgPIAMoCSItCg5DbHVzdGVyU2V0dGluZxIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgDIkcKGFNldENsdXN0ZXJTZXR0aW5nUmVxdWVzdBIrCgdzZXR0aW5nGAEgASgLMhoub25jZWxvZy52MS5DbHVzdGVyU2V0dGluZyJJChlTZXRDbHVzdGVyU2V0dGluZ1Jlc3BvbnNlEiwKCHNldHRpbmdzGAEgAygLMhoub25jZWxvZy52MS5DbHVzdGVyU2V0dGluZyJ+CgtVcGdyYWRlSW5mbxIXCg9jbHVzdGVyX3ZlcnNpb24YASABKAUSEAoIZmVhdHVyZXMYAiADKAkSFgoOdGFyZ2V0X3ZlcnNpb24YAyABKAUSFwoPdGFyZ2V0X2ZlYXR1cmVzGAQgAygJEhMKC2hpbmRlcmVkX2J5GAUgAygJIhgKFkZpbmFsaXplVXBncmFkZVJlcXVlc3QiQwoXRmluYWxpemVVcGdyYWRlUmVzcG9uc2USKAoHdXBncmFkZRgBIAEoCzIXLm9uY2Vsb2cudjEuVXBncmFkZUluZm8i3AEKDVJlcXVlc3RMaW1pdHMSFwoPcHJvZHVjZV9iYXRjaGVzGAEgASgFEhgKEGZldGNoX3BhcnRpdGlvbnMYAiABKAUSFQoNZmV0Y2hfd2FpdF9tcxgDIAEoBRIbChNwcm9kdWNlcl9wYXJ0aXRpb25zGAQgASgFEhoKEnByb2R1Y2VfdGltZW91dF9tcxgFIAEoBRIcChRzdHJlYW1fd2FpdGluZ19ieXRlcxgGIAEoAxITCgtmZXRjaF9ieXRlcxgHIAEoAxIVCg1tZXNzYWdlX2J5dGVzGAggASgDItQBCgtUb3BpY0NvbmZpZxIZCgxyZXRlbnRpb25fbXMYASABKANIAIgBARIcCg9yZXRlbnRpb25fYnl0ZXMYAiABKANIAYgBARIcCg9tYXhfYmF0Y2hfYnl0ZXMYAyABKAVIAogBARI1ChBleHBlY3RlZF9vZmZzZXRzGAQgASgOMhsub25jZWxvZy52MS5FeHBlY3RlZE9mZnNldHNCDwoNX3JldGVudGlvbl9tc0ISChBfcmV0ZW50aW9uX2J5dGVzQhIKEF9tYXhfYmF0Y2hfYnl0ZXMihQEKEkNyZWF0ZVRvcGljUmVxdWVzdBIMCgRuYW1lGAEgASgJEhIKCnBhcnRpdGlvbnMYAiABKAUSEAoIcmVwbGljYXMYAyABKAUSJwoGY29uZmlnGAQgASgLMhcub25jZWxvZy52MS5Ub3BpY0NvbmZpZxISCgp0aW1lb3V0X21zGAUgASgFIjsKE0NyZWF0ZVRvcGljUmVzcG9uc2USJAoFdG9waWMYASABKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbyIiChJEZWxldGVUb3BpY1JlcXVlc3QSDAoEbmFtZRgBIAEoCSIVChNEZWxldGVUb3BpY1Jlc3BvbnNlImgKEUFsdGVyVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkSJwoGY29uZmlnGAIgASgLMhcub25jZWxvZy52MS5Ub3BpY0NvbmZpZxIcChRzZXRfZXhwZWN0ZWRfb2Zmc2V0cxgDIAEoCCI6ChJBbHRlclRvcGljUmVzcG9uc2USJAoFdG9waWMYASABKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbyKpAQoNUGFydGl0aW9uSW5mbxIRCglwYXJ0aXRpb24YASABKAUSEAoIZ3JvdXBfaWQYAiABKAQSEQoJbGVhZGVyX2lkGAMgASgFEgwKBHRlcm0YBCABKAMSEAoIcmVwbGljYXMYBSADKAUSGAoQbG9nX3N0YXJ0X29mZnNldBgGIAEoAxIWCg5oaWdoX3dhdGVybWFyaxgHIAEoAxIOCgZ0YXJnZXQYCCADKAUilwEKCVRvcGljSW5mbxIMCgRuYW1lGAEgASgJEhAKCHRvcGljX2lkGAIgASgEEi0KCnBhcnRpdGlvbnMYAyADKAsyGS5vbmNlbG9nLnYxLlBhcnRpdGlvbkluZm8SJwoGY29uZmlnGAQgASgLMhcub25jZWxvZy52MS5Ub3BpY0NvbmZpZxISCgpjcmVhdGVkX21zGAUgASgDIiYKFURlc2NyaWJlVG9waWNzUmVxdWVzdBINCgVuYW1lcxgBIAMoCSJkChZEZXNjcmliZVRvcGljc1Jlc3BvbnNlEiUKBnRvcGljcxgBIAMoCzIVLm9uY2Vsb2cudjEuVG9waWNJbmZvEiMKBW5vZGVzGAIgAygLMhQub25jZWxvZy52MS5Ob2RlSW5mbyJOChhSZWFzc2lnblBhcnRpdGlvblJlcXVlc3QSDQoFdG9waWMYASABKAkSEQoJcGFydGl0aW9uGAIgASgFEhAKCHJlcGxpY2FzGAMgAygFIkEKGVJlYXNzaWduUGFydGl0aW9uUmVzcG9uc2USJAoFdG9waWMYASABKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbyJVChlUcmFuc2ZlckxlYWRlcnNoaXBSZXF1ZXN0Eg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIWCg50YXJnZXRfbm9kZV9pZBgDIAEoBSIvChpUcmFuc2ZlckxlYWRlcnNoaXBSZXNwb25zZRIRCglsZWFkZXJfaWQYASABKAUicgoRQ2hhbmdlTm9kZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoBRImCgZhY3Rpb24YAiABKA4yFi5vbmNlbG9nLnYxLk5vZGVBY3Rpb24SDwoHZHJ5X3J1bhgDIAEoCBITCgthY2NlcHRfbG9zcxgEIAEoCCIlChJDaGFuZ2VOb2RlUmVzcG9uc2USDwoHZWZmZWN0cxgBIAMoCSJCChVCYWxhbmNlQ2x1c3RlclJlcXVlc3QSKQoGYWN0aW9uGAEgASgOMhkub25jZWxvZy52MS5CYWxhbmNlQWN0aW9uIpYBChZCYWxhbmNlQ2x1c3RlclJlc3BvbnNlEhEKCWJhbGFuY2luZxgBIAEoCBIoCgVtb3ZlcxgCIAMoCzIZLm9uY2Vsb2cudjEuUGFydGl0aW9uTW92ZRINCgVjb3VudBgDIAEoBRINCgVieXRlcxgEIAEoAxIOCgZjb3BpZWQYBSABKAMSEQoJd2FpdHNfZm9yGAYgAygJIoUBCg1QYXJ0aXRpb25Nb3ZlEg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIQCghyZXBsaWNhcxgDIAMoBRIOCgZ0YXJnZXQYBCADKAUSDQoFYnl0ZXMYBSABKAMSDgoGY29waWVkGAYgASgDEhEKCXdhaXRzX2ZvchgHIAEoCSISChBMaXN0Tm9kZXNSZXF1ZXN0IjoKEUxpc3ROb2Rlc1Jlc3BvbnNlEiUKBW5vZGVzGAEgAygLMhYub25jZWxvZy52MS5Ob2RlU3RhdHVzIocCCgpOb2RlU3RhdHVzEg8KB25vZGVfaWQYASABKAUSDwoHYWRkcmVzcxgCIAEoCRINCgVhbGl2ZRgDIAEoCBIQCghleHBlY3RlZBgEIAEoCBIPCgdqb2luaW5nGAUgASgIEg8KB2xlYXZpbmcYBiABKAgSDwoHZHJhaW5lZBgHIAEoCBIQCghyZXBsaWNhcxgIIAEoBRITCgtsZWFkZXJzaGlwcxgJIAEoBRIOCgZjb21pbmcYCiABKAUSDQoFZ29pbmcYCyABKAUSEQoJd2FpdHNfZm9yGAwgAygJEhQKDGNvbWluZ19ieXRlcxgeIAEoAxIUCgxjb3BpZWRfYnl0ZXMYHyABKAMqbAoPRXhwZWN0ZWRPZmZzZXRzEhwKGEVYUEVDVEVEX09GRlNFVFNfQ0hFQ0tFRBAAEhwKGEVYUEVDVEVEX09GRlNFVFNfSUdOT1JFRBABEh0KGUVYUEVDVEVEX09GRlNFVFNfUkVRVUlSRUQQAiq1AQoKTm9kZUFjdGlvbhIbChdOT0RFX0FDVElPTl9VTlNQRUNJRklFRBAAEhMKD05PREVfQUNUSU9OX0FERBABEhcKE05PREVfQUNUSU9OX1JFUExBQ0UQAhIWChJOT0RFX0FDVElPTl9SRU1PVkUQAxIUChBOT0RFX0FDVElPTl9LRUVQEAQSFQoRTk9ERV9BQ1RJT05fRFJBSU4QBRIXChNOT0RFX0FDVElPTl9VTkRSQUlOEAYqmgEKDUJhbGFuY2VBY3Rpb24SHgoaQkFMQU5DRV9BQ1RJT05fVU5TUEVDSUZJRUQQABIbChdCQUxBTkNFX0FDVElPTl9ERVNDUklCRRABEhcKE0JBTEFOQ0VfQUNUSU9OX1BMQU4QAhIYChRCQUxBTkNFX0FDVElPTl9TVEFSVBADEhkKFUJBTEFOQ0VfQUNUSU9OX0NBTkNFTBAEMqcICg5DbHVzdGVyU2VydmljZRJaCg9EZXNjcmliZUNsdXN0ZXISIi5vbmNlbG9nLnYxLkRlc2NyaWJlQ2x1c3RlclJlcXVlc3QaIy5vbmNlbG9nLnYxLkRlc2NyaWJlQ2x1c3RlclJlc3BvbnNlEk4KC0NyZWF0ZVRvcGljEh4ub25jZWxvZy52MS5DcmVhdGVUb3BpY1JlcXVlc3QaHy5vbmNlbG9nLnYxLkNyZWF0ZVRvcGljUmVzcG9uc2USTgoLRGVsZXRlVG9waWMSHi5vbmNlbG9nLnYxLkRlbGV0ZVRvcGljUmVxdWVzdBofLm9uY2Vsb2cudjEuRGVsZXRlVG9waWNSZXNwb25zZRJLCgpBbHRlclRvcGljEh0ub25jZWxvZy52MS5BbHRlclRvcGljUmVxdWVzdBoeLm9uY2Vsb2cudjEuQWx0ZXJUb3BpY1Jlc3BvbnNlElcKDkRlc2NyaWJlVG9waWNzEiEub25jZWxvZy52MS5EZXNjcmliZVRvcGljc1JlcXVlc3QaIi5vbmNlbG9nLnYxLkRlc2NyaWJlVG9waWNzUmVzcG9uc2USYAoRUmVhc3NpZ25QYXJ0aXRpb24SJC5vbmNlbG9nLnYxLlJlYXNzaWduUGFydGl0aW9uUmVxdWVzdBolLm9uY2Vsb2cudjEuUmVhc3NpZ25QYXJ0aXRpb25SZXNwb25zZRJjChJUcmFuc2ZlckxlYWRlcnNoaXASJS5vbmNlbG9nLnYxLlRyYW5zZmVyTGVhZGVyc2hpcFJlcXVlc3QaJi5vbmNlbG9nLnYxLlRyYW5zZmVyTGVhZGVyc2hpcFJlc3BvbnNlEksKCkNoYW5nZU5vZGUSHS5vbmNlbG9nLnYxLkNoYW5nZU5vZGVSZXF1ZXN0Gh4ub25jZWxvZy52MS5DaGFuZ2VOb2RlUmVzcG9uc2USSAoJTGlzdE5vZGVzEhwub25jZWxvZy52MS5MaXN0Tm9kZXNSZXF1ZXN0Gh0ub25jZWxvZy52MS5MaXN0Tm9kZXNSZXNwb25zZRJXCg5CYWxhbmNlQ2x1c3RlchIhLm9uY2Vsb2cudjEuQmFsYW5jZUNsdXN0ZXJSZXF1ZXN0GiIub25jZWxvZy52MS5CYWxhbmNlQ2x1c3RlclJlc3BvbnNlEloKD0ZpbmFsaXplVXBncmFkZRIiLm9uY2Vsb2cudjEuRmluYWxpemVVcGdyYWRlUmVxdWVzdBojLm9uY2Vsb2cudjEuRmluYWxpemVVcGdyYWRlUmVzcG9uc2USYAoRU2V0Q2x1c3RlclNldHRpbmcSJC5vbmNlbG9nLnYxLlNldENsdXN0ZXJTZXR0aW5nUmVxdWVzdBolLm9uY2Vsb2cudjEuU2V0Q2x1c3RlclNldHRpbmdSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChhvbmNlbG9nL3YxL2NsdXN0ZXIucHJvdG8SCm9uY2Vsb2cudjEiyQEKCE5vZGVJbmZvEg8KB25vZGVfaWQYASABKAUSDwoHYWRkcmVzcxgCIAEoCRINCgVhbGl2ZRgDIAEoCBIXCg9jbG9ja19kaXNhZ3JlZXMYBCABKAgSDwoHcmVsZWFzZRgFIAEoCRIeChZvbGRlc3RfY2x1c3Rlcl92ZXJzaW9uGAYgASgFEh4KFm5ld2VzdF9jbHVzdGVyX3ZlcnNpb24YByABKAUSEAoIZmVhdHVyZXMYCCADKAkSEAoIaW5zZWN1cmUYFCABKAgiGAoWRGVzY3JpYmVDbHVzdGVyUmVxdWVzdCKkAwoXRGVzY3JpYmVDbHVzdGVyUmVzcG9uc2USEgoKY2x1c3Rlcl9pZBgBIAEoCRIZChFhbnN3ZXJpbmdfbm9kZV9pZBgCIAEoBRIVCg1jb250cm9sbGVyX2lkGAMgASgFEiMKBW5vZGVzGAQgAygLMhQub25jZWxvZy52MS5Ob2RlSW5mbxIOCgZ0b3BpY3MYBSABKAUSEgoKcGFydGl0aW9ucxgGIAEoBRIdChVsZWFkZXJsZXNzX3BhcnRpdGlvbnMYByABKAUSIwobdW5kZXJfcmVwbGljYXRlZF9wYXJ0aXRpb25zGAggASgFEhkKEW1heF9tZXNzYWdlX2J5dGVzGAkgASgDEikKBmxpbWl0cxgKIAEoCzIZLm9uY2Vsb2cudjEuUmVxdWVzdExpbWl0cxIoCgd1cGdyYWRlGAsgASgLMhcub25jZWxvZy52MS5VcGdyYWRlSW5mbxIsCghzZXR0aW5ncxgMIAMoCzIaLm9uY2Vsb2cudjEuQ2x1c3RlclNldHRpbmcSGAoQZGFtYWdlZF9yZXBsaWNhcxgPIAMoCSItCg5DbHVzdGVyU2V0dGluZxIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgDIkcKGFNldENsdXN0ZXJTZXR0aW5nUmVxdWVzdBIrCgdzZXR0aW5nGAEgASgLMhoub25jZWxvZy52MS5DbHVzdGVyU2V0dGluZyJJChlTZXRDbHVzdGVyU2V0dGluZ1Jlc3BvbnNlEiwKCHNldHRpbmdzGAEgAygLMhoub25jZWxvZy52MS5DbHVzdGVyU2V0dGluZyJ+CgtVcGdyYWRlSW5mbxIXCg9jbHVzdGVyX3ZlcnNpb24YASABKAUSEAoIZmVhdHVyZXMYAiADKAkSFgoOdGFyZ2V0X3ZlcnNpb24YAyABKAUSFwoPdGFyZ2V0X2ZlYXR1cmVzGAQgAygJEhMKC2hpbmRlcmVkX2J5GAUgAygJIhgKFkZpbmFsaXplVXBncmFkZVJlcXVlc3QiQwoXRmluYWxpemVVcGdyYWRlUmVzcG9uc2USKAoHdXBncmFkZRgBIAEoCzIXLm9uY2Vsb2cudjEuVXBncmFkZUluZm8i3AEKDVJlcXVlc3RMaW1pdHMSFwoPcHJvZHVjZV9iYXRjaGVzGAEgASgFEhgKEGZldGNoX3BhcnRpdGlvbnMYAiABKAUSFQoNZmV0Y2hfd2FpdF9tcxgDIAEoBRIbChNwcm9kdWNlcl9wYXJ0aXRpb25zGAQgASgFEhoKEnByb2R1Y2VfdGltZW91dF9tcxgFIAEoBRIcChRzdHJlYW1fd2FpdGluZ19ieXRlcxgGIAEoAxITCgtmZXRjaF9ieXRlcxgHIAEoAxIVCg1tZXNzYWdlX2J5dGVzGAggASgDItQBCgtUb3BpY0NvbmZpZxIZCgxyZXRlbnRpb25fbXMYASABKANIAIgBARIcCg9yZXRlbnRpb25fYnl0ZXMYAiABKANIAYgBARIcCg9tYXhfYmF0Y2hfYnl0ZXMYAyABKAVIAogBARI1ChBleHBlY3RlZF9vZmZzZXRzGAQgASgOMhsub25jZWxvZy52MS5FeHBlY3RlZE9mZnNldHNCDwoNX3JldGVudGlvbl9tc0ISChBfcmV0ZW50aW9uX2J5dGVzQhIKEF9tYXhfYmF0Y2hfYnl0ZXMihQEKEkNyZWF0ZVRvcGljUmVxdWVzdBIMCgRuYW1lGAEgASgJEhIKCnBhcnRpdGlvbnMYAiABKAUSEAoIcmVwbGljYXMYAyABKAUSJwoGY29uZmlnGAQgASgLMhcub25jZWxvZy52MS5Ub3BpY0NvbmZpZxISCgp0aW1lb3V0X21zGAUgASgFIjsKE0NyZWF0ZVRvcGljUmVzcG9uc2USJAoFdG9waWMYASABKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbyIiChJEZWxldGVUb3BpY1JlcXVlc3QSDAoEbmFtZRgBIAEoCSIVChNEZWxldGVUb3BpY1Jlc3BvbnNlImgKEUFsdGVyVG9waWNSZXF1ZXN0EgwKBG5hbWUYASABKAkSJwoGY29uZmlnGAIgASgLMhcub25jZWxvZy52MS5Ub3BpY0NvbmZpZxIcChRzZXRfZXhwZWN0ZWRfb2Zmc2V0cxgDIAEoCCI6ChJBbHRlclRvcGljUmVzcG9uc2USJAoFdG9waWMYASABKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbyJtChJSZXNpemVUb3BpY1JlcXVlc3QSDAoEbmFtZRgBIAEoCRISCgpwYXJ0aXRpb25zGAIgASgFEhAKCHJlcGxpY2FzGAMgASgFEg8KB2RyeV9ydW4YBCABKAgSEgoKdGltZW91dF9tcxgFIAEoBSJ0ChNSZXNpemVUb3BpY1Jlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8SKAoFbW92ZXMYAiADKAsyGS5vbmNlbG9nLnYxLlBhcnRpdGlvbk1vdmUSDQoFY291bnQYAyABKAUiuwEKDVBhcnRpdGlvbkluZm8SEQoJcGFydGl0aW9uGAEgASgFEhAKCGdyb3VwX2lkGAIgASgEEhEKCWxlYWRlcl9pZBgDIAEoBRIMCgR0ZXJtGAQgASgDEhAKCHJlcGxpY2FzGAUgAygFEhgKEGxvZ19zdGFydF9vZmZzZXQYBiABKAMSFgoOaGlnaF93YXRlcm1hcmsYByABKAMSDgoGdGFyZ2V0GAggAygFEhAKCGFkZGVkX21zGAkgASgDIpcBCglUb3BpY0luZm8SDAoEbmFtZRgBIAEoCRIQCgh0b3BpY19pZBgCIAEoBBItCgpwYXJ0aXRpb25zGAMgAygLMhkub25jZWxvZy52MS5QYXJ0aXRpb25JbmZvEicKBmNvbmZpZxgEIAEoCzIXLm9uY2Vsb2cudjEuVG9waWNDb25maWcSEgoKY3JlYXRlZF9tcxgFIAEoAyImChVEZXNjcmliZVRvcGljc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiZAoWRGVzY3JpYmVUb3BpY3NSZXNwb25zZRIlCgZ0b3BpY3MYASADKAsyFS5vbmNlbG9nLnYxLlRvcGljSW5mbxIjCgVub2RlcxgCIAMoCzIULm9uY2Vsb2cudjEuTm9kZUluZm8iTgoYUmVhc3NpZ25QYXJ0aXRpb25SZXF1ZXN0Eg0KBXRvcGljGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoBRIQCghyZXBsaWNhcxgDIAMoBSJBChlSZWFzc2lnblBhcnRpdGlvblJlc3BvbnNlEiQKBXRvcGljGAEgASgLMhUub25jZWxvZy52MS5Ub3BpY0luZm8iVQoZVHJhbnNmZXJMZWFkZXJzaGlwUmVxdWVzdBINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSFgoOdGFyZ2V0X25vZGVfaWQYAyABKAUiLwoaVHJhbnNmZXJMZWFkZXJzaGlwUmVzcG9uc2USEQoJbGVhZGVyX2lkGAEgASgFInIKEUNoYW5nZU5vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAUSJgoGYWN0aW9uGAIgASgOMhYub25jZWxvZy52MS5Ob2RlQWN0aW9uEg8KB2RyeV9ydW4YAyABKAgSEwoLYWNjZXB0X2xvc3MYBCABKAgiJQoSQ2hhbmdlTm9kZVJlc3BvbnNlEg8KB2VmZmVjdHMYASADKAkiQgoVQmFsYW5jZUNsdXN0ZXJSZXF1ZXN0EikKBmFjdGlvbhgBIAEoDjIZLm9uY2Vsb2cudjEuQmFsYW5jZUFjdGlvbiKWAQoWQmFsYW5jZUNsdXN0ZXJSZXNwb25zZRIRCgliYWxhbmNpbmcYASABKAgSKAoFbW92ZXMYAiADKAsyGS5vbmNlbG9nLnYxLlBhcnRpdGlvbk1vdmUSDQoFY291bnQYAyABKAUSDQoFYnl0ZXMYBCABKAMSDgoGY29waWVkGAUgASgDEhEKCXdhaXRzX2ZvchgGIAMoCSKFAQoNUGFydGl0aW9uTW92ZRINCgV0b3BpYxgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAUSEAoIcmVwbGljYXMYAyADKAUSDgoGdGFyZ2V0GAQgAygFEg0KBWJ5dGVzGAUgASgDEg4KBmNvcGllZBgGIAEoAxIRCgl3YWl0c19mb3IYByABKAkiEgoQTGlzdE5vZGVzUmVxdWVzdCI6ChFMaXN0Tm9kZXNSZXNwb25zZRIlCgVub2RlcxgBIAMoCzIWLm9uY2Vsb2cudjEuTm9kZVN0YXR1cyKHAgoKTm9kZVN0YXR1cxIPCgdub2RlX2lkGAEgASgFEg8KB2FkZHJlc3MYAiABKAkSDQoFYWxpdmUYAyABKAgSEAoIZXhwZWN0ZWQYBCABKAgSDwoHam9pbmluZxgFIAEoCBIPCgdsZWF2aW5nGAYgASgIEg8KB2RyYWluZWQYByABKAgSEAoIcmVwbGljYXMYCCABKAUSEwoLbGVhZGVyc2hpcHMYCSABKAUSDgoGY29taW5nGAogASgFEg0KBWdvaW5nGAsgASgFEhEKCXdhaXRzX2ZvchgMIAMoCRIUCgxjb21pbmdfYnl0ZXMYHiABKAMSFAoMY29waWVkX2J5dGVzGB8gASgDKmwKD0V4cGVjdGVkT2Zmc2V0cxIcChhFWFBFQ1RFRF9PRkZTRVRTX0NIRUNLRUQQABIcChhFWFBFQ1RFRF9PRkZTRVRTX0lHTk9SRUQQARIdChlFWFBFQ1RFRF9PRkZTRVRTX1JFUVVJUkVEEAIqtQEKCk5vZGVBY3Rpb24SGwoXTk9ERV9BQ1RJT05fVU5TUEVDSUZJRUQQABITCg9OT0RFX0FDVElPTl9BREQQARIXChNOT0RFX0FDVElPTl9SRVBMQUNFEAISFgoSTk9ERV9BQ1RJT05fUkVNT1ZFEAMSFAoQTk9ERV9BQ1RJT05fS0VFUBAEEhUKEU5PREVfQUNUSU9OX0RSQUlOEAUSFwoTTk9ERV9BQ1RJT05fVU5EUkFJThAGKpoBCg1CYWxhbmNlQWN0aW9uEh4KGkJBTEFOQ0VfQUNUSU9OX1VOU1BFQ0lGSUVEEAASGwoXQkFMQU5DRV9BQ1RJT05fREVTQ1JJQkUQARIXChNCQUxBTkNFX0FDVElPTl9QTEFOEAISGAoUQkFMQU5DRV9BQ1RJT05fU1RBUlQQAxIZChVCQUxBTkNFX0FDVElPTl9DQU5DRUwQBDL3CAoOQ2x1c3RlclNlcnZpY2USWgoPRGVzY3JpYmVDbHVzdGVyEiIub25jZWxvZy52MS5EZXNjcmliZUNsdXN0ZXJSZXF1ZXN0GiMub25jZWxvZy52MS5EZXNjcmliZUNsdXN0ZXJSZXNwb25zZRJOCgtDcmVhdGVUb3BpYxIeLm9uY2Vsb2cudjEuQ3JlYXRlVG9waWNSZXF1ZXN0Gh8ub25jZWxvZy52MS5DcmVhdGVUb3BpY1Jlc3BvbnNlEk4KC0RlbGV0ZVRvcGljEh4ub25jZWxvZy52MS5EZWxldGVUb3BpY1JlcXVlc3QaHy5vbmNlbG9nLnYxLkRlbGV0ZVRvcGljUmVzcG9uc2USSwoKQWx0ZXJUb3BpYxIdLm9uY2Vsb2cudjEuQWx0ZXJUb3BpY1JlcXVlc3QaHi5vbmNlbG9nLnYxLkFsdGVyVG9waWNSZXNwb25zZRJOCgtSZXNpemVUb3BpYxIeLm9uY2Vsb2cudjEuUmVzaXplVG9waWNSZXF1ZXN0Gh8ub25jZWxvZy52MS5SZXNpemVUb3BpY1Jlc3BvbnNlElcKDkRlc2NyaWJlVG9waWNzEiEub25jZWxvZy52MS5EZXNjcmliZVRvcGljc1JlcXVlc3QaIi5vbmNlbG9nLnYxLkRlc2NyaWJlVG9waWNzUmVzcG9uc2USYAoRUmVhc3NpZ25QYXJ0aXRpb24SJC5vbmNlbG9nLnYxLlJlYXNzaWduUGFydGl0aW9uUmVxdWVzdBolLm9uY2Vsb2cudjEuUmVhc3NpZ25QYXJ0aXRpb25SZXNwb25zZRJjChJUcmFuc2ZlckxlYWRlcnNoaXASJS5vbmNlbG9nLnYxLlRyYW5zZmVyTGVhZGVyc2hpcFJlcXVlc3QaJi5vbmNlbG9nLnYxLlRyYW5zZmVyTGVhZGVyc2hpcFJlc3BvbnNlEksKCkNoYW5nZU5vZGUSHS5vbmNlbG9nLnYxLkNoYW5nZU5vZGVSZXF1ZXN0Gh4ub25jZWxvZy52MS5DaGFuZ2VOb2RlUmVzcG9uc2USSAoJTGlzdE5vZGVzEhwub25jZWxvZy52MS5MaXN0Tm9kZXNSZXF1ZXN0Gh0ub25jZWxvZy52MS5MaXN0Tm9kZXNSZXNwb25zZRJXCg5CYWxhbmNlQ2x1c3RlchIhLm9uY2Vsb2cudjEuQmFsYW5jZUNsdXN0ZXJSZXF1ZXN0GiIub25jZWxvZy52MS5CYWxhbmNlQ2x1c3RlclJlc3BvbnNlEloKD0ZpbmFsaXplVXBncmFkZRIiLm9uY2Vsb2cudjEuRmluYWxpemVVcGdyYWRlUmVxdWVzdBojLm9uY2Vsb2cudjEuRmluYWxpemVVcGdyYWRlUmVzcG9uc2USYAoRU2V0Q2x1c3RlclNldHRpbmcSJC5vbmNlbG9nLnYxLlNldENsdXN0ZXJTZXR0aW5nUmVxdWVzdBolLm9uY2Vsb2cudjEuU2V0Q2x1c3RlclNldHRpbmdSZXNwb25zZWIGcHJvdG8z");
 
 /**
  * @generated from message oncelog.v1.NodeInfo
@@ -565,6 +565,87 @@ export const AlterTopicResponseSchema: GenMessage<AlterTopicResponse> = /*@__PUR
   messageDesc(file_oncelog_v1_cluster, 16);
 
 /**
+ * One of the two numbers is to be set.
+ *
+ * @generated from message oncelog.v1.ResizeTopicRequest
+ */
+export type ResizeTopicRequest = Message<"oncelog.v1.ResizeTopicRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * More than it has. Records of a key go to another partition from then on, and nothing that is
+   * stored moves.
+   *
+   * @generated from field: int32 partitions = 2;
+   */
+  partitions: number;
+
+  /**
+   * of each partition
+   *
+   * @generated from field: int32 replicas = 3;
+   */
+  replicas: number;
+
+  /**
+   * check it, and say what it would do
+   *
+   * @generated from field: bool dry_run = 4;
+   */
+  dryRun: boolean;
+
+  /**
+   * how long to wait until each new partition has a leader
+   *
+   * @generated from field: int32 timeout_ms = 5;
+   */
+  timeoutMs: number;
+};
+
+/**
+ * Describes the message oncelog.v1.ResizeTopicRequest.
+ * Use `create(ResizeTopicRequestSchema)` to create a new message.
+ */
+export const ResizeTopicRequestSchema: GenMessage<ResizeTopicRequest> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 17);
+
+/**
+ * @generated from message oncelog.v1.ResizeTopicResponse
+ */
+export type ResizeTopicResponse = Message<"oncelog.v1.ResizeTopicResponse"> & {
+  /**
+   * afterwards
+   *
+   * @generated from field: oncelog.v1.TopicInfo topic = 1;
+   */
+  topic?: TopicInfo | undefined;
+
+  /**
+   * What comes, or moves; at most the first 1000. A new partition has no `replicas` before it.
+   *
+   * @generated from field: repeated oncelog.v1.PartitionMove moves = 2;
+   */
+  moves: PartitionMove[];
+
+  /**
+   * of the moves
+   *
+   * @generated from field: int32 count = 3;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message oncelog.v1.ResizeTopicResponse.
+ * Use `create(ResizeTopicResponseSchema)` to create a new message.
+ */
+export const ResizeTopicResponseSchema: GenMessage<ResizeTopicResponse> = /*@__PURE__*/
+  messageDesc(file_oncelog_v1_cluster, 18);
+
+/**
  * @generated from message oncelog.v1.PartitionInfo
  */
 export type PartitionInfo = Message<"oncelog.v1.PartitionInfo"> & {
@@ -615,6 +696,14 @@ export type PartitionInfo = Message<"oncelog.v1.PartitionInfo"> & {
    * @generated from field: repeated int32 target = 8;
    */
   target: number[];
+
+  /**
+   * When the topic got it; 0: with its creation. What has no position in a partition that came
+   * later reads it from its start, though it begins at the end of others.
+   *
+   * @generated from field: int64 added_ms = 9;
+   */
+  addedMs: bigint;
 };
 
 /**
@@ -622,7 +711,7 @@ export type PartitionInfo = Message<"oncelog.v1.PartitionInfo"> & {
  * Use `create(PartitionInfoSchema)` to create a new message.
  */
 export const PartitionInfoSchema: GenMessage<PartitionInfo> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 17);
+  messageDesc(file_oncelog_v1_cluster, 19);
 
 /**
  * @generated from message oncelog.v1.TopicInfo
@@ -659,7 +748,7 @@ export type TopicInfo = Message<"oncelog.v1.TopicInfo"> & {
  * Use `create(TopicInfoSchema)` to create a new message.
  */
 export const TopicInfoSchema: GenMessage<TopicInfo> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 18);
+  messageDesc(file_oncelog_v1_cluster, 20);
 
 /**
  * @generated from message oncelog.v1.DescribeTopicsRequest
@@ -678,7 +767,7 @@ export type DescribeTopicsRequest = Message<"oncelog.v1.DescribeTopicsRequest"> 
  * Use `create(DescribeTopicsRequestSchema)` to create a new message.
  */
 export const DescribeTopicsRequestSchema: GenMessage<DescribeTopicsRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 19);
+  messageDesc(file_oncelog_v1_cluster, 21);
 
 /**
  * @generated from message oncelog.v1.DescribeTopicsResponse
@@ -700,7 +789,7 @@ export type DescribeTopicsResponse = Message<"oncelog.v1.DescribeTopicsResponse"
  * Use `create(DescribeTopicsResponseSchema)` to create a new message.
  */
 export const DescribeTopicsResponseSchema: GenMessage<DescribeTopicsResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 20);
+  messageDesc(file_oncelog_v1_cluster, 22);
 
 /**
  * @generated from message oncelog.v1.ReassignPartitionRequest
@@ -729,7 +818,7 @@ export type ReassignPartitionRequest = Message<"oncelog.v1.ReassignPartitionRequ
  * Use `create(ReassignPartitionRequestSchema)` to create a new message.
  */
 export const ReassignPartitionRequestSchema: GenMessage<ReassignPartitionRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 21);
+  messageDesc(file_oncelog_v1_cluster, 23);
 
 /**
  * @generated from message oncelog.v1.ReassignPartitionResponse
@@ -746,7 +835,7 @@ export type ReassignPartitionResponse = Message<"oncelog.v1.ReassignPartitionRes
  * Use `create(ReassignPartitionResponseSchema)` to create a new message.
  */
 export const ReassignPartitionResponseSchema: GenMessage<ReassignPartitionResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 22);
+  messageDesc(file_oncelog_v1_cluster, 24);
 
 /**
  * @generated from message oncelog.v1.TransferLeadershipRequest
@@ -775,7 +864,7 @@ export type TransferLeadershipRequest = Message<"oncelog.v1.TransferLeadershipRe
  * Use `create(TransferLeadershipRequestSchema)` to create a new message.
  */
 export const TransferLeadershipRequestSchema: GenMessage<TransferLeadershipRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 23);
+  messageDesc(file_oncelog_v1_cluster, 25);
 
 /**
  * @generated from message oncelog.v1.TransferLeadershipResponse
@@ -792,7 +881,7 @@ export type TransferLeadershipResponse = Message<"oncelog.v1.TransferLeadershipR
  * Use `create(TransferLeadershipResponseSchema)` to create a new message.
  */
 export const TransferLeadershipResponseSchema: GenMessage<TransferLeadershipResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 24);
+  messageDesc(file_oncelog_v1_cluster, 26);
 
 /**
  * @generated from message oncelog.v1.ChangeNodeRequest
@@ -828,7 +917,7 @@ export type ChangeNodeRequest = Message<"oncelog.v1.ChangeNodeRequest"> & {
  * Use `create(ChangeNodeRequestSchema)` to create a new message.
  */
 export const ChangeNodeRequestSchema: GenMessage<ChangeNodeRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 25);
+  messageDesc(file_oncelog_v1_cluster, 27);
 
 /**
  * @generated from message oncelog.v1.ChangeNodeResponse
@@ -847,7 +936,7 @@ export type ChangeNodeResponse = Message<"oncelog.v1.ChangeNodeResponse"> & {
  * Use `create(ChangeNodeResponseSchema)` to create a new message.
  */
 export const ChangeNodeResponseSchema: GenMessage<ChangeNodeResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 26);
+  messageDesc(file_oncelog_v1_cluster, 28);
 
 /**
  * @generated from message oncelog.v1.BalanceClusterRequest
@@ -864,7 +953,7 @@ export type BalanceClusterRequest = Message<"oncelog.v1.BalanceClusterRequest"> 
  * Use `create(BalanceClusterRequestSchema)` to create a new message.
  */
 export const BalanceClusterRequestSchema: GenMessage<BalanceClusterRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 27);
+  messageDesc(file_oncelog_v1_cluster, 29);
 
 /**
  * @generated from message oncelog.v1.BalanceClusterResponse
@@ -917,7 +1006,7 @@ export type BalanceClusterResponse = Message<"oncelog.v1.BalanceClusterResponse"
  * Use `create(BalanceClusterResponseSchema)` to create a new message.
  */
 export const BalanceClusterResponseSchema: GenMessage<BalanceClusterResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 28);
+  messageDesc(file_oncelog_v1_cluster, 30);
 
 /**
  * @generated from message oncelog.v1.PartitionMove
@@ -968,7 +1057,7 @@ export type PartitionMove = Message<"oncelog.v1.PartitionMove"> & {
  * Use `create(PartitionMoveSchema)` to create a new message.
  */
 export const PartitionMoveSchema: GenMessage<PartitionMove> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 29);
+  messageDesc(file_oncelog_v1_cluster, 31);
 
 /**
  * @generated from message oncelog.v1.ListNodesRequest
@@ -981,7 +1070,7 @@ export type ListNodesRequest = Message<"oncelog.v1.ListNodesRequest"> & {
  * Use `create(ListNodesRequestSchema)` to create a new message.
  */
 export const ListNodesRequestSchema: GenMessage<ListNodesRequest> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 30);
+  messageDesc(file_oncelog_v1_cluster, 32);
 
 /**
  * @generated from message oncelog.v1.ListNodesResponse
@@ -998,7 +1087,7 @@ export type ListNodesResponse = Message<"oncelog.v1.ListNodesResponse"> & {
  * Use `create(ListNodesResponseSchema)` to create a new message.
  */
 export const ListNodesResponseSchema: GenMessage<ListNodesResponse> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 31);
+  messageDesc(file_oncelog_v1_cluster, 33);
 
 /**
  * A node, as the answering one sees it.
@@ -1096,7 +1185,7 @@ export type NodeStatus = Message<"oncelog.v1.NodeStatus"> & {
  * Use `create(NodeStatusSchema)` to create a new message.
  */
 export const NodeStatusSchema: GenMessage<NodeStatus> = /*@__PURE__*/
-  messageDesc(file_oncelog_v1_cluster, 32);
+  messageDesc(file_oncelog_v1_cluster, 34);
 
 /**
  * @generated from enum oncelog.v1.ExpectedOffsets
@@ -1261,6 +1350,17 @@ export const ClusterService: GenService<{
     methodKind: "unary";
     input: typeof AlterTopicRequestSchema;
     output: typeof AlterTopicResponseSchema;
+  },
+  /**
+   * More partitions for a topic, or another number of replicas; returns when new partitions have
+   * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+   *
+   * @generated from rpc oncelog.v1.ClusterService.ResizeTopic
+   */
+  resizeTopic: {
+    methodKind: "unary";
+    input: typeof ResizeTopicRequestSchema;
+    output: typeof ResizeTopicResponseSchema;
   },
   /**
    * @generated from rpc oncelog.v1.ClusterService.DescribeTopics

@@ -132,6 +132,36 @@ public final class ClusterServiceGrpc {
     return getAlterTopicMethod;
   }
 
+  private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ResizeTopicRequest,
+      io.github.oncelog.client.proto.ResizeTopicResponse> getResizeTopicMethod;
+
+  @io.grpc.stub.annotations.RpcMethod(
+      fullMethodName = SERVICE_NAME + '/' + "ResizeTopic",
+      requestType = io.github.oncelog.client.proto.ResizeTopicRequest.class,
+      responseType = io.github.oncelog.client.proto.ResizeTopicResponse.class,
+      methodType = io.grpc.MethodDescriptor.MethodType.UNARY)
+  public static io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ResizeTopicRequest,
+      io.github.oncelog.client.proto.ResizeTopicResponse> getResizeTopicMethod() {
+    io.grpc.MethodDescriptor<io.github.oncelog.client.proto.ResizeTopicRequest, io.github.oncelog.client.proto.ResizeTopicResponse> getResizeTopicMethod;
+    if ((getResizeTopicMethod = ClusterServiceGrpc.getResizeTopicMethod) == null) {
+      synchronized (ClusterServiceGrpc.class) {
+        if ((getResizeTopicMethod = ClusterServiceGrpc.getResizeTopicMethod) == null) {
+          ClusterServiceGrpc.getResizeTopicMethod = getResizeTopicMethod =
+              io.grpc.MethodDescriptor.<io.github.oncelog.client.proto.ResizeTopicRequest, io.github.oncelog.client.proto.ResizeTopicResponse>newBuilder()
+              .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
+              .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ResizeTopic"))
+              .setSampledToLocalTracing(true)
+              .setRequestMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.ResizeTopicRequest.getDefaultInstance()))
+              .setResponseMarshaller(io.grpc.protobuf.lite.ProtoLiteUtils.marshaller(
+                  io.github.oncelog.client.proto.ResizeTopicResponse.getDefaultInstance()))
+              .build();
+        }
+      }
+    }
+    return getResizeTopicMethod;
+  }
+
   private static volatile io.grpc.MethodDescriptor<io.github.oncelog.client.proto.DescribeTopicsRequest,
       io.github.oncelog.client.proto.DescribeTopicsResponse> getDescribeTopicsMethod;
 
@@ -464,6 +494,17 @@ public final class ClusterServiceGrpc {
     }
 
     /**
+     * <pre>
+     * More partitions for a topic, or another number of replicas; returns when new partitions have
+     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * </pre>
+     */
+    default void resizeTopic(io.github.oncelog.client.proto.ResizeTopicRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ResizeTopicResponse> responseObserver) {
+      io.grpc.stub.ServerCalls.asyncUnimplementedUnaryCall(getResizeTopicMethod(), responseObserver);
+    }
+
+    /**
      */
     default void describeTopics(io.github.oncelog.client.proto.DescribeTopicsRequest request,
         io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.DescribeTopicsResponse> responseObserver) {
@@ -594,6 +635,18 @@ public final class ClusterServiceGrpc {
     }
 
     /**
+     * <pre>
+     * More partitions for a topic, or another number of replicas; returns when new partitions have
+     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * </pre>
+     */
+    public void resizeTopic(io.github.oncelog.client.proto.ResizeTopicRequest request,
+        io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ResizeTopicResponse> responseObserver) {
+      io.grpc.stub.ClientCalls.asyncUnaryCall(
+          getChannel().newCall(getResizeTopicMethod(), getCallOptions()), request, responseObserver);
+    }
+
+    /**
      */
     public void describeTopics(io.github.oncelog.client.proto.DescribeTopicsRequest request,
         io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.DescribeTopicsResponse> responseObserver) {
@@ -717,6 +770,17 @@ public final class ClusterServiceGrpc {
     }
 
     /**
+     * <pre>
+     * More partitions for a topic, or another number of replicas; returns when new partitions have
+     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.ResizeTopicResponse resizeTopic(io.github.oncelog.client.proto.ResizeTopicRequest request) throws io.grpc.StatusException {
+      return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
+          getChannel(), getResizeTopicMethod(), getCallOptions(), request);
+    }
+
+    /**
      */
     public io.github.oncelog.client.proto.DescribeTopicsResponse describeTopics(io.github.oncelog.client.proto.DescribeTopicsRequest request) throws io.grpc.StatusException {
       return io.grpc.stub.ClientCalls.blockingV2UnaryCall(
@@ -829,6 +893,17 @@ public final class ClusterServiceGrpc {
     public io.github.oncelog.client.proto.AlterTopicResponse alterTopic(io.github.oncelog.client.proto.AlterTopicRequest request) {
       return io.grpc.stub.ClientCalls.blockingUnaryCall(
           getChannel(), getAlterTopicMethod(), getCallOptions(), request);
+    }
+
+    /**
+     * <pre>
+     * More partitions for a topic, or another number of replicas; returns when new partitions have
+     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * </pre>
+     */
+    public io.github.oncelog.client.proto.ResizeTopicResponse resizeTopic(io.github.oncelog.client.proto.ResizeTopicRequest request) {
+      return io.grpc.stub.ClientCalls.blockingUnaryCall(
+          getChannel(), getResizeTopicMethod(), getCallOptions(), request);
     }
 
     /**
@@ -951,6 +1026,18 @@ public final class ClusterServiceGrpc {
     }
 
     /**
+     * <pre>
+     * More partitions for a topic, or another number of replicas; returns when new partitions have
+     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * </pre>
+     */
+    public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.ResizeTopicResponse> resizeTopic(
+        io.github.oncelog.client.proto.ResizeTopicRequest request) {
+      return io.grpc.stub.ClientCalls.futureUnaryCall(
+          getChannel().newCall(getResizeTopicMethod(), getCallOptions()), request);
+    }
+
+    /**
      */
     public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.DescribeTopicsResponse> describeTopics(
         io.github.oncelog.client.proto.DescribeTopicsRequest request) {
@@ -1033,14 +1120,15 @@ public final class ClusterServiceGrpc {
   private static final int METHODID_CREATE_TOPIC = 1;
   private static final int METHODID_DELETE_TOPIC = 2;
   private static final int METHODID_ALTER_TOPIC = 3;
-  private static final int METHODID_DESCRIBE_TOPICS = 4;
-  private static final int METHODID_REASSIGN_PARTITION = 5;
-  private static final int METHODID_TRANSFER_LEADERSHIP = 6;
-  private static final int METHODID_CHANGE_NODE = 7;
-  private static final int METHODID_LIST_NODES = 8;
-  private static final int METHODID_BALANCE_CLUSTER = 9;
-  private static final int METHODID_FINALIZE_UPGRADE = 10;
-  private static final int METHODID_SET_CLUSTER_SETTING = 11;
+  private static final int METHODID_RESIZE_TOPIC = 4;
+  private static final int METHODID_DESCRIBE_TOPICS = 5;
+  private static final int METHODID_REASSIGN_PARTITION = 6;
+  private static final int METHODID_TRANSFER_LEADERSHIP = 7;
+  private static final int METHODID_CHANGE_NODE = 8;
+  private static final int METHODID_LIST_NODES = 9;
+  private static final int METHODID_BALANCE_CLUSTER = 10;
+  private static final int METHODID_FINALIZE_UPGRADE = 11;
+  private static final int METHODID_SET_CLUSTER_SETTING = 12;
 
   private static final class MethodHandlers<Req, Resp> implements
       io.grpc.stub.ServerCalls.UnaryMethod<Req, Resp>,
@@ -1074,6 +1162,10 @@ public final class ClusterServiceGrpc {
         case METHODID_ALTER_TOPIC:
           serviceImpl.alterTopic((io.github.oncelog.client.proto.AlterTopicRequest) request,
               (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.AlterTopicResponse>) responseObserver);
+          break;
+        case METHODID_RESIZE_TOPIC:
+          serviceImpl.resizeTopic((io.github.oncelog.client.proto.ResizeTopicRequest) request,
+              (io.grpc.stub.StreamObserver<io.github.oncelog.client.proto.ResizeTopicResponse>) responseObserver);
           break;
         case METHODID_DESCRIBE_TOPICS:
           serviceImpl.describeTopics((io.github.oncelog.client.proto.DescribeTopicsRequest) request,
@@ -1154,6 +1246,13 @@ public final class ClusterServiceGrpc {
               io.github.oncelog.client.proto.AlterTopicResponse>(
                 service, METHODID_ALTER_TOPIC)))
         .addMethod(
+          getResizeTopicMethod(),
+          io.grpc.stub.ServerCalls.asyncUnaryCall(
+            new MethodHandlers<
+              io.github.oncelog.client.proto.ResizeTopicRequest,
+              io.github.oncelog.client.proto.ResizeTopicResponse>(
+                service, METHODID_RESIZE_TOPIC)))
+        .addMethod(
           getDescribeTopicsMethod(),
           io.grpc.stub.ServerCalls.asyncUnaryCall(
             new MethodHandlers<
@@ -1225,6 +1324,7 @@ public final class ClusterServiceGrpc {
               .addMethod(getCreateTopicMethod())
               .addMethod(getDeleteTopicMethod())
               .addMethod(getAlterTopicMethod())
+              .addMethod(getResizeTopicMethod())
               .addMethod(getDescribeTopicsMethod())
               .addMethod(getReassignPartitionMethod())
               .addMethod(getTransferLeadershipMethod())

@@ -396,6 +396,47 @@ public  final class PartitionInfo extends
     target_ = emptyIntList();
   }
 
+  public static final int ADDED_MS_FIELD_NUMBER = 9;
+  private long addedMs_;
+  /**
+   * <pre>
+   * When the topic got it; 0: with its creation. What has no position in a partition that came
+   * later reads it from its start, though it begins at the end of others.
+   * </pre>
+   *
+   * <code>int64 added_ms = 9;</code>
+   * @return The addedMs.
+   */
+  @java.lang.Override
+  public long getAddedMs() {
+    return addedMs_;
+  }
+  /**
+   * <pre>
+   * When the topic got it; 0: with its creation. What has no position in a partition that came
+   * later reads it from its start, though it begins at the end of others.
+   * </pre>
+   *
+   * <code>int64 added_ms = 9;</code>
+   * @param value The addedMs to set.
+   */
+  private void setAddedMs(long value) {
+    
+    addedMs_ = value;
+  }
+  /**
+   * <pre>
+   * When the topic got it; 0: with its creation. What has no position in a partition that came
+   * later reads it from its start, though it begins at the end of others.
+   * </pre>
+   *
+   * <code>int64 added_ms = 9;</code>
+   */
+  private void clearAddedMs() {
+
+    addedMs_ = 0L;
+  }
+
   public static io.github.oncelog.client.proto.PartitionInfo parseFrom(
       java.nio.ByteBuffer data)
       throws com.google.protobuf.InvalidProtocolBufferException {
@@ -879,6 +920,49 @@ public  final class PartitionInfo extends
       return this;
     }
 
+    /**
+     * <pre>
+     * When the topic got it; 0: with its creation. What has no position in a partition that came
+     * later reads it from its start, though it begins at the end of others.
+     * </pre>
+     *
+     * <code>int64 added_ms = 9;</code>
+     * @return The addedMs.
+     */
+    @java.lang.Override
+    public long getAddedMs() {
+      return instance.getAddedMs();
+    }
+    /**
+     * <pre>
+     * When the topic got it; 0: with its creation. What has no position in a partition that came
+     * later reads it from its start, though it begins at the end of others.
+     * </pre>
+     *
+     * <code>int64 added_ms = 9;</code>
+     * @param value The addedMs to set.
+     * @return This builder for chaining.
+     */
+    public Builder setAddedMs(long value) {
+      copyOnWrite();
+      instance.setAddedMs(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * When the topic got it; 0: with its creation. What has no position in a partition that came
+     * later reads it from its start, though it begins at the end of others.
+     * </pre>
+     *
+     * <code>int64 added_ms = 9;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearAddedMs() {
+      copyOnWrite();
+      instance.clearAddedMs();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.PartitionInfo)
   }
   @java.lang.Override
@@ -903,10 +987,11 @@ public  final class PartitionInfo extends
             "logStartOffset_",
             "highWatermark_",
             "target_",
+            "addedMs_",
           };
           java.lang.String info =
-              "\u0000\b\u0000\u0000\u0001\b\b\u0000\u0002\u0000\u0001\u0004\u0002\u0003\u0003\u0004" +
-              "\u0004\u0002\u0005\'\u0006\u0002\u0007\u0002\b\'";
+              "\u0000\t\u0000\u0000\u0001\t\t\u0000\u0002\u0000\u0001\u0004\u0002\u0003\u0003\u0004" +
+              "\u0004\u0002\u0005\'\u0006\u0002\u0007\u0002\b\'\t\u0002";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

@@ -111,4 +111,15 @@ public interface PartitionInfoOrBuilder extends
    * @return The target at the given index.
    */
   int getTarget(int index);
+
+  /**
+   * <pre>
+   * When the topic got it; 0: with its creation. What has no position in a partition that came
+   * later reads it from its start, though it begins at the end of others.
+   * </pre>
+   *
+   * <code>int64 added_ms = 9;</code>
+   * @return The addedMs.
+   */
+  long getAddedMs();
 }

@@ -1,0 +1,175 @@
+//! Lets the conformance kit drive this client: commands come as JSON lines on standard input,
+//! answers go to standard output. conformance/DRIVER.md describes them.
+
+mod settings;
+mod verbs;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use oncelog::{Admin, Consumer, Error, ErrorKind};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+use verbs::Producing;
+
+/// What a verb answers with.
+pub type Answer = Result<Value, Fault>;
+
+/// An error, of the client's or not.
+pub enum Fault {
+    /// The client's own.
+    Client(Error),
+    /// The client has no such verb, field or setting.
+    NotOffered(String),
+    /// The waiting is over.
+    Timeout,
+    /// All else.
+    Driver(String),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+/// What is open, by handle.
+#[derive(Default)]
+pub struct Driver {
+    producers: HashMap<String, Producing>,
+    consumers: HashMap<String, Consumer>,
+    admins: HashMap<String, Admin>,
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> std::io::Result<()> {
+    let mut driver = Driver::default();
+    let mut input = BufReader::with_capacity(1 << 20, tokio::io::stdin());
+    let mut output = tokio::io::stdout();
+    let mut line = String::new();
+    while input.read_line(&mut line).await? > 0 {
+        let command: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
+        let mut answer = match driver.carry_out(&command).await {
+            Ok(answer) => json!({ "ok": answer }),
+            Err(fault) => json!({ "error": error_object(&fault) }),
+        };
+        answer["id"] = command["id"].clone();
+        output.write_all(format!("{answer}\n").as_bytes()).await?;
+        output.flush().await?;
+        if command["verb"] == "exit" {
+            break;
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+pub fn error_object(fault: &Fault) -> Value {
+    let plain = |reason: &str, retriable: bool, message: &str| json!({ "reason": reason, "retriable": retriable, "message": message });
+    let error = match fault {
+        Fault::Client(error) => error,
+        Fault::NotOffered(message) => return plain("NOT_OFFERED", false, message),
+        Fault::Timeout => return plain("REQUEST_TIMEOUT", true, "the command's time is over"),
+        Fault::Driver(message) => return plain("DRIVER_FAULT", false, message),
+    };
+    let mut answer = plain(error.kind().reason(), error.is_retriable(), &error.to_string());
+    answer["details"] = details(error);
+    if let Some(outcome) = error.outcome() {
+        answer["outcome"] = outcome.as_str().into();
+    }
+    answer
+}
+
+fn details(error: &Error) -> Value {
+    let d = error.details();
+    let names: &[(&str, Value)] = match error.kind() {
+        ErrorKind::NotLeader => {
+            &[("leader_id", json!(d.leader_id)), ("leader_address", json!(d.leader_address))]
+        }
+        ErrorKind::UnknownTopicOrPartition => {
+            &[("topic", json!(d.topic)), ("partition", json!(d.partition))]
+        }
+        ErrorKind::InvalidRequest => &[("field", json!(d.field)), ("limit", json!(d.limit))],
+        ErrorKind::TopicAlreadyExists => &[("topic", json!(d.topic))],
+        ErrorKind::ProducerNameNotFound => &[("producer_name", json!(d.producer_name))],
+        ErrorKind::OffsetOutOfRange => &[
+            ("topic", json!(d.topic)),
+            ("partition", json!(d.partition)),
+            ("offset", json!(d.offset)),
+            ("log_start_offset", json!(d.log_start_offset)),
+            ("high_watermark", json!(d.high_watermark)),
+        ],
+        ErrorKind::CorruptLog => &[
+            ("topic", json!(d.topic)),
+            ("partition", json!(d.partition)),
+            ("offset", json!(d.offset)),
+        ],
+        ErrorKind::OffsetMismatch => &[("next_offset", json!(d.next_offset))],
+        ErrorKind::Fenced => &[("current_epoch", json!(d.current_epoch))],
+        ErrorKind::OutOfOrder => &[("last_sequence", json!(d.last_sequence))],
+        _ => &[],
+    };
+    Value::Object(names.iter().map(|(name, value)| ((*name).into(), value.clone())).collect())
+}
+
+impl Driver {
+    async fn carry_out(&mut self, c: &Value) -> Answer {
+        let handle = c["handle"].as_str().unwrap_or_default().to_owned();
+        match c["verb"].as_str().unwrap_or_default() {
+            "hello" => Ok(json!({
+                "client": "oncelog-rust", "version": oncelog::VERSION, "protocol": 1,
+                "features": [
+                    "zstd", "lz4", "no_idempotence", "send_batch", "names", "initial",
+                    "own_sequences", "expected_offset", "resolve", "read", "any_replica",
+                    "offsets", "admin", "tls", "tokens",
+                ],
+            })),
+            "defaults" => Ok(settings::defaults()),
+            "reset" => {
+                self.reset().await;
+                Ok(empty())
+            }
+            "exit" => Ok(empty()),
+            "open_producer" => {
+                let producer = Producing::open(&c["config"])?;
+                self.producers.insert(handle, producer);
+                Ok(empty())
+            }
+            "open_consumer" => {
+                let consumer = Consumer::new(settings::consumer(&c["config"])?)?;
+                self.consumers.insert(handle, consumer);
+                Ok(empty())
+            }
+            "open_admin" => {
+                let admin = Admin::new(settings::admin(&c["config"])?)?;
+                self.admins.insert(handle, admin);
+                Ok(empty())
+            }
+            verb => {
+                if let Some(producer) = self.producers.get_mut(&handle) {
+                    producer.carry_out(verb, c).await
+                } else if let Some(consumer) = self.consumers.get(&handle) {
+                    verbs::read(consumer, verb, c).await
+                } else if let Some(admin) = self.admins.get(&handle) {
+                    verbs::manage(admin, verb, c).await
+                } else {
+                    Err(Fault::Driver(format!("no handle {handle:?} for {verb:?}")))
+                }
+            }
+        }
+    }
+
+    async fn reset(&mut self) {
+        for (_, producing) in self.producers.drain() {
+            // Nobody asks what became of its records.
+            let _ = producing.producer.close_within(Duration::ZERO).await;
+        }
+        self.consumers.clear();
+        self.admins.clear();
+    }
+}
+
+pub fn empty() -> Value {
+    Value::Object(Map::new())
+}

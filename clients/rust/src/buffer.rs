@@ -1,0 +1,476 @@
+//! What was fetched and not yet taken. The fetcher fills it, the user empties it. Batches of a
+//! partition follow each other without a hole, and an answer to a question from before a seek is
+//! thrown away.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::compress::{checksum, decompress};
+use crate::errors::{Error, ErrorKind, Result};
+use crate::fetcher::MOST_FETCHED;
+use crate::payload::Decoded;
+use crate::pb::{self, PartitionError};
+use crate::types::{Record, TopicPartition};
+
+/// One stored batch, decoded when it is first looked at.
+pub(crate) struct Chunk {
+    tp: TopicPartition,
+    header: pb::BatchHeader,
+    payload: Bytes,
+    base: i64,
+    end: i64,
+    /// The user's place in it.
+    next: AtomicI64,
+    decoded: OnceLock<Result<Decoded>>,
+}
+
+impl Chunk {
+    /// Decodes the batch. An error stays: nothing of the batch is ever skipped.
+    pub(crate) fn open(&self, check_crc: bool) -> Result<&Decoded> {
+        let decoded = self.decoded.get_or_init(|| {
+            self.decode(check_crc).map_err(|e| {
+                corrupt(&self.tp, self.base, format!("batch at offset {}: {e}", self.base))
+            })
+        });
+        decoded.as_ref().map_err(Error::clone)
+    }
+
+    fn decode(&self, check_crc: bool) -> Result<Decoded> {
+        if check_crc && checksum(&self.payload) != self.header.crc32c {
+            return Err(Error::new(ErrorKind::InvalidBatch, "checksum differs"));
+        }
+        let plain = decompress(self.header.codec, &self.payload)?;
+        Decoded::new(plain, self.header.record_count as usize)
+    }
+
+    /// Appends records from the user's place on, until there are `limit`.
+    pub(crate) fn take(&self, decoded: &Decoded, into: &mut Vec<Record>, limit: usize) {
+        let mut next = self.next.load(Ordering::Relaxed);
+        while into.len() < limit && next < self.end {
+            let row = (next - self.base) as usize;
+            into.push(decoded.record(&self.tp.topic, self.tp.partition, self.base, row));
+            next += 1;
+        }
+        self.next.store(next, Ordering::Relaxed);
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        (self.end - self.next.load(Ordering::Relaxed)) as usize
+    }
+}
+
+pub(crate) fn corrupt(tp: &TopicPartition, offset: i64, message: String) -> Error {
+    Error::new(ErrorKind::CorruptLog, format!("{tp}: {message}")).with(|d| {
+        d.topic = tp.topic.to_string();
+        d.partition = tp.partition;
+        d.offset = offset;
+    })
+}
+
+/// Where one partition stands.
+#[derive(Default)]
+struct Cursor {
+    /// Partitions of one group share a Fetch.
+    group: usize,
+    /// Next offset for the user, at the start of the first chunk.
+    position: Option<i64>,
+    /// Next offset to ask for.
+    fetch_offset: i64,
+    /// Rises with each seek.
+    generation: u64,
+    chunks: VecDeque<Arc<Chunk>>,
+    buffered: usize,
+    paused: bool,
+    error: Option<Error>,
+    /// The position was reached by reading, so the records before it did exist.
+    by_reading: bool,
+}
+
+/// What is to be fetched of a partition.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) tp: TopicPartition,
+    pub(crate) group: usize,
+    pub(crate) offset: i64,
+    pub(crate) generation: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    Taken,
+    /// The user has gone elsewhere.
+    Stale,
+    /// The answer carries an error; nothing was added.
+    Refused,
+}
+
+#[derive(Default)]
+struct State {
+    cursors: HashMap<TopicPartition, Cursor>,
+    /// Partitions with chunks, in turn.
+    turns: VecDeque<TopicPartition>,
+    closed: bool,
+    generations: u64,
+}
+
+pub(crate) struct FetchBuffer {
+    partition_bytes: usize,
+    /// Has the fetcher look for what is wanted.
+    wake: Arc<Notify>,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+fn not_assigned(tp: &TopicPartition) -> Error {
+    Error::invalid("partition", format!("{tp} is not assigned"))
+}
+
+impl FetchBuffer {
+    pub(crate) fn new(partition_bytes: usize, wake: Arc<Notify>) -> Self {
+        Self { partition_bytes, wake, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while it is held")
+    }
+
+    /// Ends when something has changed since the call.
+    pub(crate) fn changed(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.changed.notified()
+    }
+
+    fn notify(&self) {
+        self.changed.notify_waiters();
+        self.wake.notify_one();
+    }
+
+    // --- the user's side -----------------------------------------------------------------
+
+    /// Reads exactly these; those that are kept keep their place.
+    pub(crate) fn assign(&self, tps: &[TopicPartition]) {
+        let mut state = self.state();
+        let mut old = std::mem::take(&mut state.cursors);
+        for (at, tp) in tps.iter().enumerate() {
+            // What was assigned before does not take the answers to an earlier assignment's
+            // questions.
+            state.generations += 1;
+            let fresh = Cursor { generation: state.generations << 32, ..Cursor::default() };
+            let mut cursor = old.remove(tp).unwrap_or(fresh);
+            cursor.group = at / MOST_FETCHED;
+            state.cursors.insert(tp.clone(), cursor);
+        }
+        let State { cursors, turns, .. } = &mut *state;
+        turns.retain(|tp| cursors.contains_key(tp));
+        drop(state);
+        self.notify();
+    }
+
+    pub(crate) fn assignment(&self) -> Vec<TopicPartition> {
+        let mut tps: Vec<_> = self.state().cursors.keys().cloned().collect();
+        tps.sort();
+        tps
+    }
+
+    pub(crate) fn check_assigned(&self, tp: &TopicPartition) -> Result<()> {
+        match self.state().cursors.contains_key(tp) {
+            true => Ok(()),
+            false => Err(not_assigned(tp)),
+        }
+    }
+
+    /// Goes on at an offset or, without one, where the reset policy says.
+    pub(crate) fn seek(&self, tp: &TopicPartition, offset: Option<i64>) {
+        let mut state = self.state();
+        if let Some(cursor) = state.cursors.get_mut(tp) {
+            *cursor = Cursor {
+                group: cursor.group,
+                generation: cursor.generation + 1,
+                paused: cursor.paused,
+                position: offset,
+                fetch_offset: offset.unwrap_or(0),
+                ..Cursor::default()
+            };
+            state.turns.retain(|other| other != tp);
+        }
+        drop(state);
+        self.notify();
+    }
+
+    /// The oldest chunk of the partition whose turn it is. With `may_fail` false an error stays
+    /// where it is.
+    pub(crate) fn peek(&self, may_fail: bool) -> Result<Option<Arc<Chunk>>> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(Error::closed("consumer"));
+        }
+        for tp in &state.turns {
+            if let Some(cursor) = state.cursors.get(tp).filter(|cursor| !cursor.paused) {
+                return Ok(cursor.chunks.front().cloned());
+            }
+        }
+        if may_fail {
+            let error = state.cursors.values_mut().find_map(|cursor| cursor.error.take());
+            if let Some(error) = error {
+                self.wake.notify_one();
+                return Err(error);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The user has moved on in the chunk.
+    pub(crate) fn advance(&self, taken: &Arc<Chunk>) {
+        if taken.left() > 0 {
+            return;
+        }
+        let mut state = self.state();
+        let State { cursors, turns, .. } = &mut *state;
+        let Some(cursor) = cursors.get_mut(&taken.tp) else { return };
+        if !cursor.chunks.front().is_some_and(|first| Arc::ptr_eq(first, taken)) {
+            return;
+        }
+        cursor.chunks.pop_front();
+        cursor.position = Some(taken.end);
+        cursor.by_reading = true;
+        let had_room = cursor.buffered < self.partition_bytes;
+        cursor.buffered -= taken.payload.len();
+        turns.retain(|tp| *tp != taken.tp);
+        if !cursor.chunks.is_empty() {
+            turns.push_back(taken.tp.clone());
+        }
+        let room = !had_room && cursor.buffered < self.partition_bytes;
+        drop(state);
+        if room {
+            self.notify();
+        }
+    }
+
+    /// The user's place; `None`: it is not known yet.
+    pub(crate) fn position(&self, tp: &TopicPartition) -> Result<Option<i64>> {
+        let mut state = self.state();
+        let cursor = state.cursors.get_mut(tp).ok_or_else(|| not_assigned(tp))?;
+        if cursor.position.is_none()
+            && let Some(error) = cursor.error.take()
+        {
+            return Err(error);
+        }
+        let first = cursor.chunks.front().map(|chunk| chunk.next.load(Ordering::Relaxed));
+        Ok(first.or(cursor.position))
+    }
+
+    pub(crate) fn pause(&self, tp: &TopicPartition, paused: bool) {
+        if let Some(cursor) = self.state().cursors.get_mut(tp) {
+            cursor.paused = paused;
+        }
+        self.notify();
+    }
+
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.notify();
+    }
+
+    // --- the fetcher's side --------------------------------------------------------------
+
+    /// The start position was found out; a seek in the meantime wins.
+    pub(crate) fn found(&self, wanted: &Wanted, offset: i64) {
+        let mut state = self.state();
+        if let Some(cursor) = state.cursors.get_mut(&wanted.tp)
+            && cursor.generation == wanted.generation
+            && cursor.position.is_none()
+        {
+            cursor.position = Some(offset);
+            cursor.fetch_offset = offset;
+            drop(state);
+            self.notify();
+        }
+    }
+
+    /// Has the user's next call return this, once.
+    pub(crate) fn fail(&self, wanted: &Wanted, error: Error) {
+        let mut state = self.state();
+        if let Some(cursor) = state.cursors.get_mut(&wanted.tp)
+            && cursor.generation == wanted.generation
+        {
+            cursor.error = Some(error);
+            drop(state);
+            self.notify();
+        }
+    }
+
+    fn all(&self, chosen: impl Fn(&Cursor) -> bool) -> Vec<Wanted> {
+        let state = self.state();
+        let some = state.cursors.iter().filter(|(_, cursor)| chosen(cursor));
+        some.map(|(tp, cursor)| Wanted {
+            tp: tp.clone(),
+            group: cursor.group,
+            offset: cursor.fetch_offset,
+            generation: cursor.generation,
+        })
+        .collect()
+    }
+
+    /// The partitions whose start must be found out.
+    pub(crate) fn without_position(&self) -> Vec<Wanted> {
+        self.all(|cursor| cursor.position.is_none() && cursor.error.is_none())
+    }
+
+    /// The partitions to fetch now: position known, room in the buffer.
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
+        self.all(|cursor| {
+            let readable = cursor.position.is_some() && cursor.error.is_none() && !cursor.paused;
+            readable && cursor.buffered < self.partition_bytes
+        })
+    }
+
+    /// Whether to read on as wanted, when there is room.
+    pub(crate) async fn await_room(&self, wanted: &Wanted) -> bool {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = self.state();
+                let cursor = state.cursors.get(&wanted.tp);
+                let alive = cursor.filter(|cursor| {
+                    let same = cursor.generation == wanted.generation;
+                    same && !state.closed && !cursor.paused && cursor.error.is_none()
+                });
+                match alive {
+                    None => return false,
+                    Some(cursor) if cursor.buffered < self.partition_bytes => return true,
+                    Some(_) => {}
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether the partition's position was reached by reading.
+    pub(crate) fn was_read(&self, tp: &TopicPartition) -> bool {
+        self.state().cursors.get(tp).is_some_and(|cursor| cursor.by_reading)
+    }
+
+    /// Takes over one partition's answer.
+    pub(crate) fn add(&self, wanted: &Wanted, answer: &pb::PartitionRecords) -> Added {
+        let mut state = self.state();
+        let State { cursors, turns, .. } = &mut *state;
+        let Some(cursor) =
+            cursors.get_mut(&wanted.tp).filter(|cursor| cursor.generation == wanted.generation)
+        else {
+            return Added::Stale;
+        };
+        if answer.error != i32::from(PartitionError::None) {
+            return Added::Refused;
+        }
+        if wanted.offset != cursor.fetch_offset {
+            return Added::Stale; // another answer has already brought these
+        }
+        for stored in &answer.batches {
+            let header = stored.header.clone().unwrap_or_default();
+            let base = stored.base_offset;
+            let end = base.saturating_add(header.record_count.into());
+            let at = cursor.fetch_offset;
+            // The first batch may begin before the position: batches are sent whole.
+            if !(base == at || cursor.chunks.is_empty() && base <= at) || end <= at {
+                let message = format!(
+                    "after offset {} came a batch with offsets {base} to {}",
+                    at - 1,
+                    end - 1
+                );
+                cursor.error = Some(corrupt(&wanted.tp, at, message));
+                break;
+            }
+            cursor.buffered += stored.payload.len();
+            cursor.fetch_offset = end;
+            cursor.chunks.push_back(Arc::new(Chunk {
+                tp: wanted.tp.clone(),
+                header,
+                payload: stored.payload.clone(),
+                base,
+                end,
+                next: AtomicI64::new(at),
+                decoded: OnceLock::new(),
+            }));
+        }
+        if !cursor.chunks.is_empty() && !turns.contains(&wanted.tp) {
+            turns.push_back(wanted.tp.clone());
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        Added::Taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(base_offset: i64, count: i32, payload: &'static [u8]) -> pb::StoredBatch {
+        let header = pb::BatchHeader { record_count: count, ..Default::default() };
+        let payload = Bytes::from_static(payload);
+        pb::StoredBatch { header: Some(header), payload, base_offset, ..Default::default() }
+    }
+
+    fn answer(batches: Vec<pb::StoredBatch>) -> pb::PartitionRecords {
+        pb::PartitionRecords { batches, high_watermark: 100, ..Default::default() }
+    }
+
+    fn assigned() -> (FetchBuffer, TopicPartition) {
+        let buffer = FetchBuffer::new(10, Arc::new(Notify::new()));
+        let tp = TopicPartition::new("t", 0);
+        buffer.assign(std::slice::from_ref(&tp));
+        buffer.found(&buffer.without_position()[0], 5);
+        (buffer, tp)
+    }
+
+    #[test]
+    fn an_answer_from_before_a_seek_is_thrown_away() {
+        let (buffer, tp) = assigned();
+        let before = buffer.wanted().pop().unwrap();
+        buffer.seek(&tp, Some(7));
+        assert_eq!(buffer.add(&before, &answer(vec![stored(5, 1, b"x")])), Added::Stale);
+        let now = buffer.wanted().pop().unwrap();
+        assert_eq!(now.offset, 7);
+        assert_eq!(buffer.add(&now, &answer(vec![stored(5, 4, b"x")])), Added::Taken);
+        assert_eq!(buffer.position(&tp).unwrap(), Some(7));
+    }
+
+    #[test]
+    fn a_hole_is_an_error_and_what_was_before_it_comes_first() {
+        let (buffer, tp) = assigned();
+        let wanted = buffer.wanted().pop().unwrap();
+        let batches = vec![stored(5, 1, b"x"), stored(7, 1, b"x")];
+        assert_eq!(buffer.add(&wanted, &answer(batches)), Added::Taken);
+        let first = buffer.peek(true).unwrap().unwrap();
+        assert!(buffer.wanted().is_empty(), "nothing is asked for behind an error");
+        first.next.store(6, Ordering::Relaxed);
+        buffer.advance(&first);
+        let Err(error) = buffer.peek(true) else { panic!("the hole is skipped") };
+        assert_eq!((error.kind(), error.details().offset), (ErrorKind::CorruptLog, 6));
+        assert_eq!(buffer.position(&tp).unwrap(), Some(6));
+    }
+
+    #[test]
+    fn a_full_buffer_wants_nothing() {
+        let (buffer, _) = assigned();
+        let wanted = buffer.wanted().pop().unwrap();
+        buffer.add(&wanted, &answer(vec![stored(5, 1, b"ten bytes or more")]));
+        assert!(buffer.wanted().is_empty());
+        let first = buffer.peek(true).unwrap().unwrap();
+        first.next.store(6, Ordering::Relaxed);
+        buffer.advance(&first);
+        assert_eq!(buffer.wanted().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_closed_buffer_wakes_who_waits() {
+        let (buffer, _) = assigned();
+        let changed = buffer.changed();
+        buffer.close();
+        changed.await;
+        assert!(buffer.peek(true).is_err_and(|e| e.kind() == ErrorKind::ClientClosed));
+    }
+}

@@ -1,0 +1,238 @@
+//! The node that keeps a group's offsets, and what it is asked.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tonic::{Response, Status};
+
+use crate::cluster::{Cluster, ask};
+use crate::connection::Node;
+use crate::errors::{Error, ErrorKind, Result};
+use crate::pb;
+use crate::types::{CommittedOffset, GroupDescription, GroupInfo, OffsetCommit, TopicPartition};
+
+const LIST_PAGE: usize = 1000;
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+pub(crate) struct Groups {
+    cluster: Arc<Cluster>,
+    coordinators: Mutex<HashMap<String, String>>,
+}
+
+impl Groups {
+    pub(crate) fn new(cluster: Arc<Cluster>) -> Self {
+        Self { cluster, coordinators: Mutex::default() }
+    }
+
+    fn coordinator(&self, group: &str) -> Option<String> {
+        self.coordinators.lock().expect("no panic while it is held").get(group).cloned()
+    }
+
+    fn set_coordinator(&self, group: &str, address: &str) {
+        let mut coordinators = self.coordinators.lock().expect("no panic while it is held");
+        if address.is_empty() {
+            coordinators.remove(group);
+        } else {
+            coordinators.insert(group.into(), address.into());
+        }
+    }
+
+    /// Asks the group's coordinator, wherever it is now.
+    async fn call<T, F, A>(&self, group: &str, method: F) -> Result<T>
+    where
+        F: Fn(Node) -> A,
+        A: Future<Output = std::result::Result<Response<T>, Status>>,
+    {
+        let deadline = Instant::now() + self.cluster.config.request_timeout;
+        let mut turn = 0;
+        for failures in 1.. {
+            let known = self.cluster.addresses();
+            let address =
+                self.coordinator(group).unwrap_or_else(|| known[turn % known.len()].clone());
+            let left = deadline.saturating_duration_since(Instant::now());
+            let error = match self.cluster.call_at(&address, left.min(ATTEMPT), &method).await {
+                Ok(answer) => {
+                    self.set_coordinator(group, &address);
+                    return Ok(answer);
+                }
+                Err(error) => error,
+            };
+            if !error.is_retriable() {
+                return Err(error);
+            }
+            let named = &error.details().leader_address;
+            let hint = if *named == address { "" } else { named };
+            self.set_coordinator(group, hint);
+            let mut pause = self.cluster.backoff.after(&error, failures);
+            if hint.is_empty() {
+                turn += 1;
+            } else if failures == 1 {
+                pause = Duration::ZERO; // a hint needs none the first time; then somebody is wrong
+            }
+            if Instant::now() + pause >= deadline {
+                return Err(error);
+            }
+            sleep(pause).await;
+        }
+        unreachable!("it ends with an answer or its deadline")
+    }
+
+    pub(crate) async fn commit(
+        &self,
+        group: &str,
+        offsets: &HashMap<TopicPartition, OffsetCommit>,
+    ) -> Result<()> {
+        let sorted: BTreeMap<_, _> = offsets.iter().collect();
+        let request = pb::CommitOffsetsRequest {
+            group: group.into(),
+            offsets: sorted.into_iter().map(|(tp, commit)| message(tp, commit)).collect(),
+            ..Default::default()
+        };
+        let answer = self.call(group, ask!(groups.commit_offsets(request))).await?;
+        match answer.results.iter().find(|result| !result.error.is_empty()) {
+            Some(refused) => Err(refused_commit(refused)),
+            None => Ok(()),
+        }
+    }
+
+    /// What is committed of these partitions, or of all.
+    pub(crate) async fn committed(
+        &self,
+        group: &str,
+        tps: &[TopicPartition],
+    ) -> Result<HashMap<TopicPartition, CommittedOffset>> {
+        let partition = |tp: &TopicPartition| pb::TopicPartition {
+            topic: tp.topic.to_string(),
+            partition: tp.partition,
+        };
+        let request = pb::FetchOffsetsRequest {
+            group: group.into(),
+            partitions: tps.iter().map(partition).collect(),
+            ..Default::default()
+        };
+        let answer = self.call(group, ask!(groups.fetch_offsets(request))).await?;
+        Ok(committed_offsets(answer.offsets))
+    }
+
+    pub(crate) async fn describe(&self, group: &str) -> Result<GroupDescription> {
+        let request = pb::DescribeGroupRequest { group: group.into() };
+        let answer = self.call(group, ask!(groups.describe_group(request))).await?;
+        Ok(GroupDescription {
+            group: group.into(),
+            exists: answer.exists,
+            last_commit_ms: answer.last_commit_ms,
+            coordinator_id: answer.coordinator_id,
+            offsets: committed_offsets(answer.offsets),
+        })
+    }
+
+    /// Whether there was one.
+    pub(crate) async fn delete(&self, group: &str) -> Result<bool> {
+        let request = pb::DeleteGroupRequest { group: group.into() };
+        Ok(self.call(group, ask!(groups.delete_group(request))).await?.existed)
+    }
+
+    /// All groups, by name: each node tells those that it leads.
+    pub(crate) async fn all(&self) -> Result<Vec<GroupInfo>> {
+        let deadline = Instant::now() + self.cluster.config.request_timeout;
+        for failures in 1.. {
+            let mut listing = Listing::default();
+            let request = pb::DescribeClusterRequest::default();
+            let call = ask!(cluster.describe_cluster(request));
+            let info = self.cluster.call(self.cluster.trying(), call).await?;
+            for node in info.nodes.iter().filter(|node| node.alive && !node.address.is_empty()) {
+                match self.list_node(&node.address, &mut listing).await {
+                    Err(error) if !error.is_retriable() => return Err(error),
+                    _ => {}
+                }
+            }
+            let missing = listing.count.saturating_sub(listing.covered.len());
+            if missing == 0 {
+                return Ok(listing.found.into_values().collect());
+            }
+            let pause = self.cluster.backoff.delay(failures);
+            if Instant::now() + pause >= deadline {
+                let message = format!("{missing} partitions of __offsets have no leader");
+                return Err(Error::new(ErrorKind::NotReady, message));
+            }
+            sleep(pause).await;
+        }
+        unreachable!("it ends with an answer or its deadline")
+    }
+
+    async fn list_node(&self, address: &str, listing: &mut Listing) -> Result<()> {
+        let mut request = pb::ListGroupsRequest { limit: LIST_PAGE as i32, ..Default::default() };
+        loop {
+            let call = ask!(groups.list_groups(request.clone()));
+            let answer = self.cluster.call_at(address, ATTEMPT, call).await?;
+            let last = answer.groups.len() < LIST_PAGE;
+            for info in answer.groups {
+                request.after_group.clone_from(&info.group);
+                let group = GroupInfo {
+                    group: info.group.clone(),
+                    offsets: info.offsets,
+                    last_commit_ms: info.last_commit_ms,
+                };
+                listing.found.insert(info.group, group);
+            }
+            if last {
+                listing.covered.extend(answer.partitions);
+                listing.count = listing.count.max(answer.partition_count.max(0) as usize);
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Listing {
+    found: BTreeMap<String, GroupInfo>,
+    covered: HashSet<i32>,
+    count: usize,
+}
+
+fn message(tp: &TopicPartition, commit: &OffsetCommit) -> pb::OffsetCommit {
+    pb::OffsetCommit {
+        topic: tp.topic.to_string(),
+        partition: tp.partition,
+        offset: commit.offset,
+        metadata: commit.metadata.clone(),
+        producer_id: commit.producer_id,
+        epoch: commit.epoch,
+        sequence: commit.sequence,
+        ..Default::default()
+    }
+}
+
+fn refused_commit(result: &pb::OffsetCommitResult) -> Error {
+    let text = if result.message.is_empty() { &result.error } else { &result.message };
+    let kind = ErrorKind::of_reason(&result.error).unwrap_or(ErrorKind::Internal);
+    let message = format!("{}-{}: offset not committed: {text}", result.topic, result.partition);
+    Error::new(kind, message).with(|d| {
+        d.topic.clone_from(&result.topic);
+        d.partition = result.partition;
+        d.current_epoch = result.current_epoch;
+        d.last_sequence = result.last_sequence;
+    })
+}
+
+fn committed_offsets(
+    offsets: Vec<pb::CommittedOffset>,
+) -> HashMap<TopicPartition, CommittedOffset> {
+    let known = offsets.into_iter().filter(|offset| offset.offset >= 0);
+    known
+        .map(|o| {
+            let commit = OffsetCommit {
+                offset: o.offset,
+                metadata: o.metadata,
+                producer_id: o.producer_id,
+                epoch: o.epoch,
+                sequence: o.sequence,
+            };
+            let tp = TopicPartition::new(o.topic, o.partition);
+            (tp, CommittedOffset { commit, commit_ms: o.commit_ms })
+        })
+        .collect()
+}

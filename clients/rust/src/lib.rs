@@ -1,0 +1,82 @@
+//! The Rust client of Oncelog, a replicated, partitioned log that keeps every record exactly once.
+//!
+//! A [`Producer`] may retry as often as it likes, its leader may be killed between the append and
+//! the acknowledgement, and each record is still in the log one time, in the order it was sent. A
+//! [`Consumer`] reads records in offset order; an [`Admin`] manages topics and looks at the
+//! cluster.
+//!
+//! ```no_run
+//! use oncelog::{Message, Producer, ProducerConfig};
+//!
+//! # async fn example() -> oncelog::Result<()> {
+//! let producer = Producer::new(ProducerConfig::new("localhost:9001"))?;
+//! let delivery = producer.send(Message::new("greetings", "hello")).await?;
+//! let metadata = delivery.wait().await?; // stored once
+//! println!("{} at {}", metadata.partition, metadata.offset);
+//! producer.close().await // waits for all records, and fails if one failed unseen
+//! # }
+//! ```
+//!
+//! What the client does on the wire is laid down in docs/protocol.md; settings and errors mean
+//! the same as in the other clients. Errors form a tree: see [`ErrorKind`]. Clients are made
+//! within a Tokio runtime. A future that is dropped ends waiting, never a record that is on its
+//! way.
+
+mod accumulator;
+mod admin;
+mod buffer;
+mod catchup;
+mod cluster;
+mod compress;
+mod config;
+mod connection;
+mod consumer;
+mod delivery;
+mod errors;
+mod fetcher;
+mod groups;
+mod identities;
+mod info;
+mod leaders;
+mod partitioner;
+mod payload;
+mod positions;
+mod producer;
+mod refusal;
+mod resolve;
+mod routes;
+mod sealing;
+mod secure;
+mod sender;
+mod status;
+mod stream;
+mod types;
+mod watch;
+mod window;
+
+/// Made from proto/ by the script `stubs`.
+#[allow(missing_docs, dead_code, clippy::all, rustdoc::all)]
+mod pb {
+    include!("gen/oncelog.v1.rs");
+}
+
+pub use admin::{Admin, AdminConfig};
+pub use compress::Compression;
+pub use config::{ClientConfig, ConsumerConfig, OffsetReset, ProducerConfig};
+pub use consumer::{Consumer, Records};
+pub use delivery::Delivery;
+pub use errors::{Error, ErrorDetails, ErrorKind, Outcome, Result};
+pub use info::{
+    ClusterInfo, ExpectedOffsets, NodeInfo, PartitionInfo, ProducerName, ProducerState,
+    RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
+};
+pub use producer::{Producer, Stats};
+pub use secure::SecurityConfig;
+pub use types::{
+    BatchOptions, CommittedOffset, GroupDescription, GroupInfo, Header, Message, Metadata,
+    OffsetCommit, ProducerIdentity, ProducerLease, Record, Resolution, ResolvedSequence,
+    TopicPartition,
+};
+
+/// The version of this client.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

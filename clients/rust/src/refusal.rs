@@ -1,0 +1,247 @@
+//! What becomes of a window whose batches are refused for good, or out of time.
+
+use std::collections::VecDeque;
+
+use tokio::time::Instant;
+
+use crate::accumulator::OpenBatch;
+use crate::errors::{Error, ErrorKind, Outcome};
+use crate::sealing::SealedBatch;
+use crate::types::TopicPartition;
+use crate::window::{Reaction, Window};
+
+/// So often in a row a partition gets another producer id; then something else is wrong.
+const MOST_RESETS: u32 = 3;
+
+impl Window {
+    /// The producer stops if there is a gap in the application's own sequences.
+    pub(crate) fn after_gap(&self) -> Reaction {
+        self.gap.clone().map_or(Reaction::Nothing, Reaction::Fatal)
+    }
+
+    pub(crate) fn refused_for_good(&mut self, at: usize, error: Error) -> Reaction {
+        let refused = &self.batches[at];
+        // Offsets only grow: a delayed copy will be refused for the same reason.
+        let too_late = error.kind() == ErrorKind::OffsetMismatch
+            && refused.batch.expected_offset.is_some_and(|e| error.details().next_offset > e);
+        let certain = !refused.ambiguous || too_late;
+        let error = error.with_outcome(if certain { Outcome::NotStored } else { Outcome::Unknown });
+        if !self.common.config.enable_idempotence {
+            // Batches without sequences do not depend on each other.
+            let refused = self.batches.remove(at).expect("it is in the window");
+            if at < self.cursor {
+                self.cursor -= 1;
+            }
+            self.fail_sealed([&refused], &error);
+            while self.batches.front().is_some_and(|sealed| sealed.acked) {
+                self.batches.pop_front();
+                self.cursor = self.cursor.saturating_sub(1);
+            }
+            return Reaction::Nothing;
+        }
+        let mut behind = self.batches.split_off(at);
+        self.cursor = self.cursor.min(self.batches.len());
+        if error.kind() == ErrorKind::ProducerExpired && certain {
+            // Nothing is wrong with its records: they need another producer id.
+            return self.seal_again(behind, &error);
+        }
+        let refused = behind.pop_front().expect("it is the first one");
+        self.fail_sealed([&refused], &error);
+        if !certain {
+            self.reset();
+            let message =
+                format!("{}: a batch before it was refused and its outcome is not known", self.tp);
+            let unknown = Error::new(ErrorKind::DeliveryTimeout, message);
+            self.fail_sealed(&behind, &unknown.with_outcome(Outcome::Unknown));
+            return self.after_gap();
+        }
+        if behind.is_empty() {
+            self.prev_sequence = refused.prev_sequence;
+            return self.after_gap();
+        }
+        self.seal_again(behind, &error)
+    }
+
+    fn reset(&mut self) {
+        self.dead = true;
+        self.common.stats().resets += 1;
+    }
+
+    /// The topic was deleted and created again, and its leader knows nothing of this producer.
+    ///
+    /// What had no answer may have been stored in the topic that is gone: it fails. What was
+    /// refused is in neither, nor what is behind it: it goes to the new one, under a new producer
+    /// id, so that no delayed copy can take its place.
+    pub(crate) fn on_topic_created_anew(&mut self) -> Reaction {
+        if !self.is_leased() {
+            let message = format!(
+                "{}: the topic was deleted and created anew; the given producer id cannot go on: \
+                 make a new producer",
+                self.tp
+            );
+            return Reaction::Fatal(Error::new(ErrorKind::ProducerFailed, message));
+        }
+        if self.batches.iter().any(|sealed| sealed.batch.sequences.is_some()) {
+            let gap = lost_with_topic(&self.tp, self.stored_given);
+            self.common.accumulator.refuse(&gap);
+            self.gap = Some(gap);
+            return self.after_gap();
+        }
+        let mut left = std::mem::take(&mut self.batches);
+        left.retain(|sealed| !sealed.acked);
+        self.cursor = 0;
+        let sure = left.iter().position(|sealed| !sealed.unanswered).unwrap_or(left.len());
+        let behind = left.split_off(sure);
+        let message = format!(
+            "{}: the topic was deleted and created anew while this was on its way",
+            self.tp
+        );
+        let gone = Error::new(ErrorKind::Delivery, message).with_outcome(Outcome::Unknown);
+        self.fail_sealed(&left, &gone);
+        self.seal_again(behind, &gone)
+    }
+
+    fn seal_again(&mut self, behind: VecDeque<SealedBatch>, error: &Error) -> Reaction {
+        if !self.is_leased() || self.resets >= MOST_RESETS {
+            self.batches.extend(behind);
+            // Records behind a refused one would need another producer id.
+            let message =
+                format!("{}: {error}; the batches behind it need a new producer id", self.tp);
+            return Reaction::Fatal(Error::new(ErrorKind::ProducerFailed, message));
+        }
+        self.resets += 1;
+        self.reset();
+        let alive = behind.into_iter().filter(|sealed| !sealed.abandoned);
+        for batch in alive.map(|sealed| sealed.batch).rev().collect::<Vec<_>>() {
+            self.again.push_front(batch);
+        }
+        self.after_gap()
+    }
+
+    fn fail_sealed<'a>(
+        &mut self,
+        batches: impl IntoIterator<Item = &'a SealedBatch>,
+        error: &Error,
+    ) {
+        for sealed in batches {
+            if !sealed.abandoned && !sealed.acked {
+                self.fail_batch(&sealed.batch, error.clone());
+            }
+        }
+    }
+
+    pub(crate) fn fail_batch(&mut self, batch: &OpenBatch, error: Error) {
+        self.common.stats().records_failed += batch.count as u64;
+        if self.gap.is_none() {
+            self.gap = gap_after(batch, &error);
+            if let Some(gap) = &self.gap {
+                // Before anybody learns of it: who does may send what comes next.
+                self.common.accumulator.refuse(gap);
+            }
+        }
+        self.common.settle(batch, Err(error));
+    }
+
+    // --- time ----------------------------------------------------------------------------
+
+    /// Fails a batch whose delivery timeout was over before it was taken out.
+    pub(crate) fn expire_unsent(&mut self, batch: &OpenBatch) -> Reaction {
+        let limit = self.common.config.delivery_timeout;
+        let message = format!("{}: not sent within delivery_timeout={limit:?}", self.tp);
+        let error = Error::new(ErrorKind::DeliveryTimeout, message);
+        self.fail_batch(batch, error.with_outcome(Outcome::NeverSent));
+        self.after_gap()
+    }
+
+    /// Fails what is past its delivery timeout.
+    ///
+    /// A batch that was sent may be stored, so it keeps its place in the window while batches
+    /// behind it are alive; when none is, the window is given up and the partition goes on under
+    /// a new id.
+    pub(crate) fn expire(&mut self, now: Instant) -> Reaction {
+        let limit = self.common.config.delivery_timeout;
+        for at in 0..self.batches.len() {
+            let sealed = &mut self.batches[at];
+            if sealed.acked || sealed.abandoned || sealed.deadline > now {
+                continue;
+            }
+            sealed.abandoned = true;
+            let sent = sealed.attempts;
+            let message = format!(
+                "{}: no acknowledgement within delivery_timeout={limit:?}, sent {sent} times",
+                self.tp
+            );
+            let outcome = if sent > 0 { Outcome::Unknown } else { Outcome::NeverSent };
+            let error = Error::new(ErrorKind::DeliveryTimeout, message).with_outcome(outcome);
+            // Its place is empty for the moment of the call.
+            let sealed = self.batches.remove(at).expect("it is there");
+            self.fail_batch(&sealed.batch, error);
+            self.batches.insert(at, sealed);
+        }
+        while self.again.front().is_some_and(|batch| now >= batch.created + limit) {
+            let batch = self.again.pop_front().expect("there is one");
+            let message = format!("{}: delivery_timeout={limit:?} is over", self.tp);
+            self.fail_batch(&batch, Error::new(ErrorKind::DeliveryTimeout, message));
+        }
+        self.reset_if_abandoned();
+        self.after_gap()
+    }
+
+    pub(crate) fn reset_if_abandoned(&mut self) {
+        if self.batches.is_empty()
+            || self.batches.iter().any(|sealed| !sealed.acked && !sealed.abandoned)
+        {
+            return;
+        }
+        if self.batches.iter().all(|sealed| sealed.attempts == 0) {
+            self.prev_sequence = self.batches[0].prev_sequence;
+        } else if self.common.config.enable_idempotence {
+            self.reset();
+        }
+        self.batches.clear();
+        self.cursor = 0;
+    }
+
+    /// The producer stops. What is on its way fails.
+    pub(crate) fn fail_all(&mut self, error: &Error) {
+        self.cursor = 0;
+        for sealed in std::mem::take(&mut self.batches) {
+            if sealed.acked || sealed.abandoned {
+                continue;
+            }
+            let doubt = sealed.ambiguous || sealed.attempt_id != 0;
+            let outcome = if doubt { Outcome::Unknown } else { Outcome::NotStored };
+            self.fail_batch(&sealed.batch, error.clone().with_outcome(outcome));
+        }
+        for batch in std::mem::take(&mut self.again) {
+            self.fail_batch(&batch, error.clone().with_outcome(Outcome::NotStored));
+        }
+    }
+}
+
+/// What a producer stops with that could not store a batch with given sequences. A refused
+/// condition is no gap: the application asked for it.
+fn gap_after(batch: &OpenBatch, error: &Error) -> Option<Error> {
+    let given = batch.sequences.as_ref()?;
+    if error.kind() == ErrorKind::OffsetMismatch {
+        return None;
+    }
+    let message = format!(
+        "{}: the records with the application's sequences {} to {} failed, and what follows must \
+         not be stored without them; go on behind position() with a new producer: {error}",
+        batch.delivery.tp,
+        given[0],
+        given[given.len() - 1],
+    );
+    Some(Error::new(ErrorKind::ProducerFailed, message))
+}
+
+/// What a producer stops with whose own sequences the partition has lost.
+pub(crate) fn lost_with_topic(tp: &TopicPartition, stored: i64) -> Error {
+    let message = format!(
+        "{tp}: the records with the application's sequences up to {stored} are no longer there, \
+         the topic was deleted and created anew; what follows must not be stored without them: \
+         send all of them again with a new producer"
+    );
+    Error::new(ErrorKind::ProducerFailed, message)
+}

@@ -1,0 +1,159 @@
+//! What the sender does as time passes: it finds leaders anew, gives up what is out of time,
+//! renews its lease, and suspects nodes that do not answer.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::cluster::{Backoff, MAX_LEADER_FAILURES};
+use crate::sender::{Event, Sender};
+use crate::types::TopicPartition;
+
+/// A batch without an answer for so long makes the client ask who leads now: a node that was
+/// frozen or cut off does not say so.
+const STALL_AFTER: Duration = Duration::from_secs(1);
+/// An election may not be over by the first question: it is asked again soon at first, and then
+/// once a second, for a cluster may also just be slow.
+const STALL_PAUSES: Backoff =
+    Backoff { first: Duration::from_millis(250), most: Duration::from_secs(1) };
+const LEADER_PAUSES: Backoff =
+    Backoff { first: Duration::from_millis(20), most: Duration::from_millis(250) };
+
+/// A topic with a stalled partition.
+pub(crate) struct Stall {
+    asked: u32,
+    due: Instant,
+}
+
+/// A leader that refused.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Suspect {
+    address: String,
+    term: i64,
+}
+
+impl Sender {
+    /// Who is said to lead does not. Ask others, until one of them names another leader.
+    ///
+    /// It may be cut off, and then tells whoever asks it that it led last. So does a node that is
+    /// cut off with it, or one that has not heard of the election yet.
+    pub(crate) fn suspect(&mut self, tp: &TopicPartition) {
+        let refused = self.sent_to.get(tp).cloned().unwrap_or_default();
+        self.cluster.avoid(&refused);
+        self.cluster.leaders.suspect(tp);
+        if let Some(known) = self.cluster.leaders.leader(tp)
+            && known.address == refused
+        {
+            self.suspected.insert(tp.clone(), Suspect { address: refused, term: known.term });
+        }
+        self.stale.insert(tp.topic.to_string());
+    }
+
+    /// Asks for the leaders of stale topics, again and again until all have one.
+    pub(crate) fn refresh_stale(&mut self) {
+        let topics: Vec<String> = self.stale.drain().collect();
+        self.refreshing = true;
+        let cluster = self.cluster.clone();
+        self.spawn(async move {
+            // Without an answer there are the same leaders as before, and the next round.
+            let _ = cluster.refresh(&topics).await;
+            Some(Event::Refreshed { topics })
+        });
+    }
+
+    pub(crate) fn refreshed(&mut self, topics: &[String]) {
+        self.refreshing = false;
+        let lacking: Vec<String> = self
+            .busy
+            .iter()
+            .filter(|tp| topics.iter().any(|topic| **topic == *tp.topic) && !self.reachable(tp))
+            .map(|tp| tp.topic.to_string())
+            .collect();
+        let lacks = !lacking.is_empty();
+        self.stale.extend(lacking);
+        self.rounds += 1;
+        if !lacks && self.stale.is_empty() {
+            self.rounds = 1;
+        }
+        if lacks && self.rounds.is_multiple_of(MAX_LEADER_FAILURES) {
+            self.cluster.prefer_another();
+        }
+        self.refresh_at = Instant::now() + LEADER_PAUSES.delay(self.rounds);
+    }
+
+    fn reachable(&self, tp: &TopicPartition) -> bool {
+        let Some(known) = self.cluster.leaders.leader(tp) else { return false };
+        let open = self.streams.get(&known.address).is_some_and(|stream| stream.opened);
+        let here = Suspect { address: known.address, term: known.term };
+        open && self.suspected.get(tp) != Some(&here)
+    }
+
+    // --- time ----------------------------------------------------------------------------
+
+    pub(crate) fn tick(&mut self, now: Instant) {
+        if self.stopped {
+            return;
+        }
+        for (tp, batch) in self.common.accumulator.expire(now) {
+            let reaction = self.window(&tp).expire_unsent(&batch);
+            self.react(&tp, reaction);
+        }
+        for tp in self.busy.iter().cloned().collect::<Vec<_>>() {
+            let reaction = self.window(&tp).expire(now);
+            self.react(&tp, reaction);
+        }
+        self.check_stalls(now);
+        self.renew(now);
+        if now - self.asked_at > self.cluster.config.metadata_max_age {
+            self.asked_at = now;
+            self.stale.extend(self.cluster.leaders.topic_names());
+        }
+    }
+
+    fn renew(&mut self, now: Instant) {
+        let current = self.identities.current();
+        if current.and_then(|current| current.renew_at).is_some_and(|at| now >= at) {
+            let identities = self.identities.clone();
+            self.spawn(async move {
+                // Taken over by another instance, most likely: to go on would be to fight.
+                identities.renew_if_due(now).await.err().map(Event::Failed)
+            });
+        }
+    }
+
+    fn check_stalls(&mut self, now: Instant) {
+        let mut stalled: HashMap<String, Vec<String>> = HashMap::new();
+        let mut silent = vec![];
+        for tp in &self.busy {
+            let Some(oldest) = self.windows.get(tp).and_then(|window| window.oldest_attempt())
+            else {
+                continue;
+            };
+            let address = self.sent_to.get(tp).cloned().unwrap_or_default();
+            if now - oldest > self.cluster.config.request_timeout {
+                silent.push(address);
+            } else if now - oldest > STALL_AFTER {
+                stalled.entry(tp.topic.to_string()).or_default().push(address);
+            }
+        }
+        for address in silent {
+            if self.streams.contains_key(&address) {
+                self.close_stream(&address);
+            }
+        }
+        self.stalls.retain(|topic, _| stalled.contains_key(topic));
+        for (topic, addresses) in stalled {
+            let asked = match self.stalls.get(&topic) {
+                Some(known) if now < known.due => continue,
+                Some(known) => known.asked + 1,
+                None => 1,
+            };
+            for address in &addresses {
+                self.cluster.avoid(address);
+            }
+            self.stale.insert(topic.clone());
+            self.stalls.insert(topic, Stall { asked, due: now + STALL_PAUSES.delay(asked) });
+        }
+    }
+}

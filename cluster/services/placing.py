@@ -1,0 +1,51 @@
+"""Where the partitions of a topic go now: the nodes that there are, and those that answer.
+
+CreateTopic, ResizeTopic, the topic of consumer groups --place_replicas--> placements
+"""
+
+from __future__ import annotations
+
+from cluster.errors import NotReadyError
+from cluster.metadata.placement import place
+from cluster.metadata.topics import check_partition_count, check_replica_count
+from cluster.services.context import NodeContext
+from cluster.services.requests import invalid
+
+DEFAULT_REPLICAS = 3
+
+
+def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tuple[int, ...]]:
+    """Where so many new partitions go now. Raises Rejected, NotReadyError."""
+    check_partition_count(partitions)
+    check_replica_count(replicas)
+    everybody, known = all_nodes(node), node.metadata.membership.holders()
+    if replicas > len(everybody):
+        nodes = len(everybody)
+        text = f"{replicas} must be at most the number of nodes, {nodes}"
+        raise invalid("replicas", text, f"1..{nodes}")
+    if replicas > len(known):
+        missing = sorted(everybody - set(known))
+        raise NotReadyError(
+            f"replicas: {replicas} wanted, but these nodes have not joined yet: "
+            + ", ".join(map(str, missing))
+        )
+    live = [node_id for node_id in known if node.alive(node_id)]
+    if len(live) < replicas // 2 + 1:
+        raise NotReadyError(
+            f"replicas: {replicas} need {replicas // 2 + 1} living nodes, "
+            f"node {node.config.node_id} hears {len(live)}"
+        )
+    return place(partitions, replicas, known, live, node.metadata.topics())
+
+
+def default_replicas(node: NodeContext) -> int:
+    """Of a topic that names no number: what is set, as far as there are nodes."""
+    given = "default_replicas" in node.config.given
+    wanted = node.config.default_replicas if given else DEFAULT_REPLICAS
+    return min(wanted, len(all_nodes(node)))
+
+
+def all_nodes(node: NodeContext) -> set[int]:
+    """Those that the cluster begins with and has, also if they have not come yet."""
+    view, known = node.metadata.membership, set(node.metadata.nodes)
+    return known | {*(view.own.replicas or node.config.nodes)}

@@ -1,0 +1,91 @@
+"""Topics that get more partitions while they are read by subscription, outside of a group.
+
+    Cluster.refresh, each metadata_max_age_ms --> NewPartitions --more cursors--> fetch_buffer
+    fetcher --begins_at_start--> NewPartitions
+
+Members of a group are given new partitions by its coordinator.
+
+With auto_offset_reset="latest" a consumer reads what comes from now on. A partition that is
+younger than "now" is read from its start: what came between its beginning and the moment in
+which somebody noticed would be lost otherwise. For a group "now" is when it began, which
+nobody knows, so any partition that its topic did not begin with counts as younger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from oncelog import errors
+from oncelog._engine.consume.fetch_buffer import FetchBuffer
+from oncelog._engine.net.cluster import Cluster
+from oncelog.config import ConsumerConfig
+from oncelog.types import TopicPartition
+
+log = logging.getLogger("oncelog.consumer")
+
+
+class NewPartitions:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: Cluster,
+        buffer: FetchBuffer,
+        wake: Callable[[], None],
+    ) -> None:
+        self._in_group = config.group_id is not None
+        self._age_s = config.metadata_max_age_ms / 1000
+        self._cluster, self._buffer, self._wake = cluster, buffer, wake
+        self._lock = threading.Lock()  # what is followed fits what is assigned
+        self._counts: Mapping[str, int] = {}  # of the topics that are followed
+        self._came: set[TopicPartition] = set()
+
+    def assign(self, tps: Iterable[TopicPartition], follow: Iterable[str] = ()) -> None:
+        """Read exactly these, and what the topics in `follow` get; on any thread."""
+        topics = self._cluster.leaders.topics
+        with self._lock:
+            self._counts = {name: len(topics[name].partitions) for name in follow}
+            self._buffer.assign(tps)
+        self._wake()
+
+    def begins_at_start(self, tp: TopicPartition) -> bool:
+        """Whether a reader without a position goes to its start, though others begin at the end."""
+        leader = self._cluster.leaders.leader(tp)
+        return tp in self._came or (self._in_group and leader is not None and leader.added)
+
+    async def look(self) -> None:
+        """For as long as the consumer lives; on the engine's loop."""
+        while True:
+            await asyncio.sleep(self._age_s)
+            if not self._counts:
+                continue
+            try:
+                await self._cluster.refresh(self._counts)
+            except errors.OncelogError as error:
+                log.debug("no metadata: %s", error)
+            else:
+                self._take()
+
+    def _take(self) -> None:
+        topics = self._cluster.leaders.topics
+        with self._lock:
+            now = {
+                name: max(count, len(topics[name].partitions))
+                for name, count in self._counts.items()
+            }
+            new = [
+                TopicPartition(name, number)
+                for name, count in self._counts.items()
+                for number in range(count, now[name])
+            ]
+            if new:
+                log.info("new partitions: %s", ", ".join(map(str, new)))
+                self._counts = now
+                self._came.update(new)
+                self._buffer.assign([*self._buffer.assignment(), *new])
+                self._wake()
+
+
+__all__ = ["NewPartitions"]

@@ -1,0 +1,74 @@
+"""What producers of a process use together: a channel and a stream to each node.
+
+Place in the flow: `Producer` joins, its `cluster` takes channels from the pool, its `sender`
+takes a lane of a stream. A small record costs far less in a message with others (ADR 72).
+
+Only producers whose settings towards the nodes are equal share, and only those whose batches
+may be sent again without harm: what one does wrong may end the stream of all. One with a name
+has its own, since a batch of a transaction may hold up what comes behind it on a stream.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from weakref import WeakValueDictionary
+
+from oncelog._engine.net.channels import ChannelPool
+from oncelog._engine.produce.stream import ProduceStream
+from oncelog.config import ClientConfig, ProducerConfig
+
+_MOST_TIMEOUT_MS = 600_000  # what a node allows
+
+# A producer looks so often at what has timed out; where many do, less often.
+_TICK_S, _SLOWEST_TICK_S, _LOOKS_PER_S = 0.1, 0.5, 640
+
+_Key = tuple[object, ...]
+
+
+class Connections:
+    """Of one producer, or of several. Raises ConfigError for files that are of no use."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.pool = ChannelPool(config)
+        self._timeout_ms = config.request_timeout_ms
+        self._streams: dict[str, ProduceStream] = {}
+
+    @classmethod
+    def of(cls, config: ProducerConfig) -> Connections:
+        """Those that a producer with these settings uses."""
+        if not config.enable_idempotence or config.producer_name:
+            return cls(config)
+        key = tuple(getattr(config, one.name) for one in dataclasses.fields(ClientConfig))
+        found = _shared.get(key)
+        if found is None:
+            found = _shared[key] = cls(config)
+        return found
+
+    @property
+    def tick_s(self) -> float:
+        return min(_SLOWEST_TICK_S, max(_TICK_S, self.pool.users / _LOOKS_PER_S))
+
+    def stream(self, address: str, *, alone: bool) -> ProduceStream:
+        """One that is open, or opens itself; alone: that nobody else will use."""
+        if alone:
+            return self._opened(address)
+        stream = self._streams.get(address)
+        if stream is None or stream.is_closing:
+            stream = self._streams[address] = self._opened(address)
+        return stream
+
+    def _opened(self, address: str) -> ProduceStream:
+        return ProduceStream(
+            address,
+            self.pool.channel(address),
+            connect_timeout_s=min(2.0, self._timeout_ms / 1000),
+            commit_timeout_ms=min(max(1, self._timeout_ms * 4 // 5), _MOST_TIMEOUT_MS),
+        )
+
+
+_shared: WeakValueDictionary[_Key, Connections] = WeakValueDictionary()
+# A forked child has none of the streams' tasks.
+os.register_at_fork(after_in_child=_shared.clear)
+
+__all__ = ["Connections"]
