@@ -35,6 +35,10 @@ final class Accumulator {
     }
   }
 
+  private static final int LEAST_ROOM = 64 << 10;
+  private static final int MOST_ROOM = 4 << 20;
+  private static final int MOST_ROOMS = 8;
+
   private final ProducerConfig config;
   private final long linger;
   private final Runnable wake;
@@ -45,8 +49,15 @@ final class Accumulator {
   private final ArrayDeque<OpenBatch> lingering = new ArrayDeque<>();
   private int flushing;
   private long used;
-  private final Map<BatchDelivery, Integer> incomplete = new HashMap<>(); // with its bytes
+  private final Set<BatchDelivery> incomplete = new LinkedHashSet<>();
+  // Room of batches that were encoded, so that it need not grow anew for each batch.
+  private final ArrayDeque<byte[]> rooms = new ArrayDeque<>();
   private OncelogException failure;
+  // Why no batch may be begun just now: a transaction begins or ends.
+  private OncelogException paused;
+  private ProducerTransaction transaction;
+  // Who numbered the records of a lane before the transaction.
+  private final Map<Lane, Lane.Numbering> before = new HashMap<>();
   // Whether the sender has something to do after what was queued last.
   private boolean woken;
 
@@ -107,6 +118,7 @@ final class Accumulator {
     if (failure != null) {
       throw failure;
     }
+    checkTransaction(add.options);
     long need = Columns.BATCH_OVERHEAD + (long) add.size;
     if (need > add.maxBatchBytes || need > config.bufferMemory()) {
       throw new OncelogException(
@@ -118,6 +130,9 @@ final class Accumulator {
           .with(OncelogException.Outcome.NEVER_SENT);
     }
     Lane lane = lane(add);
+    if (transaction != null) {
+      before.computeIfAbsent(lane, Lane::numbering);
+    }
     lane.check(add.options.sequences);
     if (lane.open != null && (add.alone() || lane.open.size + add.size > lane.open.cap)) {
       close(lane.open);
@@ -126,11 +141,27 @@ final class Accumulator {
     if (lane.open != null) {
       return used + add.size > config.bufferMemory() ? null : lane.open;
     }
+    if (paused != null) {
+      throw paused;
+    }
     if (used + need > config.bufferMemory()) {
       return null;
     }
     start(lane, (int) Math.max(Math.min(config.batchSize(), add.maxBatchBytes), need));
     return lane.open;
+  }
+
+  private void checkTransaction(SendOptions options) {
+    if (transaction == null) {
+      return;
+    }
+    if (options.expectedOffset != null) {
+      throw Detail.invalid(
+          "expected_offset", "records of a transaction have no offset before its commit");
+    }
+    if (transaction.failure() != null) {
+      throw transaction.refused();
+    }
   }
 
   private Lane lane(Addition add) {
@@ -139,10 +170,11 @@ final class Accumulator {
   }
 
   private void start(Lane lane, int cap) {
-    OpenBatch batch = new OpenBatch(lane, Times.now(), cap);
+    OpenBatch batch = new OpenBatch(lane, Times.now(), cap, transaction, rooms.poll());
     lane.open = batch;
     used += Columns.BATCH_OVERHEAD;
-    incomplete.put(batch.delivery, Columns.BATCH_OVERHEAD);
+    batch.delivery.held = Columns.BATCH_OVERHEAD;
+    incomplete.add(batch.delivery);
     if (linger <= 0 || flushing > 0) {
       batch.due = true;
       ready.add(lane.tp);
@@ -171,7 +203,7 @@ final class Accumulator {
     }
     batch.size += add.size;
     used += add.size;
-    incomplete.merge(batch.delivery, add.size, Integer::sum);
+    batch.delivery.held += add.size;
     if (add.options.callback != null) {
       batch.delivery.callbacks.add(new BatchDelivery.Callback(index, add.options.callback));
     }
@@ -218,7 +250,7 @@ final class Accumulator {
     synchronized (this) {
       flushing++;
       makeAllDue();
-      waiting = new ArrayList<>(incomplete.keySet());
+      waiting = new ArrayList<>(incomplete);
     }
     wake.run();
     return waiting;
@@ -280,6 +312,59 @@ final class Accumulator {
     return expired;
   }
 
+  // --- transactions ------------------------------------------------------------------
+
+  /** Begins no further batch until {@link #resume}; what is open is still filled. */
+  synchronized void pause(OncelogException why) {
+    paused = why;
+  }
+
+  /** Goes on; records belong to this transaction from now on, or, with null, to none. */
+  synchronized void resume(ProducerTransaction transaction) {
+    assert transaction == this.transaction || incomplete.isEmpty() || failure != null
+        : "a transaction begins and ends without batches";
+    this.transaction = transaction;
+    before.clear();
+    paused = null;
+  }
+
+  /** The one that records belong to; null: none. */
+  synchronized ProducerTransaction transaction() {
+    return transaction;
+  }
+
+  synchronized boolean isTransactional() {
+    return transaction != null || paused != null;
+  }
+
+  /** It cannot be committed any more: takes no further records for it. */
+  synchronized void failTransaction(ProducerTransaction failed, OncelogException error) {
+    failed.fail(error);
+    notifyAll();
+  }
+
+  /** Takes out what waits to be sent; sequences that were given may be given again. */
+  synchronized List<OpenBatch> dropTransaction() {
+    List<OpenBatch> left = takeAll();
+    before.forEach(Lane::restore);
+    return left;
+  }
+
+  private List<OpenBatch> takeAll() {
+    List<OpenBatch> left = new ArrayList<>();
+    for (Lane lane : lanes.values()) {
+      if (lane.open != null) {
+        close(lane.open);
+      }
+      left.addAll(lane.closed);
+      lane.closed.clear();
+    }
+    ready.clear();
+    return left;
+  }
+
+  // --- the end -----------------------------------------------------------------------
+
   /** Takes no further records, for this reason. */
   synchronized void refuse(OncelogException failure) {
     if (this.failure == null) {
@@ -295,15 +380,7 @@ final class Accumulator {
   /** Refuses further records and returns all waiting batches. */
   synchronized List<OpenBatch> stop(OncelogException failure) {
     refuse(failure);
-    List<OpenBatch> left = new ArrayList<>();
-    for (Lane lane : lanes.values()) {
-      if (lane.open != null) {
-        close(lane.open);
-      }
-      left.addAll(lane.closed);
-      lane.closed.clear();
-    }
-    ready.clear();
+    List<OpenBatch> left = takeAll();
     notifyAll();
     return left;
   }
@@ -311,11 +388,22 @@ final class Accumulator {
   /** Frees the room of a batch whose outcome is known. */
   void release(BatchDelivery delivery) {
     synchronized (this) {
-      Integer held = incomplete.remove(delivery);
-      used -= held == null ? 0 : held;
+      if (incomplete.remove(delivery)) {
+        used -= delivery.held;
+      }
       notifyAll();
     }
     delivery.released.complete(null);
+  }
+
+  /** Keeps what another batch may use, within limits; null: nothing. */
+  synchronized void reuse(byte[] room) {
+    if (room != null
+        && room.length >= LEAST_ROOM
+        && room.length <= MOST_ROOM
+        && rooms.size() < MOST_ROOMS) {
+      rooms.push(room);
+    }
   }
 
   synchronized long usedBytes() {

@@ -167,13 +167,38 @@ public final class Admin implements AutoCloseable {
   /** A group, and for how many partitions it has committed offsets. */
   public record GroupInfo(String group, int offsets, long lastCommitMs) {}
 
-  /** A group's committed offsets. */
+  /**
+   * A member of a group.
+   *
+   * @param instanceId empty: it goes by none
+   * @param owned its partitions, each with the number of the ownership
+   * @param revoking those that are asked back
+   * @param idleMs since it last came back for records
+   */
+  public record GroupMember(
+      String memberId,
+      String instanceId,
+      String clientHost,
+      Map<TopicPartition, Long> owned,
+      List<TopicPartition> revoking,
+      long idleMs,
+      boolean connected) {}
+
+  /**
+   * A group's committed offsets, and its members.
+   *
+   * @param epoch of the newest assignment
+   * @param assignor empty: the group has no members
+   */
   public record GroupDescription(
       String group,
       boolean exists,
       long lastCommitMs,
       int coordinatorId,
-      Map<TopicPartition, CommittedOffset> offsets) {}
+      Map<TopicPartition, CommittedOffset> offsets,
+      List<GroupMember> members,
+      long epoch,
+      String assignor) {}
 
   // --- topics ------------------------------------------------------------------------
 
@@ -518,14 +543,14 @@ public final class Admin implements AutoCloseable {
     return groups.all();
   }
 
-  /** A group's committed offsets. */
+  /** A group's committed offsets, and its members. */
   public GroupDescription describeGroup(String group) {
     return groups.describe(group);
   }
 
   /** Has a group go on at these offsets; throws as {@link Consumer#commit(Map)} does. */
   public void commitOffsets(String group, Map<TopicPartition, OffsetCommit> offsets) {
-    groups.commit(group, offsets);
+    groups.commit(group, offsets, null);
   }
 
   /** Forgets a group and its offsets, and tells whether there was one. */

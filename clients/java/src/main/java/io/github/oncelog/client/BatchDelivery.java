@@ -20,6 +20,9 @@ final class BatchDelivery {
   /** Completed when callbacks were called and its memory is free. */
   final CompletableFuture<Void> released = new CompletableFuture<>();
 
+  /** What it takes of the buffer; guarded by the accumulator. */
+  long held;
+
   final List<Callback> callbacks = new ArrayList<>(0);
   volatile Stamp stamp = Stamp.NONE;
 
@@ -28,7 +31,8 @@ final class BatchDelivery {
   long[] sequences; // the application's own; null: counted
 
   // Set before done is completed.
-  long baseOffset;
+  long baseOffset; // in a transaction, within its run
+  ProducerTransaction.StagedRun run; // of a transaction
   boolean duplicate;
   OncelogException error;
 
@@ -55,12 +59,19 @@ final class BatchDelivery {
     return new RecordMetadata(
         tp.topic(),
         tp.partition(),
-        error == null && baseOffset >= 0 ? baseOffset + first : -1,
+        offset(first),
         sequence(stamp, first),
         sequence(stamp, last),
         stamp.producerId,
         stamp.epoch,
         duplicate);
+  }
+
+  private long offset(int index) {
+    if (error != null || baseOffset < 0 || run != null && run.baseOffset < 0) {
+      return -1;
+    }
+    return baseOffset + index + (run == null ? 0 : run.baseOffset);
   }
 
   /** How many failed records nobody has looked at. */

@@ -1,5 +1,6 @@
 package io.github.oncelog.client;
 
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -17,6 +18,12 @@ public abstract class ClientConfig<T extends ClientConfig<T>> {
   private Duration retryBackoff = Duration.ofMillis(50);
   private Duration retryBackoffMax = Duration.ofSeconds(1);
   private Duration metadataMaxAge = Duration.ofMinutes(5);
+  private boolean tls = false;
+  private Path tlsCaFile;
+  private Path tlsCertFile;
+  private Path tlsKeyFile;
+  private Path tokenFile;
+  private String token;
 
   /** The nodes to begin with, as host:port; others are learned from them. */
   public List<String> bootstrapServers() {
@@ -84,6 +91,81 @@ public abstract class ClientConfig<T extends ClientConfig<T>> {
     return self();
   }
 
+  /**
+   * Speaks TLS; so does a client with a file for it. Without {@link #tlsCaFile()} the system's
+   * authorities are trusted.
+   */
+  public boolean tls() {
+    return tls;
+  }
+
+  /** Sets {@link #tls()}. */
+  public T tls(boolean tls) {
+    this.tls = tls;
+    return self();
+  }
+
+  /**
+   * The authorities of the nodes, PEM; null: none is given. Files are read again when they change.
+   */
+  public Path tlsCaFile() {
+    return tlsCaFile;
+  }
+
+  /** Sets {@link #tlsCaFile()}. */
+  public T tlsCaFile(Path tlsCaFile) {
+    this.tlsCaFile = tlsCaFile;
+    return self();
+  }
+
+  /** This client's certificate, PEM, or null; its key is {@link #tlsKeyFile()}. */
+  public Path tlsCertFile() {
+    return tlsCertFile;
+  }
+
+  /** Sets {@link #tlsCertFile()}. */
+  public T tlsCertFile(Path tlsCertFile) {
+    this.tlsCertFile = tlsCertFile;
+    return self();
+  }
+
+  /** The key of {@link #tlsCertFile()}, PEM with PKCS #8, or null. */
+  public Path tlsKeyFile() {
+    return tlsKeyFile;
+  }
+
+  /** Sets {@link #tlsKeyFile()}. */
+  public T tlsKeyFile(Path tlsKeyFile) {
+    this.tlsKeyFile = tlsKeyFile;
+    return self();
+  }
+
+  /** A file with a token that says who the client is, or null. Needs TLS. */
+  public Path tokenFile() {
+    return tokenFile;
+  }
+
+  /** Sets {@link #tokenFile()}. */
+  public T tokenFile(Path tokenFile) {
+    this.tokenFile = tokenFile;
+    return self();
+  }
+
+  /** The token itself, or null. */
+  public String token() {
+    return token;
+  }
+
+  /** Sets {@link #token()}. */
+  public T token(String token) {
+    this.token = token;
+    return self();
+  }
+
+  boolean secured() {
+    return tls || tlsCaFile != null || tlsCertFile != null;
+  }
+
   ClientConfig(String servers) {
     bootstrapServers = new ArrayList<>(Arrays.asList(servers.split(",")));
   }
@@ -95,6 +177,12 @@ public abstract class ClientConfig<T extends ClientConfig<T>> {
     retryBackoff = other.retryBackoff;
     retryBackoffMax = other.retryBackoffMax;
     metadataMaxAge = other.metadataMaxAge;
+    tls = other.tls;
+    tlsCaFile = other.tlsCaFile;
+    tlsCertFile = other.tlsCertFile;
+    tlsKeyFile = other.tlsKeyFile;
+    tokenFile = other.tokenFile;
+    token = other.token;
   }
 
   abstract T self();
@@ -121,6 +209,20 @@ public abstract class ClientConfig<T extends ClientConfig<T>> {
       throw Limits.bad(
           "retryBackoffMax=%s is below retryBackoff=%s", retryBackoffMax, retryBackoff);
     }
+    checkSecurity();
+  }
+
+  private void checkSecurity() {
+    if ((tlsCertFile == null) != (tlsKeyFile == null)) {
+      throw Limits.bad("tlsCertFile and tlsKeyFile belong together");
+    }
+    if (token != null && tokenFile != null) {
+      throw Limits.bad("token contradicts tokenFile");
+    }
+    if ((token != null || tokenFile != null) && !secured()) {
+      throw Limits.bad("a token needs TLS: in the clear everybody on the way could use it");
+    }
+    Security.credentials(this); // reads the files
   }
 
   private static void checkAddress(String address) {

@@ -5,6 +5,7 @@ import io.github.oncelog.client.proto.DescribeTopicsRequest;
 import io.github.oncelog.client.proto.DescribeTopicsResponse;
 import io.grpc.CallOptions;
 import io.grpc.Channel;
+import io.grpc.ChannelCredentials;
 import io.grpc.ConnectivityState;
 import io.grpc.ManagedChannel;
 import io.grpc.MethodDescriptor;
@@ -52,6 +53,7 @@ final class Cluster {
   final Backoff backoff;
   final long requestTimeout;
 
+  private final ChannelCredentials credentials;
   private final ExecutorService pool;
   private final Map<String, ManagedChannel> channels = new HashMap<>();
   private String preferred;
@@ -65,6 +67,7 @@ final class Cluster {
     this.config = config;
     backoff = new Backoff(config.retryBackoff(), config.retryBackoffMax());
     requestTimeout = config.requestTimeout().toNanos();
+    credentials = Security.credentials(config);
     List<String> servers = config.bootstrapServers();
     preferred = servers.get(ThreadLocalRandom.current().nextInt(servers.size()));
     pool =
@@ -99,8 +102,7 @@ final class Cluster {
     ManagedChannel known = channels.get(address);
     if (known == null) {
       known =
-          NettyChannelBuilder.forTarget("dns:///" + address)
-              .usePlaintext()
+          NettyChannelBuilder.forTarget("dns:///" + address, credentials)
               .userAgent(config.clientId())
               .withOption(ChannelOption.CONNECT_TIMEOUT_MILLIS, (int) (CONNECT_TIMEOUT / Times.MS))
               .maxInboundMessageSize(MAX_MESSAGE)

@@ -78,6 +78,19 @@ final class Columns {
   }
 
   private final Column values = new Column();
+
+  /** With room for values that another batch has left, or null. */
+  Columns(byte[] room) {
+    if (room != null) {
+      values.data = room;
+    }
+  }
+
+  /** The room for values; of use to another batch once this one is encoded. */
+  byte[] room() {
+    return values.data;
+  }
+
   private Column keys; // null while all keys are null
   private long[] timestamps = new long[16];
   private int count;

@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * Reads topics, or assigned partitions, in offset order per partition, each record once per
@@ -27,17 +28,26 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * }
  * }</pre>
  *
- * <p>With a group id reading starts where the group committed last, if it did; commits are made by
- * {@link #commit()} only. Groups keep offsets, they do not share out partitions: assign those
- * yourself. What waits, waits until it is interrupted: then a {@link CancellationException} is
- * thrown.
+ * <p>With a group id reading starts where the group committed last, if it did. The topics of {@link
+ * #subscribe} are shared out among the group's consumers; partitions come and go while you read, by
+ * {@link #poll}, and a {@link RebalanceListener} hears of it. With {@link Membership#MANUAL}, or
+ * {@link #assign} instead of topics, the group only keeps offsets. Commits are made by {@link
+ * #commit()} only, unless {@link ConsumerConfig#enableAutoCommit()} is set.
+ *
+ * <p>What waits, waits until it is interrupted: then a {@link CancellationException} is thrown.
  */
 public final class Consumer implements AutoCloseable {
+  private static final String PATTERN = "^"; // of a topic's name, where one begins with it
+
   private final ConsumerConfig config;
   private final Cluster cluster;
   private final Fetcher fetcher;
   private final FetchBuffer buffer;
   private final AtomicBoolean closed = new AtomicBoolean();
+  private final ReentrantLock reading = new ReentrantLock(); // held while records are waited for
+  // Of a member of a group; null: it is none.
+  private GroupMember member;
+  private Rebalance rebalance;
 
   /** With the default settings, for nodes as "host:port,...". */
   public Consumer(String servers) {
@@ -63,10 +73,21 @@ public final class Consumer implements AutoCloseable {
 
   // --- what to read ------------------------------------------------------------------
 
-  /** Reads all partitions of these topics, and nothing else. */
+  /**
+   * Reads all partitions of these topics, and nothing else; in a group, this consumer's share. A
+   * member of a group may name patterns of topics, with ^ in front: RE2's syntax, over the whole
+   * name. It returns when the group has answered.
+   */
   public void subscribe(String... topics) {
+    if (config.isMember()) {
+      join(topics);
+      return;
+    }
     List<TopicPartition> tps = new ArrayList<>();
     for (String topic : topics) {
+      if (topic.startsWith(PATTERN)) {
+        throw Detail.invalid("topics", "patterns of topics are for members of a group");
+      }
       learn(topic);
       for (int partition = 0; partition < cluster.leaders.topic(topic).partitions(); partition++) {
         tps.add(new TopicPartition(topic, partition));
@@ -76,8 +97,44 @@ public final class Consumer implements AutoCloseable {
     fetcher.wake();
   }
 
-  /** Reads exactly these partitions; those already assigned keep their position. */
+  private void join(String[] topics) {
+    for (String topic : topics) {
+      if (!topic.startsWith(PATTERN)) {
+        learn(topic);
+      }
+    }
+    if (member != null) {
+      member.subscribe(List.of(topics));
+      return;
+    }
+    GroupMember fresh =
+        new GroupMember(config, cluster, fetcher.positions.groups, buffer, List.of(topics));
+    fetcher.positions.as(fresh);
+    fresh.start();
+    try {
+      fresh.awaitJoined(cluster.requestTimeout);
+    } catch (RuntimeException e) {
+      fresh.leave();
+      fetcher.positions.as(null);
+      while (buffer.interruption() != null) {
+        // what it was given goes with it
+      }
+      buffer.holdFrom(Times.NEVER);
+      throw e;
+    }
+    member = fresh;
+    rebalance = new Rebalance(config, fetcher, fresh);
+  }
+
+  /**
+   * Reads exactly these partitions; those already assigned keep their position. A member of a
+   * group, to which the nodes assign, may not.
+   */
   public void assign(Collection<TopicPartition> partitions) {
+    if (member != null) {
+      throw Detail.invalid(
+          "partitions", "the group assigns the partitions; make the consumer with MANUAL");
+    }
     for (TopicPartition tp : partitions) {
       learn(tp.topic());
       if (cluster.leaders.leader(tp) == null) {
@@ -111,6 +168,8 @@ public final class Consumer implements AutoCloseable {
    * ErrorKind#UNKNOWN_TOPIC_OR_PARTITION} and {@link ErrorKind#CORRUPT_LOG}. Reading can go on
    * after them, for instance after a seek; a damaged batch is never skipped, its error comes again
    * until a seek goes elsewhere. Records that were there before the error are returned first.
+   * Whatever ends a membership for good, as {@link ErrorKind#FENCED_MEMBER}, is thrown by each
+   * call.
    */
   public List<StoredRecord> poll(Duration limit) {
     return poll(limit, config.maxPollRecords());
@@ -121,10 +180,22 @@ public final class Consumer implements AutoCloseable {
     if (most < 1) {
       throw Detail.invalid("limit", "at least 1 record must be asked for, got %d", most);
     }
+    reading.lock();
+    try {
+      return read(Times.now() + limit.toNanos(), most);
+    } finally {
+      reading.unlock();
+    }
+  }
+
+  private List<StoredRecord> read(long until, int most) {
+    if (rebalance != null) {
+      rebalance.poll();
+      rebalance.follow();
+    }
     List<StoredRecord> records = new ArrayList<>();
-    long until = Times.now() + limit.toNanos();
     while (records.size() < most) {
-      Chunk first = buffer.peek(records.isEmpty(), records.isEmpty() ? until : 0);
+      Chunk first = records.isEmpty() ? await(until) : buffer.peek(false, 0);
       if (first == null) {
         return records;
       }
@@ -140,6 +211,32 @@ public final class Consumer implements AutoCloseable {
       buffer.advance(first);
     }
     return records;
+  }
+
+  /** The next chunk; meanwhile partitions come and go. Null: there is none until this time. */
+  private Chunk await(long until) {
+    if (rebalance == null) {
+      return buffer.peek(true, until);
+    }
+    while (true) {
+      Chunk chunk = null;
+      try {
+        chunk = buffer.peek(true, Math.min(until, rebalance.due()));
+      } catch (OncelogException e) {
+        boolean willGo =
+            e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION || e.kind() == ErrorKind.FENCED_MEMBER;
+        if (!willGo) {
+          throw e;
+        } // the group will take it away
+      }
+      if (chunk != null) {
+        return chunk;
+      }
+      if (Times.now() >= until && !buffer.isInterrupted()) {
+        return null;
+      }
+      rebalance.follow();
+    }
   }
 
   // --- positions ---------------------------------------------------------------------
@@ -243,49 +340,67 @@ public final class Consumer implements AutoCloseable {
    * stored on a majority.
    */
   public void commit() {
+    commit(positions());
+  }
+
+  /** The positions of all partitions, as far as they are known. */
+  Map<TopicPartition, OffsetCommit> positions() {
     Map<TopicPartition, OffsetCommit> offsets = new TreeMap<>();
-    for (TopicPartition tp : assignment()) {
-      long position = buffer.position(tp, 0);
-      if (position != FetchBuffer.UNKNOWN) {
-        offsets.put(tp, OffsetCommit.of(position));
-      }
-    }
-    commit(offsets);
+    buffer
+        .places(buffer.assignment())
+        .forEach((tp, position) -> offsets.put(tp, OffsetCommit.of(position)));
+    return offsets;
+  }
+
+  /** What a commit of these says of its maker; null: it is no member. */
+  CommitTerms commitTerms(Collection<TopicPartition> tps) {
+    return member == null ? null : member.commitTerms(tps, rebalance.numbers());
   }
 
   /**
    * Stores these offsets. A commit with a producer id may be refused with {@link ErrorKind#FENCED},
-   * {@link ErrorKind#OUT_OF_ORDER} or {@link ErrorKind#SEQUENCE_CONFLICT}.
+   * {@link ErrorKind#OUT_OF_ORDER} or {@link ErrorKind#SEQUENCE_CONFLICT}. In a group with members
+   * it is {@link ErrorKind#FENCED_MEMBER} for what is another's by now, and {@link
+   * ErrorKind#GROUP_HAS_MEMBERS} if this is none.
    */
   public void commit(Map<TopicPartition, OffsetCommit> offsets) {
-    requireGroup();
+    String group = group();
     if (!offsets.isEmpty()) {
-      fetcher.positions.groups.commit(config.groupId(), offsets);
+      fetcher.positions.groups.commit(group, offsets, commitTerms(offsets.keySet()));
     }
   }
 
   /** What the group has committed for a partition; null: nothing. */
   public CommittedOffset committed(TopicPartition tp) {
-    requireGroup();
-    return fetcher.positions.groups.committed(config.groupId(), List.of(tp)).get(tp);
+    return fetcher.positions.groups.committedNow(group(), tp);
   }
 
-  private void requireGroup() {
+  /** Its name. */
+  String group() {
     if (config.groupId() == null) {
       throw Detail.invalid("group_id", "the consumer has no groupId");
     }
+    return config.groupId();
   }
 
   /**
-   * Frees everything. Nothing is committed. A poll that waits throws {@link
-   * ErrorKind#CLIENT_CLOSED}.
+   * Frees everything. A poll that waits throws {@link ErrorKind#CLIENT_CLOSED}. A member of a group
+   * leaves it: its listener hears {@link RebalanceListener#onRevoked}, and may commit.
    */
   @Override
   public void close() {
     if (!closed.getAndSet(true)) {
       buffer.close();
-      fetcher.stop();
-      cluster.close();
+      reading.lock(); // a poll on another thread ends first
+      try {
+        if (rebalance != null) {
+          rebalance.leave();
+        }
+      } finally {
+        reading.unlock();
+        fetcher.stop();
+        cluster.close();
+      }
     }
   }
 }

@@ -5,6 +5,15 @@ import java.time.Duration;
 /** The settings of a {@link Consumer}. */
 public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
   private String groupId;
+  private Membership membership = Membership.ASSIGNED;
+  private String groupInstanceId;
+  private Assignor assignor = Assignor.UNIFORM;
+  private Duration sessionTimeout = Duration.ofSeconds(10);
+  private Duration revokeTimeout = Duration.ofMinutes(1);
+  private Duration processingTimeout = Duration.ofMinutes(5);
+  private boolean enableAutoCommit = false;
+  private Duration autoCommitInterval = Duration.ofSeconds(5);
+  private RebalanceListener rebalanceListener;
   private OffsetReset autoOffsetReset = OffsetReset.LATEST;
   private int fetchMinBytes = 1;
   private Duration fetchMaxWait = Duration.ofMillis(500);
@@ -23,6 +32,118 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
   /** Sets {@link #groupId()}. */
   public ConsumerConfig groupId(String groupId) {
     this.groupId = groupId;
+    return this;
+  }
+
+  /**
+   * With a group: whether the nodes share the topics of {@link Consumer#subscribe} out among its
+   * members.
+   */
+  public Membership membership() {
+    return membership;
+  }
+
+  /** Sets {@link #membership()}. */
+  public ConsumerConfig membership(Membership membership) {
+    this.membership = membership;
+    return this;
+  }
+
+  /**
+   * A name that outlives the process, or null: a member that comes back within a session goes on as
+   * it was.
+   */
+  public String groupInstanceId() {
+    return groupInstanceId;
+  }
+
+  /** Sets {@link #groupInstanceId()}. */
+  public ConsumerConfig groupInstanceId(String groupInstanceId) {
+    this.groupInstanceId = groupInstanceId;
+    return this;
+  }
+
+  /**
+   * How partitions are shared out. The group's first member decides on this and on the three times
+   * below.
+   */
+  public Assignor assignor() {
+    return assignor;
+  }
+
+  /** Sets {@link #assignor()}. */
+  public ConsumerConfig assignor(Assignor assignor) {
+    this.assignor = assignor;
+    return this;
+  }
+
+  /** After so long without a word a member is none any more. */
+  public Duration sessionTimeout() {
+    return sessionTimeout;
+  }
+
+  /** Sets {@link #sessionTimeout()}. */
+  public ConsumerConfig sessionTimeout(Duration sessionTimeout) {
+    this.sessionTimeout = sessionTimeout;
+    return this;
+  }
+
+  /** How long a member may take to give a partition back. */
+  public Duration revokeTimeout() {
+    return revokeTimeout;
+  }
+
+  /** Sets {@link #revokeTimeout()}. */
+  public ConsumerConfig revokeTimeout(Duration revokeTimeout) {
+    this.revokeTimeout = revokeTimeout;
+    return this;
+  }
+
+  /** How long a member may take to come back for more records. */
+  public Duration processingTimeout() {
+    return processingTimeout;
+  }
+
+  /** Sets {@link #processingTimeout()}. */
+  public ConsumerConfig processingTimeout(Duration processingTimeout) {
+    this.processingTimeout = processingTimeout;
+    return this;
+  }
+
+  /**
+   * Commits what was given out before the last call for records, now and then and before partitions
+   * are given back. {@link Consumer#close()} does not know whether the last records were worked on:
+   * commit those yourself.
+   */
+  public boolean enableAutoCommit() {
+    return enableAutoCommit;
+  }
+
+  /** Sets {@link #enableAutoCommit()}. */
+  public ConsumerConfig enableAutoCommit(boolean enableAutoCommit) {
+    this.enableAutoCommit = enableAutoCommit;
+    return this;
+  }
+
+  /** How often it commits. */
+  public Duration autoCommitInterval() {
+    return autoCommitInterval;
+  }
+
+  /** Sets {@link #autoCommitInterval()}. */
+  public ConsumerConfig autoCommitInterval(Duration autoCommitInterval) {
+    this.autoCommitInterval = autoCommitInterval;
+    return this;
+  }
+
+  /** Hears which partitions come and go; null: nobody. */
+  public RebalanceListener rebalanceListener() {
+    return rebalanceListener;
+  }
+
+  /** Sets {@link #rebalanceListener()}. */
+  public ConsumerConfig rebalanceListener(RebalanceListener rebalanceListener) {
+    this.rebalanceListener = rebalanceListener;
     return this;
   }
 
@@ -133,6 +254,15 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
   ConsumerConfig(ConsumerConfig other) {
     super(other);
     groupId = other.groupId;
+    membership = other.membership;
+    groupInstanceId = other.groupInstanceId;
+    assignor = other.assignor;
+    sessionTimeout = other.sessionTimeout;
+    revokeTimeout = other.revokeTimeout;
+    processingTimeout = other.processingTimeout;
+    enableAutoCommit = other.enableAutoCommit;
+    autoCommitInterval = other.autoCommitInterval;
+    rebalanceListener = other.rebalanceListener;
     autoOffsetReset = other.autoOffsetReset;
     fetchMinBytes = other.fetchMinBytes;
     fetchMaxWait = other.fetchMaxWait;
@@ -157,9 +287,7 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
     Limits.number("fetchMaxBytes", fetchMaxBytes, 1, Integer.MAX_VALUE);
     Limits.number("maxPartitionFetchBytes", maxPartitionFetchBytes, 1, Integer.MAX_VALUE);
     Limits.number("maxPollRecords", maxPollRecords, 1, Integer.MAX_VALUE);
-    if (groupId != null) {
-      Limits.name("groupId", groupId);
-    }
+    checkGroup();
     if (fetchMaxWait.compareTo(requestTimeout()) >= 0) {
       throw Limits.bad(
           "fetchMaxWait=%s must be below requestTimeout=%s", fetchMaxWait, requestTimeout());
@@ -168,5 +296,29 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
     if (replicaNodeId != 0 && !anyReplica) {
       throw Limits.bad("replicaNodeId needs anyReplica=true");
     }
+  }
+
+  private void checkGroup() {
+    if (groupId != null) {
+      Limits.name("groupId", groupId);
+    }
+    if (groupInstanceId != null) {
+      Limits.name("groupInstanceId", groupInstanceId);
+    }
+    Limits.span("sessionTimeout", sessionTimeout, Duration.ofSeconds(1), Duration.ofMinutes(30));
+    Limits.span("revokeTimeout", revokeTimeout, Duration.ofSeconds(1), Duration.ofHours(1));
+    Limits.span("processingTimeout", processingTimeout, Duration.ofSeconds(1), Duration.ofDays(1));
+    Limits.span("autoCommitInterval", autoCommitInterval, 1);
+    boolean forMembers = groupInstanceId != null || enableAutoCommit || rebalanceListener != null;
+    if (forMembers && !isMember()) {
+      throw Limits.bad(
+          "groupInstanceId, enableAutoCommit and rebalanceListener are for members of a group: they"
+              + " need a groupId, and membership=assigned");
+    }
+  }
+
+  /** Whether the group gives it its partitions. */
+  boolean isMember() {
+    return groupId != null && membership == Membership.ASSIGNED;
   }
 }

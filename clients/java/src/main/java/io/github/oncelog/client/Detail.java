@@ -16,6 +16,10 @@ final class Detail {
   String field;
   String limit;
   long count;
+  String principal;
+  String operation;
+  String kind;
+  String name;
 
   Detail at(TopicPartition tp) {
     topic = tp.topic();
@@ -75,7 +79,11 @@ final class Detail {
         producerName,
         field,
         limit,
-        count);
+        count,
+        principal,
+        operation,
+        kind,
+        name);
   }
 
   /** An argument of the application is wrong. */

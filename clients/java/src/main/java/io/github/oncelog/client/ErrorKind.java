@@ -37,10 +37,19 @@ public enum ErrorKind {
   TOPIC_ALREADY_EXISTS(FATAL),
   /** No producer holds, or held, the name. */
   PRODUCER_NAME_NOT_FOUND(FATAL),
+  /** The node does not know who calls: no certificate or token, or one that is of no use. */
+  UNAUTHENTICATED(FATAL),
+  /** The caller may not do this; the details say what it lacks, whether or not that exists. */
+  NOT_AUTHORIZED(FATAL),
   /** The server, or this client, cannot do it. */
   NOT_SUPPORTED(FATAL),
   /** The group's members share its partitions; only they commit, or read on from its offsets. */
   GROUP_HAS_MEMBERS(FATAL),
+  /**
+   * The group has given the partition to another member, or goes on without this one. A commit that
+   * was tried more than once may have been stored before that.
+   */
+  FENCED_MEMBER(FATAL),
   /** A bug or a broken invariant at the node; its log says more. */
   INTERNAL(FATAL),
   /** No record is there. */
@@ -76,7 +85,29 @@ public enum ErrorKind {
   /** The cluster never issued this producer id, or the partition does not know it. */
   UNKNOWN_PRODUCER(PRODUCER_FAILED),
   /** The lease of the producer id is over. */
-  PRODUCER_EXPIRED(PRODUCER_FAILED);
+  PRODUCER_EXPIRED(PRODUCER_FAILED),
+
+  /** Above all of a transaction that did not become, or is not, what was asked for. */
+  TRANSACTION_FAILED(DELIVERY_FAILED),
+  /** It was aborted, the message says why: nothing of it is readable. */
+  TRANSACTION_ABORTED(TRANSACTION_FAILED),
+  /** It was committed before: nothing is undone. */
+  TRANSACTION_COMMITTED(TRANSACTION_FAILED),
+  /** It has ended; its commit, repeated, tells how. */
+  TRANSACTION_ENDED(TRANSACTION_FAILED),
+  /** Another transaction of the same producer name is open. */
+  TRANSACTION_OPEN(TRANSACTION_FAILED),
+  /** It was never begun, or ended so long ago that nobody knows how. */
+  UNKNOWN_TRANSACTION(TRANSACTION_FAILED),
+  /** The commit names other records than are staged; the transaction is still open. */
+  COMMIT_INCOMPLETE(TRANSACTION_FAILED),
+  /** It was committed with other records than this commit names. */
+  COMMIT_DIFFERS(TRANSACTION_FAILED),
+  /**
+   * No answer to the commit in time: whether it is committed is not known yet. Repeat the commit,
+   * or the abort: the same transaction answers how it ended.
+   */
+  COMMIT_TIMEOUT(TRANSACTION_FAILED);
 
   private final ErrorKind parent;
 
@@ -105,7 +136,9 @@ public enum ErrorKind {
           DELIVERY_FAILED,
           DELIVERY_TIMEOUT,
           UNDELIVERED_RECORDS,
-          PRODUCER_FAILED);
+          PRODUCER_FAILED,
+          TRANSACTION_FAILED,
+          COMMIT_TIMEOUT);
 
   private static final Map<String, ErrorKind> TRAVELLING = new HashMap<>();
 

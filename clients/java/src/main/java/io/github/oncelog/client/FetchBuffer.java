@@ -11,6 +11,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.CancellationException;
 
 /**
@@ -39,7 +40,7 @@ final class FetchBuffer {
     int group;
     long position = UNKNOWN; // next offset for the user, at the start of the first chunk
     long fetchOffset; // next offset to ask for
-    int generation; // rises with each seek
+    int generation; // rises with each seek, and is never that of an earlier cursor
     final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
     int buffered;
     boolean paused;
@@ -47,8 +48,9 @@ final class FetchBuffer {
     // The position was reached by reading, so the records before it did exist.
     boolean byReading;
 
-    Cursor(TopicPartition tp) {
+    Cursor(TopicPartition tp, int generation) {
       this.tp = tp;
+      this.generation = generation;
     }
   }
 
@@ -57,6 +59,17 @@ final class FetchBuffer {
   private Map<TopicPartition, Cursor> cursors = new LinkedHashMap<>();
   private final Set<TopicPartition> turns = new LinkedHashSet<>(); // with chunks, in turn
   private boolean closed;
+  private int generations;
+  // What the user's thread has to do before it is given more: changes of its partitions.
+  private final ArrayDeque<GroupMember.Change> interruptions = new ArrayDeque<>();
+  // From this time on nothing is given out: the group may have gone on without.
+  private long heldFrom = Times.NEVER;
+  // What shows that the user gets on.
+  private long calls;
+  private boolean waitedFor;
+
+  /** Changes whenever the user comes back; waitedFor: he is waiting for records now. */
+  record Progress(long calls, boolean waitedFor) {}
 
   FetchBuffer(int partitionBytes, Runnable onRoom) {
     this.partitionBytes = partitionBytes;
@@ -70,7 +83,7 @@ final class FetchBuffer {
     Map<TopicPartition, Cursor> old = cursors;
     cursors = new LinkedHashMap<>();
     for (TopicPartition tp : tps) {
-      Cursor cursor = old.containsKey(tp) ? old.get(tp) : new Cursor(tp);
+      Cursor cursor = old.containsKey(tp) ? old.get(tp) : new Cursor(tp, ++generations);
       cursor.group = cursors.size() / Fetcher.MOST_FETCHED;
       cursors.put(tp, cursor);
     }
@@ -99,7 +112,7 @@ final class FetchBuffer {
     synchronized (this) {
       Cursor cursor = cursors.get(tp);
       if (cursor != null) {
-        cursor.generation++;
+        cursor.generation = ++generations;
         cursor.position = offset;
         cursor.fetchOffset = Math.max(offset, 0);
         cursor.chunks.clear();
@@ -144,27 +157,61 @@ final class FetchBuffer {
   }
 
   /**
-   * The oldest chunk of the partition whose turn it is; null: there is none until this time. With
-   * mayFail false an error stays where it is.
+   * The oldest chunk of the partition whose turn it is; null: there is none until this time, or
+   * there is an interruption. With mayFail false an error stays where it is.
    */
   synchronized Chunk peek(boolean mayFail, long until) {
+    calls++;
     while (true) {
       if (closed) {
         throw new OncelogException(ErrorKind.CLIENT_CLOSED, "the consumer is closed");
       }
-      for (TopicPartition tp : turns) {
-        Cursor cursor = cursors.get(tp);
-        if (!cursor.paused) {
-          return cursor.chunks.peek();
+      if (!interruptions.isEmpty()) {
+        return null;
+      }
+      if (Times.now() < heldFrom) {
+        for (TopicPartition tp : turns) {
+          Cursor cursor = cursors.get(tp);
+          if (!cursor.paused) {
+            return cursor.chunks.peek();
+          }
         }
       }
       if (mayFail) {
         throwError();
       }
-      if (!await(until)) {
-        return null;
+      waitedFor = true;
+      try {
+        if (!await(until)) {
+          return null;
+        }
+      } finally {
+        waitedFor = false;
       }
     }
+  }
+
+  /** What the user's thread is to do next; null: nothing. */
+  synchronized GroupMember.Change interruption() {
+    return interruptions.poll();
+  }
+
+  synchronized boolean isInterrupted() {
+    return !interruptions.isEmpty();
+  }
+
+  /** Those of the user's places that are known. */
+  synchronized Map<TopicPartition, Long> places(Collection<TopicPartition> tps) {
+    Map<TopicPartition, Long> places = new TreeMap<>();
+    for (TopicPartition tp : tps) {
+      Cursor cursor = cursors.get(tp);
+      if (cursor != null && !cursor.chunks.isEmpty()) {
+        places.put(tp, cursor.chunks.peek().next);
+      } else if (cursor != null && cursor.position != UNKNOWN) {
+        places.put(tp, cursor.position);
+      }
+    }
+    return places;
   }
 
   /** Waits for a change; false: time is up. */
@@ -240,6 +287,24 @@ final class FetchBuffer {
   synchronized void close() {
     closed = true;
     notifyAll();
+  }
+
+  // --- the member's side -------------------------------------------------------------
+
+  /** Has the user's thread look at this before it is given more records. */
+  synchronized void interrupt(GroupMember.Change change) {
+    interruptions.add(change);
+    notifyAll();
+  }
+
+  /** Gives out nothing from that time on, unless it is put off. */
+  synchronized void holdFrom(long moment) {
+    heldFrom = moment;
+    notifyAll();
+  }
+
+  synchronized Progress progress() {
+    return new Progress(calls, waitedFor);
   }
 
   // --- the fetcher's side ------------------------------------------------------------

@@ -13,6 +13,7 @@ import io.github.oncelog.client.proto.ListGroupsRequest;
 import io.github.oncelog.client.proto.ListGroupsResponse;
 import io.github.oncelog.client.proto.NodeInfo;
 import io.github.oncelog.client.proto.OffsetCommitResult;
+import io.github.oncelog.client.proto.StageOffsetsRequest;
 import io.grpc.MethodDescriptor;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -26,6 +27,9 @@ import java.util.concurrent.ConcurrentHashMap;
 
 /** Finds the node that keeps a group's offsets, and asks it. */
 final class Groups {
+  /** A node that hangs must not hold up a question that another one answers. */
+  static final long ATTEMPT = 2 * Times.SECOND;
+
   private static final int LIST_PAGE = 1000;
 
   private final Cluster cluster;
@@ -38,46 +42,56 @@ final class Groups {
   /** Asks the group's coordinator, wherever it is now. */
   private <Q, A> A call(String group, MethodDescriptor<Q, A> method, Q request) {
     long deadline = Times.now() + cluster.requestTimeout;
-    int turn = 0;
     for (int failures = 1; ; failures++) {
-      List<String> known = cluster.addresses();
-      String address = coordinators.getOrDefault(group, known.get(turn % known.size()));
-      OncelogException problem;
+      String address = coordinator(group);
       try {
-        long limit = Math.min(deadline - Times.now(), 2 * Times.SECOND);
-        A answer = cluster.callAt(address, limit, method, request);
-        coordinators.put(group, address);
+        A answer =
+            cluster.callAt(address, Math.min(deadline - Times.now(), ATTEMPT), method, request);
+        answered(group, address);
         return answer;
       } catch (OncelogException e) {
-        problem = e;
+        if (!e.isRetriable()) {
+          throw e;
+        }
+        long pause = failed(group, address, e, failures);
+        if (Times.now() + pause >= deadline) {
+          throw e;
+        }
+        Times.sleep(pause);
       }
-      if (!problem.isRetriable()) {
-        throw problem;
-      }
-      String hint = problem.details().leaderAddress();
-      boolean hinted = !hint.isEmpty() && !hint.equals(address);
-      long pause = cluster.backoff.delay(failures);
-      if (hinted) {
-        coordinators.put(group, hint);
-        // A hint needs no pause the first time; then somebody must be wrong.
-        pause = failures == 1 ? 0 : pause;
-      } else {
-        coordinators.remove(group);
-        turn++;
-      }
-      if (Times.now() + pause >= deadline) {
-        throw problem;
-      }
-      Times.sleep(pause);
     }
   }
 
-  void commit(String group, Map<TopicPartition, OffsetCommit> offsets) {
-    CommitOffsetsRequest.Builder request = CommitOffsetsRequest.newBuilder().setGroup(group);
+  /** The node to ask: the one that is known to keep the group, or one after the other. */
+  String coordinator(String group) {
+    String known = coordinators.get(group);
+    return known != null ? known : cluster.addresses().get(0);
+  }
+
+  void answered(String group, String address) {
+    coordinators.put(group, address);
+  }
+
+  /** It is another node, perhaps; returns the pause until one is to be asked again. */
+  long failed(String group, String address, OncelogException problem, int failures) {
+    String hint = problem.details().leaderAddress();
+    if (!hint.isEmpty() && !hint.equals(address)) {
+      coordinators.put(group, hint);
+      // A hint needs no pause the first time; then somebody must be wrong.
+      return failures == 1 ? 0 : cluster.backoff.delay(failures);
+    }
+    coordinators.remove(group);
+    cluster.avoid(address);
+    return cluster.backoff.delay(failures);
+  }
+
+  private static List<io.github.oncelog.client.proto.OffsetCommit> commits(
+      Map<TopicPartition, OffsetCommit> offsets, CommitTerms terms) {
+    List<io.github.oncelog.client.proto.OffsetCommit> all = new ArrayList<>();
     new TreeMap<>(offsets)
         .forEach(
             (tp, commit) ->
-                request.addOffsets(
+                all.add(
                     io.github.oncelog.client.proto.OffsetCommit.newBuilder()
                         .setTopic(tp.topic())
                         .setPartition(tp.partition())
@@ -85,7 +99,57 @@ final class Groups {
                         .setMetadata(commit.metadata())
                         .setProducerId(commit.producerId())
                         .setEpoch(commit.epoch())
-                        .setSequence(commit.sequence())));
+                        .setSequence(commit.sequence())
+                        .setOwnership(terms == null ? 0 : terms.ownerships().get(tp))
+                        .build()));
+    return all;
+  }
+
+  /**
+   * Stores offsets with a transaction, all of them or none; a repeat has the same number. Throws
+   * why nothing is staged.
+   */
+  void stage(
+      ProducerTransaction transaction,
+      String group,
+      Map<TopicPartition, OffsetCommit> offsets,
+      long number,
+      CommitTerms terms) {
+    StageOffsetsRequest request =
+        StageOffsetsRequest.newBuilder()
+            .setTransactionId(transaction.id)
+            .setProducerId(transaction.producerId)
+            .setEpoch(transaction.epoch)
+            .setGroup(group)
+            .setMemberId(terms == null ? "" : terms.memberId())
+            .setNumber(number)
+            .addAllOffsets(commits(offsets, terms))
+            .build();
+    var answer = call(group, GroupServiceGrpc.getStageOffsetsMethod(), request);
+    if (!answer.getError().isEmpty()) {
+      String text = answer.getMessage().isEmpty() ? answer.getError() : answer.getMessage();
+      ErrorKind kind = ErrorKind.of(answer.getError());
+      if (answer.getError().equals("TRANSACTION_CONFLICT")) {
+        kind = ErrorKind.NOT_READY; // another one has to end first
+      }
+      throw new OncelogException(
+          kind == null ? ErrorKind.INTERNAL : kind,
+          "group %s: offsets not staged: %s",
+          group,
+          text);
+    }
+  }
+
+  /**
+   * @param terms of a member of the group, or null
+   */
+  void commit(String group, Map<TopicPartition, OffsetCommit> offsets, CommitTerms terms) {
+    CommitOffsetsRequest.Builder request =
+        CommitOffsetsRequest.newBuilder()
+            .setGroup(group)
+            .setMemberId(terms == null ? "" : terms.memberId())
+            .setCommitNumber(terms == null ? 0 : terms.number())
+            .addAllOffsets(commits(offsets, terms));
     var answer = call(group, GroupServiceGrpc.getCommitOffsetsMethod(), request.build());
     for (OffsetCommitResult result : answer.getResultsList()) {
       if (!result.getError().isEmpty()) {
@@ -96,6 +160,9 @@ final class Groups {
 
   private static OncelogException refused(OffsetCommitResult result) {
     ErrorKind kind = ErrorKind.of(result.getError());
+    if (result.getError().equals("TRANSACTION_CONFLICT")) {
+      kind = ErrorKind.NOT_READY; // a transaction that has staged an offset there has to end first
+    }
     String text = result.getMessage().isEmpty() ? result.getError() : result.getMessage();
     TopicPartition tp = new TopicPartition(result.getTopic(), result.getPartition());
     return new OncelogException(
@@ -123,12 +190,40 @@ final class Groups {
     return found;
   }
 
-  /** What is committed of these partitions, or of all. */
-  Map<TopicPartition, CommittedOffset> committed(String group, Collection<TopicPartition> tps) {
+  /**
+   * What is committed of these partitions, or of all, for who reads on from there: a transaction
+   * that has staged offsets there is ended.
+   *
+   * @param terms of a member of the group, or null
+   */
+  Map<TopicPartition, CommittedOffset> committed(
+      String group, Collection<TopicPartition> tps, CommitTerms terms) {
     FetchOffsetsRequest.Builder request = FetchOffsetsRequest.newBuilder().setGroup(group);
     for (TopicPartition tp : tps) {
       request.addPartitions(Identities.message(tp));
+      if (terms != null) {
+        request.addOwnerships(terms.ownerships().get(tp));
+      }
     }
+    if (terms != null) {
+      request.setMemberId(terms.memberId());
+    }
+    return fetch(group, request);
+  }
+
+  /** For who looks, and does not read on from there: open transactions go on. */
+  CommittedOffset committedNow(String group, TopicPartition tp) {
+    return fetch(
+            group,
+            FetchOffsetsRequest.newBuilder()
+                .setGroup(group)
+                .setIgnoreTransactions(true)
+                .addPartitions(Identities.message(tp)))
+        .get(tp);
+  }
+
+  private Map<TopicPartition, CommittedOffset> fetch(
+      String group, FetchOffsetsRequest.Builder request) {
     return offsets(
         call(group, GroupServiceGrpc.getFetchOffsetsMethod(), request.build()).getOffsetsList());
   }
@@ -144,7 +239,29 @@ final class Groups {
         answer.getExists(),
         answer.getLastCommitMs(),
         answer.getCoordinatorId(),
-        offsets(answer.getOffsetsList()));
+        offsets(answer.getOffsetsList()),
+        answer.getMembersList().stream().map(Groups::member).toList(),
+        answer.getEpoch(),
+        answer.getAssignor());
+  }
+
+  private static Admin.GroupMember member(io.github.oncelog.client.proto.GroupMember one) {
+    Map<TopicPartition, Long> owned = new TreeMap<>();
+    for (var p : one.getOwnedList()) {
+      owned.put(new TopicPartition(p.getTopic(), p.getPartition()), p.getOwnership());
+    }
+    List<TopicPartition> revoking = new ArrayList<>();
+    for (var p : one.getRevokingList()) {
+      revoking.add(new TopicPartition(p.getTopic(), p.getPartition()));
+    }
+    return new Admin.GroupMember(
+        one.getMemberId(),
+        one.getInstanceId(),
+        one.getClientHost(),
+        owned,
+        revoking,
+        one.getIdleMs(),
+        one.getConnected());
   }
 
   boolean delete(String group) {

@@ -10,6 +10,7 @@ import io.github.oncelog.client.proto.ProducerServiceGrpc;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
 
 /**
  * Who the producer is: leases of producer ids, names, and where a partition goes on. All partitions
@@ -73,16 +74,46 @@ final class Identities {
   }
 
   /**
-   * Leases the next id at 90 % of the lifetime; partitions change over when drained. Returns
-   * without a lease while somebody else leases.
+   * An identity that lasts for a transaction, if leases last so long. It is not renewed while one
+   * is open: that would raise the name's epoch, and fence it.
+   *
+   * @param usedUp identities up to this serial will not do
    */
-  void renewIfDue() {
+  Identity forTransaction(long total, int usedUp, long until) {
+    leasing.lock();
+    try {
+      Identity identity = newest;
+      if (identity == null || identity.serial() <= usedUp || !lasts(identity, total)) {
+        identity = lease(until);
+      }
+      current = identity;
+      return identity;
+    } finally {
+      leasing.unlock();
+    }
+  }
+
+  private static boolean lasts(Identity identity, long total) {
+    if (identity.renewAt() == Times.NEVER) {
+      return true;
+    }
+    // The last tenth of a lease lies between its renewal and its end.
+    long lifetime = (identity.expireAt() - identity.renewAt()) * 10;
+    return identity.renewAt() - Times.now() >= Math.min(total, lifetime / 2);
+  }
+
+  /**
+   * Leases the next id at 90 % of the lifetime; partitions change over when drained. Returns
+   * without a lease while somebody else leases, or a transaction is open.
+   */
+  void renewIfDue(BooleanSupplier isTransactional) {
     if (!leasing.tryLock()) {
       return;
     }
     try {
       Identity known = current;
-      if (known != null && Times.now() >= known.renewAt()) {
+      boolean due = known != null && Times.now() >= known.renewAt();
+      if (due && !isTransactional.getAsBoolean()) {
         current = lease(Times.now() + Times.SECOND);
       }
     } catch (OncelogException e) {
@@ -103,7 +134,13 @@ final class Identities {
               ? ByteString.EMPTY
               : ByteString.copyFrom(initial.leaseToken());
       return new Identity(
-          initial.producerId(), initial.epoch(), serial, Times.NEVER, Times.NEVER, token);
+          initial.producerId(),
+          initial.epoch(),
+          serial,
+          Times.NEVER,
+          Times.NEVER,
+          token,
+          config.secured());
     }
     LeaseProducerRequest.Builder request = LeaseProducerRequest.newBuilder();
     if (config.producerName() != null) {
@@ -125,7 +162,8 @@ final class Identities {
             serial,
             lifetime > 0 ? begin + lifetime / 10 * 9 : Times.NEVER,
             lifetime > 0 ? begin + lifetime : Times.NEVER,
-            answer.getLeaseToken());
+            answer.getLeaseToken(),
+            config.secured());
     if (config.producerName() != null) {
       newest = identity;
     }

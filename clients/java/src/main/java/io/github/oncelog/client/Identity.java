@@ -8,8 +8,16 @@ import com.google.protobuf.ByteString;
  * @param serial rises with each new one
  * @param renewAt when to get the next one
  * @param leaseToken proves it to a partition that does not know it yet
+ * @param provesEach nodes may know who calls: then each batch proves whose it is
  */
 record Identity(
-    long producerId, int epoch, int serial, long renewAt, long expireAt, ByteString leaseToken) {
-  static final Identity NONE = new Identity(0, 0, 0, Times.NEVER, Times.NEVER, ByteString.EMPTY);
+    long producerId,
+    int epoch,
+    int serial,
+    long renewAt,
+    long expireAt,
+    ByteString leaseToken,
+    boolean provesEach) {
+  static final Identity NONE =
+      new Identity(0, 0, 0, Times.NEVER, Times.NEVER, ByteString.EMPTY, false);
 }

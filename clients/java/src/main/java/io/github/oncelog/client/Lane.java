@@ -12,6 +12,19 @@ final class Lane {
   boolean given;
   long lastGiven = -1;
 
+  /** Who numbered the records, at one moment. */
+  record Numbering(boolean counted, boolean given, long lastGiven) {}
+
+  Numbering numbering() {
+    return new Numbering(counted, given, lastGiven);
+  }
+
+  void restore(Numbering before) {
+    counted = before.counted;
+    given = before.given;
+    lastGiven = before.lastGiven;
+  }
+
   Lane(TopicPartition tp) {
     this.tp = tp;
   }

@@ -15,9 +15,19 @@ final class Limits {
   }
 
   static void span(String name, Duration value, long lowMs) {
-    Duration high = Duration.ofMillis(Integer.MAX_VALUE);
-    if (value.compareTo(Duration.ofMillis(lowMs)) < 0 || value.compareTo(high) > 0) {
-      throw bad("%s must be from %d ms to %s, got %s", name, lowMs, high, value);
+    span(name, value, Duration.ofMillis(lowMs), Duration.ofMillis(Integer.MAX_VALUE));
+  }
+
+  static void span(String name, Duration value, Duration low, Duration high) {
+    if (value.compareTo(low) < 0 || value.compareTo(high) > 0) {
+      throw bad("%s must be from %s to %s, got %s", name, low, high, value);
+    }
+  }
+
+  /** Refuses an argument that is no time. */
+  static void time(String field, Duration value) {
+    if (value.isNegative() || value.compareTo(Duration.ofMillis(Integer.MAX_VALUE)) > 0) {
+      throw Detail.invalid(field, "%s must not be negative or above 24 days, got %s", field, value);
     }
   }
 

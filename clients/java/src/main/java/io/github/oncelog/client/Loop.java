@@ -1,8 +1,12 @@
 package io.github.oncelog.client;
 
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.LongUnaryOperator;
 
@@ -37,6 +41,22 @@ final class Loop {
   /** Has it run this; not at all if it has ended. */
   void post(Runnable event) {
     events.add(event);
+  }
+
+  /** Waits for what an event completes, or for the loop's end. */
+  void await(CompletableFuture<?> done) {
+    while (!done.isDone() && thread.isAlive()) {
+      try {
+        done.get(100, TimeUnit.MILLISECONDS);
+      } catch (TimeoutException e) {
+        // it may have ended meanwhile
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        throw new CancellationException("interrupted");
+      } catch (ExecutionException e) {
+        throw new IllegalStateException(e); // it is never completed so
+      }
+    }
   }
 
   /** Runs what was posted before, and ends. */

@@ -32,7 +32,11 @@ public final class OncelogException extends RuntimeException {
       String producerName,
       String field,
       String limit,
-      long count) {
+      long count,
+      String principal,
+      String operation,
+      String kind,
+      String name) {
     static final Details NONE = new Detail().build();
   }
 

@@ -8,7 +8,8 @@ final class OpenBatch {
   final BatchDelivery delivery;
   final long created;
   final int cap; // never larger than this with more than one record
-  Columns columns = new Columns(); // null once it is encoded
+  final ProducerTransaction transaction; // that it belongs to; null: none
+  Columns columns; // null once it is encoded
   int size = Columns.BATCH_OVERHEAD;
   boolean due;
   boolean isClosed;
@@ -21,10 +22,12 @@ final class OpenBatch {
   int crc;
   long maxTimestamp;
 
-  OpenBatch(Lane lane, long created, int cap) {
+  OpenBatch(Lane lane, long created, int cap, ProducerTransaction transaction, byte[] room) {
     this.lane = lane;
     this.created = created;
     this.cap = cap;
+    this.transaction = transaction;
+    columns = new Columns(room);
     delivery = new BatchDelivery(lane.tp);
   }
 
@@ -34,13 +37,16 @@ final class OpenBatch {
     System.arraycopy(more, 0, sequences, before, more.length);
   }
 
-  /** Makes the payload, once. */
-  void encode(Compression compression, Integer level) {
+  /** Makes the payload, once; returns room for another batch, or null. */
+  byte[] encode(Compression compression, Integer level) {
+    byte[] room = null;
     if (payload == null) {
       payload = Codecs.compress(compression, level, columns.encode());
       crc = Codecs.checksum(payload);
       maxTimestamp = columns.maxTimestamp();
+      room = columns.room();
       columns = null;
     }
+    return room;
   }
 }

@@ -16,6 +16,7 @@ import java.util.TreeMap;
 /** Finds offsets to start from: where a group stands, where a log begins and ends. */
 final class Positions {
   final Groups groups;
+  private volatile GroupMember member;
   private final ConsumerConfig config;
   private final Cluster cluster;
   private final Routes routes;
@@ -27,6 +28,11 @@ final class Positions {
     groups = new Groups(cluster);
   }
 
+  /** Asks as this member of the group from now on. */
+  void as(GroupMember member) {
+    this.member = member;
+  }
+
   /**
    * Where to begin. Partitions in fresh may go on where the group stands. What was found before an
    * error is in {@code found}.
@@ -36,8 +42,9 @@ final class Positions {
       Collection<TopicPartition> fresh,
       Map<TopicPartition, Long> found) {
     if (config.groupId() != null && !fresh.isEmpty()) {
+      GroupMember one = member;
       groups
-          .committed(config.groupId(), fresh)
+          .committed(config.groupId(), fresh, one == null ? null : one.lookTerms(fresh))
           .forEach((tp, committed) -> found.put(tp, committed.commit().offset()));
     }
     Map<TopicPartition, OffsetQuery> queries = new TreeMap<>();

@@ -42,6 +42,10 @@ final class ProduceStream {
 
   final String address;
   final Map<Long, Waiting> outstanding = new HashMap<>();
+
+  /** Why the node will take none of this, however often it is sent; null: it may. */
+  OncelogException refused;
+
   private final ManagedChannel channel;
   private final Loop loop;
   private final Events events;
@@ -129,6 +133,8 @@ final class ProduceStream {
             loop.post(
                 () -> {
                   closed = true;
+                  OncelogException error = Statuses.error(address, status, trailers);
+                  refused = error.kind() == ErrorKind.NOT_AUTHORIZED ? error : null;
                   events.closed(ProduceStream.this);
                 });
           }

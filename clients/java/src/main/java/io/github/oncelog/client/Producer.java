@@ -33,6 +33,7 @@ public final class Producer implements AutoCloseable {
   private final ProducerConfig config;
   private final Cluster cluster;
   private final Sender sender;
+  private final Transactions transactions;
   private final AtomicBoolean closed = new AtomicBoolean();
 
   /** With the default settings, for nodes as "host:port,...". */
@@ -49,6 +50,7 @@ public final class Producer implements AutoCloseable {
     this.config.check();
     cluster = new Cluster(this.config);
     sender = new Sender(this.config, cluster);
+    transactions = new Transactions(this.config, cluster, sender, () -> await(FOR_EVER));
   }
 
   /** A copy of the settings in force. */
@@ -180,6 +182,31 @@ public final class Producer implements AutoCloseable {
     return known;
   }
 
+  // --- transactions ------------------------------------------------------------------
+
+  /**
+   * Begins a transaction, when all that was sent before is settled. It is aborted after 60 s
+   * without a sign of this process, and after 15 min. It needs a {@link
+   * ProducerConfig#producerName()}.
+   *
+   * <p>Throws {@link ErrorKind#FENCED} if another producer has taken over the name, {@link
+   * ErrorKind#TRANSACTION_OPEN} if the one before has not been ended, and retriable errors when
+   * nobody answers.
+   */
+  public Transaction begin() {
+    return begin(Duration.ZERO, Duration.ZERO);
+  }
+
+  /** The same with other times; zero: the nodes' own. */
+  public Transaction begin(Duration idleTimeout, Duration totalTimeout) {
+    Limits.time("idle_timeout_ms", idleTimeout);
+    Limits.time("total_timeout_ms", totalTimeout);
+    if (closed.get()) {
+      throw new OncelogException(ErrorKind.CLIENT_CLOSED, "the producer is closed");
+    }
+    return new Transaction(this, transactions, transactions.begin(idleTimeout, totalTimeout));
+  }
+
   // --- waiting, asking ---------------------------------------------------------------
 
   /**
@@ -232,7 +259,10 @@ public final class Producer implements AutoCloseable {
     }
   }
 
-  /** Flushes and frees everything; throws as {@link #flush()} does. */
+  /**
+   * Flushes and frees everything; throws as {@link #flush()} does. A transaction that is open is
+   * aborted.
+   */
   @Override
   public void close() {
     close(FOR_EVER);
@@ -244,6 +274,7 @@ public final class Producer implements AutoCloseable {
       return;
     }
     try {
+      transactions.close(limit);
       await(limit); // what is left fails below, and is reported with its outcome
     } finally {
       sender.stop();

@@ -45,6 +45,10 @@ final class SealedBatch {
     if (batch.expectedOffset >= 0) {
       header.setExpectedOffset(batch.expectedOffset);
     }
+    if (batch.transaction != null) {
+      assert batch.transaction.producerId == identity.producerId() : "a name has one id";
+      header.setTransactionId(batch.transaction.id);
+    }
     long base = -1;
     long last = -1;
     if (identity.producerId() != 0) {
@@ -60,8 +64,8 @@ final class SealedBatch {
       }
     }
     lastSequence = last;
-    leaseToken =
-        identity.producerId() != 0 && prev == -1 ? identity.leaseToken() : ByteString.EMPTY;
+    boolean proves = identity.producerId() != 0 && (prev == -1 || identity.provesEach());
+    leaseToken = proves ? identity.leaseToken() : ByteString.EMPTY;
     this.header = header.build();
     batch.delivery.stamp = new BatchDelivery.Stamp(identity.producerId(), identity.epoch(), base);
   }

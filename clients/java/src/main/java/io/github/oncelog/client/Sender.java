@@ -89,7 +89,7 @@ final class Sender implements ProduceStream.Events {
   }
 
   /** The producer cannot go on. All pending records fail, further ones are refused. */
-  private void fail(OncelogException error) {
+  void fail(OncelogException error) {
     if (!stopped) {
       failEverything(error, error);
       closeStreams();
@@ -98,19 +98,28 @@ final class Sender implements ProduceStream.Events {
 
   private void failEverything(OncelogException error, OncelogException later) {
     stopped = true;
-    for (OpenBatch batch : accumulator.stop(later)) {
+    ProducerTransaction transaction = accumulator.transaction();
+    if (transaction != null) {
+      accumulator.failTransaction(transaction, error);
+    }
+    failBatches(accumulator.stop(later), error);
+    new ArrayList<>(identified.keySet()).forEach(tp -> tellIdentified(tp, Identity.NONE));
+    snapshot = stats.snapshot();
+  }
+
+  private void failBatches(List<OpenBatch> unsent, OncelogException error) {
+    for (OpenBatch batch : unsent) {
       stats.recordsFailed += batch.count;
       batch.delivery.fail(error.with(Outcome.NEVER_SENT));
       batchDone(batch);
     }
     windows.values().forEach(window -> window.failAll(error));
     busy.clear();
-    new ArrayList<>(identified.keySet()).forEach(tp -> tellIdentified(tp, Identity.NONE));
-    snapshot = stats.snapshot();
   }
 
   private void batchDone(OpenBatch batch) {
-    if (batch.delivery.error != null) {
+    // Of a transaction's failure its end tells.
+    if (batch.delivery.error != null && batch.transaction == null) {
       failed.add(batch.delivery);
     }
     if (batch.delivery.callbacks.isEmpty()) {
@@ -146,6 +155,54 @@ final class Sender implements ProduceStream.Events {
         : new OncelogException(ErrorKind.PRODUCER_FAILED, "no producer id: %s", own.getMessage());
   }
 
+  // --- transactions ------------------------------------------------------------------
+
+  /** Has this run on the loop's thread, and waits for it; not at all if all has ended. */
+  void onLoop(Runnable task) {
+    CompletableFuture<Void> done = new CompletableFuture<>();
+    loop.post(
+        () -> {
+          task.run();
+          done.complete(null);
+        });
+    loop.await(done);
+  }
+
+  /** It cannot be committed: what is not staged fails now, nobody waits for it. */
+  void drop(ProducerTransaction transaction, OncelogException error) {
+    accumulator.failTransaction(transaction, error);
+    failBatches(accumulator.dropTransaction(), error);
+  }
+
+  /** It was aborted. */
+  void rollBack(ProducerTransaction transaction) {
+    windows.values().forEach(window -> window.rollBack(transaction));
+  }
+
+  /** Identities up to this serial cannot be used in all partitions any more. */
+  int usedUp() {
+    AtomicInteger highest = new AtomicInteger();
+    onLoop(
+        () -> windows.values().forEach(one -> highest.accumulateAndGet(one.usedUp(), Math::max)));
+    return highest.get();
+  }
+
+  /** Whether it goes on. It ends with its lease: a new one would fence it. */
+  private boolean mayStage(Window window, ProducerTransaction transaction, long now) {
+    Identity current = identities.current();
+    if (current == null || now >= current.expireAt() || window.usedUp() >= current.serial()) {
+      accumulator.failTransaction(
+          transaction,
+          new OncelogException(
+              ErrorKind.PRODUCER_EXPIRED,
+              "%s: the lease of \"%s\" cannot be used on",
+              window.tp,
+              config.producerName()));
+      loop.wake();
+    }
+    return transaction.failure() == null;
+  }
+
   // --- sending -----------------------------------------------------------------------
 
   /** Sends whatever can be sent now, and returns when to look again. */
@@ -156,6 +213,10 @@ final class Sender implements ProduceStream.Events {
     if (now - tickedAt >= TICK_EVERY) {
       tickedAt = now;
       tick(now);
+    }
+    ProducerTransaction transaction = accumulator.transaction();
+    if (transaction != null && transaction.failure() != null) {
+      drop(transaction, transaction.refused());
     }
     long next = tickedAt + TICK_EVERY;
     Set<TopicPartition> ready = new LinkedHashSet<>();
@@ -184,6 +245,10 @@ final class Sender implements ProduceStream.Events {
   private Window.Reaction feed(Window window, long now) {
     TopicPartition tp = window.tp;
     if (identifying.contains(tp)) {
+      return Window.NOTHING;
+    }
+    ProducerTransaction transaction = accumulator.transaction();
+    if (transaction != null && !mayStage(window, transaction, now)) {
       return Window.NOTHING;
     }
     if (window.needsIdentity(now, identities.current())) {
@@ -322,6 +387,13 @@ final class Sender implements ProduceStream.Events {
     if (stopped) {
       return;
     }
+    if (stream.refused != null) {
+      fail(
+          new OncelogException(
+                  ErrorKind.PRODUCER_FAILED, "not authorized: %s", stream.refused.getMessage())
+              .because(stream.refused));
+      return;
+    }
     long now = Times.now();
     cluster.avoid(address);
     for (Window window : busy.values()) {
@@ -419,11 +491,11 @@ final class Sender implements ProduceStream.Events {
     }
     checkStalls(now);
     Identity current = identities.current();
-    if (current != null && now >= current.renewAt()) {
+    if (current != null && now >= current.renewAt() && !accumulator.isTransactional()) {
       cluster.spawn(
           () -> {
             try {
-              identities.renewIfDue();
+              identities.renewIfDue(accumulator::isTransactional);
             } catch (OncelogException e) {
               // Taken over by another instance, most likely: to go on would be to fight.
               loop.post(() -> fail(fatal(e)));

@@ -46,6 +46,8 @@ final class Statuses {
     VERDICTS.put(Verdict.VERDICT_SEQUENCE_CONFLICT, ErrorKind.SEQUENCE_CONFLICT);
     VERDICTS.put(Verdict.VERDICT_PRODUCER_EXPIRED, ErrorKind.PRODUCER_EXPIRED);
     VERDICTS.put(Verdict.VERDICT_OFFSET_MISMATCH, ErrorKind.OFFSET_MISMATCH);
+    VERDICTS.put(Verdict.VERDICT_TRANSACTION_ABORTED, ErrorKind.TRANSACTION_ABORTED);
+    VERDICTS.put(Verdict.VERDICT_TRANSACTION_ENDED, ErrorKind.TRANSACTION_ENDED);
   }
 
   private Statuses() {}
@@ -178,12 +180,18 @@ final class Statuses {
       detail.producerName = metadata.get("producer_name");
       detail.field = metadata.get("field");
       detail.limit = metadata.get("limit");
+      detail.principal = metadata.get("principal");
+      detail.operation = metadata.get("operation");
+      detail.kind = metadata.get("kind");
+      detail.name = metadata.get("name");
       return new OncelogException(kind, "%s", message).with(detail);
     }
   }
 
   static boolean stored(Verdict verdict) {
-    return verdict == Verdict.VERDICT_APPENDED || verdict == Verdict.VERDICT_DUPLICATE;
+    return verdict == Verdict.VERDICT_APPENDED
+        || verdict == Verdict.VERDICT_DUPLICATE
+        || verdict == Verdict.VERDICT_STAGED;
   }
 
   static boolean retriable(Verdict verdict) {

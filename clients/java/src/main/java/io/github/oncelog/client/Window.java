@@ -73,6 +73,13 @@ final class Window {
   // The application's own sequence that was stored last; -1: none.
   long storedGiven = -1;
 
+  private boolean madeAnew; // the topic was, while a transaction wrote to it
+
+  /** Where a transaction began here. */
+  private record Before(ProducerTransaction transaction, long prevSequence, long storedGiven) {}
+
+  private Before before;
+
   // A batch with the application's own sequences has failed. What follows it must not be stored:
   // prev_sequence would hide the gap, and a copy lose records unseen.
   private OncelogException gap;
@@ -129,6 +136,42 @@ final class Window {
     this.topicId = topicId;
     prevSequence = lastSequence;
     dead = false;
+    madeAnew = false;
+  }
+
+  // --- transactions ------------------------------------------------------------------
+
+  /** The serial of its identity if no batch may be sealed with it any more, else 0. */
+  int usedUp() {
+    return wasReset() ? identity.serial() : 0;
+  }
+
+  private void noteBegin(ProducerTransaction transaction) {
+    if (transaction != null && (before == null || before.transaction != transaction)) {
+      before = new Before(transaction, prevSequence, storedGiven);
+    }
+  }
+
+  /** It was aborted: its sequences are free, for late copies name the transaction. */
+  void rollBack(ProducerTransaction transaction) {
+    if (before == null || before.transaction != transaction) {
+      return;
+    }
+    assert idle() : "its batches have failed";
+    prevSequence = before.prevSequence;
+    storedGiven = before.storedGiven;
+    before = null;
+    failures = 0;
+    resets = 0;
+    retryAt = 0;
+    dead = madeAnew;
+  }
+
+  /** It cannot be committed any more. All of it fails; what of it is stored is dropped. */
+  private Reaction stagingFailed(ProducerTransaction transaction, OncelogException error) {
+    accumulator.failTransaction(transaction, error);
+    failAll(error);
+    return NOTHING;
   }
 
   // --- what to send ------------------------------------------------------------------
@@ -175,8 +218,9 @@ final class Window {
         return null;
       }
       long deadline = batch.created + config.deliveryTimeout().toNanos();
+      noteBegin(batch.transaction);
       try {
-        batch.encode(config.compression(), config.compressionLevel());
+        accumulator.reuse(batch.encode(config.compression(), config.compressionLevel()));
       } catch (OncelogException e) {
         fail(
             batch,
@@ -289,6 +333,9 @@ final class Window {
       if (s.batch.sequences != null) {
         storedGiven = Math.max(storedGiven, s.lastSequence);
       }
+      if (s.batch.transaction != null) {
+        delivery.run = s.batch.transaction.staged(tp, s.batch.count, s.lastSequence);
+      }
       delivery.baseOffset = result.getBaseOffset();
       delivery.duplicate = duplicate;
       delivery.done.complete(null);
@@ -385,6 +432,9 @@ final class Window {
   // --- refused for good --------------------------------------------------------------
 
   private Reaction refusedForGood(SealedBatch s, OncelogException error) {
+    if (s.batch.transaction != null) {
+      return stagingFailed(s.batch.transaction, error);
+    }
     // Offsets only grow: a delayed copy will be refused for the same reason.
     boolean certain =
         !s.ambiguous
@@ -451,6 +501,13 @@ final class Window {
     }
     List<SealedBatch> left = new ArrayList<>(batches);
     left.removeIf(s -> s.acked);
+    if (!left.isEmpty() && left.get(0).batch.transaction != null) {
+      madeAnew = true;
+      return stagingFailed(
+          left.get(0).batch.transaction,
+          new OncelogException(
+              ErrorKind.DELIVERY_FAILED, "%s: the topic was deleted and created anew", tp));
+    }
     batches.clear();
     cursor = 0;
     int sure = 0;
@@ -499,6 +556,9 @@ final class Window {
 
   private void fail(OpenBatch batch, OncelogException error) {
     stats.recordsFailed += batch.count;
+    if (batch.transaction != null) {
+      accumulator.failTransaction(batch.transaction, error);
+    }
     if (gap == null) {
       gap = gapAfter(batch, error);
       if (gap != null) {
@@ -512,10 +572,13 @@ final class Window {
 
   /**
    * What a producer stops with that could not store a batch with given sequences; null: it goes on.
-   * A refused condition is no gap: the application asked for it.
+   * A refused condition is no gap: the application asked for it. In a transaction what follows goes
+   * with it.
    */
   private static OncelogException gapAfter(OpenBatch batch, OncelogException error) {
-    if (batch.sequences == null || error.kind() == ErrorKind.OFFSET_MISMATCH) {
+    if (batch.sequences == null
+        || batch.transaction != null
+        || error.kind() == ErrorKind.OFFSET_MISMATCH) {
       return null;
     }
     return new OncelogException(
@@ -607,11 +670,11 @@ final class Window {
     cursor = 0;
   }
 
-  /** The producer stops. What is on its way fails. */
+  /** The producer stops, or its transaction. What is on its way fails. */
   void failAll(OncelogException error) {
     for (SealedBatch s : batches) {
       if (!s.acked && !s.abandoned) {
-        boolean doubt = s.ambiguous || s.attemptId != 0;
+        boolean doubt = (s.ambiguous || s.attemptId != 0) && s.batch.transaction == null;
         fail(s.batch, error.with(doubt ? Outcome.UNKNOWN : Outcome.NOT_STORED));
       }
     }

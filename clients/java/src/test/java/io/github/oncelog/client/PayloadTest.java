@@ -63,7 +63,7 @@ class PayloadTest {
   }
 
   private static Columns columns(JsonArray records) {
-    Columns columns = new Columns();
+    Columns columns = new Columns(null);
     for (JsonElement each : records) {
       JsonObject record = each.getAsJsonObject();
       List<Header> headers = new ArrayList<>();

@@ -10,6 +10,7 @@ import com.google.gson.JsonParser;
 import io.github.oncelog.client.Admin;
 import io.github.oncelog.client.AdminConfig;
 import io.github.oncelog.client.CommittedOffset;
+import io.github.oncelog.client.CommittedTransaction;
 import io.github.oncelog.client.Consumer;
 import io.github.oncelog.client.Delivery;
 import io.github.oncelog.client.ErrorKind;
@@ -23,6 +24,7 @@ import io.github.oncelog.client.ResolvedSequence;
 import io.github.oncelog.client.SendOptions;
 import io.github.oncelog.client.StoredRecord;
 import io.github.oncelog.client.TopicPartition;
+import io.github.oncelog.client.Transaction;
 import java.io.BufferedReader;
 import java.io.BufferedWriter;
 import java.io.IOException;
@@ -39,6 +41,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.TreeMap;
 
 /**
  * Lets the conformance kit drive this client: commands come as JSON lines on standard input,
@@ -62,10 +65,22 @@ public final class Driver {
           "read",
           "any_replica",
           "offsets",
-          "admin");
+          "admin",
+          "tls",
+          "tokens",
+          "transactions",
+          "members");
 
   /** A producer, and what was sent with it, by tag. */
-  private record Sending(Producer producer, Map<String, Delivery> sent) {}
+  private static final class Sending {
+    final Producer producer;
+    final Map<String, Delivery> sent = new HashMap<>();
+    Transaction transaction; // the last one that was begun
+
+    Sending(Producer producer) {
+      this.producer = producer;
+    }
+  }
 
   private final Map<String, Sending> producers = new HashMap<>();
   private final Map<String, Consumer> consumers = new HashMap<>();
@@ -154,6 +169,12 @@ public final class Driver {
         place(some, all);
         some.addProperty("offset", all.offset());
       }
+      case NOT_AUTHORIZED -> {
+        some.addProperty("principal", all.principal());
+        some.addProperty("operation", all.operation());
+        some.addProperty("kind", all.kind());
+        some.addProperty("name", all.name());
+      }
       case OFFSET_MISMATCH -> some.addProperty("next_offset", all.nextOffset());
       case FENCED -> some.addProperty("current_epoch", all.currentEpoch());
       case OUT_OF_ORDER -> some.addProperty("last_sequence", all.lastSequence());
@@ -230,7 +251,7 @@ public final class Driver {
         return NOTHING;
       case "open_producer":
         Producer producer = new Producer(Settings.producer(command.getAsJsonObject("config")));
-        producers.put(handle, new Sending(producer, new HashMap<>()));
+        producers.put(handle, new Sending(producer));
         return NOTHING;
       case "open_consumer":
         consumers.put(handle, new Consumer(Settings.consumer(command.getAsJsonObject("config"))));
@@ -285,7 +306,7 @@ public final class Driver {
 
   // --- producers ---------------------------------------------------------------------
 
-  private static JsonObject produce(JsonObject command, Sending one) {
+  private JsonObject produce(JsonObject command, Sending one) {
     Producer producer = one.producer;
     JsonObject answer = new JsonObject();
     switch (text(command, "verb")) {
@@ -313,10 +334,39 @@ public final class Driver {
         answer.addProperty("resolution", word(found.resolution()));
         answer.addProperty("offset", found.offset());
       }
+      case "begin" -> {
+        Duration idle = Duration.ofMillis(number(command, "idle_timeout_ms", 0));
+        Duration total = Duration.ofMillis(number(command, "total_timeout_ms", 0));
+        one.transaction = producer.begin(idle, total);
+        answer.addProperty("transaction_id", one.transaction.transactionId());
+      }
+      case "send_offsets" ->
+          one.transaction.commitOffsets(consumers.get(text(command, "consumer")));
+      case "commit_transaction" -> {
+        CommittedTransaction done = one.transaction.commit();
+        answer.addProperty("transaction_id", done.transactionId());
+        answer.add("runs", runs(done));
+      }
+      case "abort_transaction" -> one.transaction.abort();
       case "close" -> closeQuietly(producer, limit(command));
       default -> throw new Fault("NOT_OFFERED", "no such verb");
     }
     return answer;
+  }
+
+  private static JsonArray runs(CommittedTransaction done) {
+    JsonArray runs = new JsonArray();
+    new TreeMap<>(done.runs())
+        .forEach(
+            (tp, run) -> {
+              JsonObject one = new JsonObject();
+              one.addProperty("topic", tp.topic());
+              one.addProperty("partition", tp.partition());
+              one.addProperty("base_offset", run.baseOffset());
+              one.addProperty("record_count", run.recordCount());
+              runs.add(one);
+            });
+    return runs;
   }
 
   private static Message message(JsonObject from, String topic) {

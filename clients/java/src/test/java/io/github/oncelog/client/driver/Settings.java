@@ -8,11 +8,13 @@ import io.github.oncelog.client.ClientConfig;
 import io.github.oncelog.client.Compression;
 import io.github.oncelog.client.Consumer;
 import io.github.oncelog.client.ConsumerConfig;
+import io.github.oncelog.client.Membership;
 import io.github.oncelog.client.OffsetReset;
 import io.github.oncelog.client.Producer;
 import io.github.oncelog.client.ProducerConfig;
 import io.github.oncelog.client.ProducerIdentity;
 import io.github.oncelog.client.TopicPartition;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -49,12 +51,17 @@ final class Settings {
   }
 
   static ConsumerConfig consumer(JsonObject all) {
-    ConsumerConfig config = new ConsumerConfig("");
+    ConsumerConfig config = new ConsumerConfig("").membership(Membership.MANUAL);
     each(
         all,
         (name, value) -> {
           switch (name) {
             case "group_id" -> config.groupId(value.getAsString());
+            case "membership" -> config.membership(word(Membership.class, value));
+            case "group_instance_id" -> config.groupInstanceId(value.getAsString());
+            case "session_timeout_ms" -> config.sessionTimeout(ms(value));
+            case "revoke_timeout_ms" -> config.revokeTimeout(ms(value));
+            case "processing_timeout_ms" -> config.processingTimeout(ms(value));
             case "auto_offset_reset" -> config.autoOffsetReset(word(OffsetReset.class, value));
             case "fetch_min_bytes" -> config.fetchMinBytes(value.getAsInt());
             case "fetch_max_wait_ms" -> config.fetchMaxWait(ms(value));
@@ -101,6 +108,12 @@ final class Settings {
       case "retry_backoff_ms" -> config.retryBackoff(ms(value));
       case "retry_backoff_max_ms" -> config.retryBackoffMax(ms(value));
       case "metadata_max_age_ms" -> config.metadataMaxAge(ms(value));
+      case "tls" -> config.tls(value.getAsBoolean());
+      case "tls_ca_file" -> config.tlsCaFile(Path.of(value.getAsString()));
+      case "tls_cert_file" -> config.tlsCertFile(Path.of(value.getAsString()));
+      case "tls_key_file" -> config.tlsKeyFile(Path.of(value.getAsString()));
+      case "token_file" -> config.tokenFile(Path.of(value.getAsString()));
+      case "token" -> config.token(value.getAsString());
       default -> throw new Fault("NOT_OFFERED", "no setting " + name);
     }
   }
@@ -137,6 +150,7 @@ final class Settings {
         Consumer consumer = new Consumer("localhost:1")) {
       all.add("producer", defaults(producer.config()));
       all.add("consumer", defaults(consumer.config()));
+      all.add("member", member(consumer.config()));
     }
     return all;
   }
@@ -163,6 +177,19 @@ final class Settings {
     all.addProperty("max_block_ms", config.maxBlock().toMillis());
     all.addProperty("delivery_timeout_ms", config.deliveryTimeout().toMillis());
     all.addProperty("max_in_flight", config.maxInFlight());
+    return all;
+  }
+
+  private static JsonObject member(ConsumerConfig config) {
+    JsonObject all = new JsonObject();
+    all.addProperty("membership", Driver.word(config.membership()));
+    all.addProperty("group_instance_id", config.groupInstanceId());
+    all.addProperty("assignor", Driver.word(config.assignor()));
+    all.addProperty("session_timeout_ms", config.sessionTimeout().toMillis());
+    all.addProperty("revoke_timeout_ms", config.revokeTimeout().toMillis());
+    all.addProperty("processing_timeout_ms", config.processingTimeout().toMillis());
+    all.addProperty("enable_auto_commit", config.enableAutoCommit());
+    all.addProperty("auto_commit_interval_ms", config.autoCommitInterval().toMillis());
     return all;
   }
 

@@ -1,0 +1,199 @@
+package io.github.oncelog.client;
+
+import io.github.oncelog.client.GroupMember.Change;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * What a consumer does when its partitions change: on its own thread, between two polls.
+ *
+ * <pre>
+ * GroupMember --Change--> FetchBuffer --interruption--> Rebalance --> listener, commits
+ * </pre>
+ */
+final class Rebalance {
+  private static final RebalanceListener NOBODY = new RebalanceListener() {};
+
+  private final ConsumerConfig config;
+  private final FetchBuffer buffer;
+  private final Fetcher fetcher;
+  private final GroupMember member;
+  private final RebalanceListener listener;
+  // Under which ownership the records of each partition are being read.
+  private final Map<TopicPartition, Long> numbers = new TreeMap<>();
+  private final Map<TopicPartition, Long> stored = new TreeMap<>(); // by commits of this class
+  // Of automatic commits: what was given out before the last poll.
+  private Map<TopicPartition, Long> handled = new TreeMap<>();
+  private long commitAt;
+
+  Rebalance(ConsumerConfig config, Fetcher fetcher, GroupMember member) {
+    this.config = config;
+    this.fetcher = fetcher;
+    this.member = member;
+    buffer = fetcher.buffer;
+    listener = config.rebalanceListener() == null ? NOBODY : config.rebalanceListener();
+    commitAt = Times.now() + config.autoCommitInterval().toNanos();
+  }
+
+  Map<TopicPartition, Long> numbers() {
+    return numbers;
+  }
+
+  /** The user has come back for more: what was given out before is worked on. */
+  void poll() {
+    if (config.enableAutoCommit()) {
+      handled = buffer.places(numbers.keySet());
+    }
+  }
+
+  /** Does all that is due. Throws what the listener throws, and what ended the membership. */
+  void follow() {
+    for (Change change = buffer.interruption(); change != null; change = buffer.interruption()) {
+      take(change);
+    }
+    OncelogException error = member.error();
+    if (error != null) {
+      throw error;
+    }
+    if (config.enableAutoCommit() && Times.now() >= commitAt) {
+      commit(numbers.keySet());
+    }
+  }
+
+  /** When {@link #follow} has something to do at the latest. */
+  long due() {
+    return config.enableAutoCommit() ? commitAt : Times.NEVER;
+  }
+
+  /** The consumer closes. */
+  void leave() {
+    List<TopicPartition> tps = List.copyOf(numbers.keySet());
+    try {
+      finish(tps, Times.now() + config.revokeTimeout().toNanos());
+    } finally {
+      drop(tps);
+      member.leave();
+    }
+  }
+
+  // --- parts ---------------------------------------------------------------------------
+
+  /** All of it, even if the listener throws. */
+  private void take(Change change) {
+    try {
+      lose(change);
+    } finally {
+      try {
+        if (!change.step().revoked().isEmpty()) {
+          giveBack(change);
+        }
+      } finally {
+        if (!change.step().assigned().isEmpty()) {
+          gain(change);
+        }
+      }
+    }
+  }
+
+  private void lose(Change change) {
+    List<TopicPartition> lost = new ArrayList<>(change.step().lost());
+    lost.retainAll(numbers.keySet());
+    drop(lost);
+    try {
+      if (!lost.isEmpty()) {
+        listener.onLost(lost);
+      }
+    } finally {
+      if (change.ended()) {
+        member.comeBack();
+      }
+    }
+  }
+
+  private void giveBack(Change change) {
+    List<TopicPartition> asked = member.askedBack(change);
+    List<TopicPartition> known = new ArrayList<>(asked);
+    known.retainAll(numbers.keySet());
+    List<TopicPartition> kept = asked;
+    try {
+      finish(known, change.deadline());
+    } finally {
+      kept = member.release(change, asked);
+      List<TopicPartition> gone = new ArrayList<>(known);
+      gone.removeAll(kept);
+      drop(gone);
+    }
+    known.retainAll(kept);
+    if (!known.isEmpty()) {
+      // A new connection has begun meanwhile, and said that they are held.
+      listener.onAssigned(known);
+    }
+  }
+
+  private void gain(Change change) {
+    Map<TopicPartition, Long> fresh = member.stillOwned(change.step().assigned());
+    if (fresh.isEmpty()) {
+      return;
+    }
+    numbers.putAll(fresh);
+    List<TopicPartition> all = buffer.assignment();
+    all.addAll(fresh.keySet());
+    buffer.assign(all);
+    fetcher.wake();
+    listener.onAssigned(List.copyOf(fresh.keySet()));
+  }
+
+  /** What was given out is worked on and committed. */
+  private void finish(List<TopicPartition> tps, long deadline) {
+    if (tps.isEmpty()) {
+      return;
+    }
+    listener.onRevoked(tps, Instant.now().plus(Duration.ofNanos(deadline - Times.now())));
+    if (config.enableAutoCommit()) {
+      commit(tps);
+    }
+  }
+
+  /** What is worked on for sure, as far as it has moved. */
+  private void commit(Collection<TopicPartition> tps) {
+    commitAt = Times.now() + config.autoCommitInterval().toNanos();
+    Map<TopicPartition, OffsetCommit> moved = new TreeMap<>();
+    for (TopicPartition tp : tps) {
+      Long at = handled.get(tp);
+      if (at != null && !at.equals(stored.get(tp))) {
+        moved.put(tp, OffsetCommit.of(at));
+      }
+    }
+    if (moved.isEmpty()) {
+      return;
+    }
+    try {
+      fetcher.positions.groups.commit(
+          config.groupId(), moved, member.commitTerms(moved.keySet(), numbers));
+      moved.forEach((tp, one) -> stored.put(tp, one.offset()));
+    } catch (OncelogException e) {
+      // What is another's by now is the other's to commit; the rest is committed the next time.
+      if (!e.isRetriable() && e.kind() != ErrorKind.FENCED_MEMBER) {
+        throw e;
+      }
+    }
+  }
+
+  private void drop(List<TopicPartition> tps) {
+    if (tps.isEmpty()) {
+      return;
+    }
+    numbers.keySet().removeAll(tps);
+    stored.keySet().removeAll(tps);
+    handled.keySet().removeAll(tps);
+    List<TopicPartition> left = buffer.assignment();
+    left.removeAll(new HashSet<>(tps));
+    buffer.assign(left);
+  }
+}

@@ -1,0 +1,22 @@
+package io.github.oncelog.client;
+
+import java.time.Instant;
+import java.util.List;
+
+/**
+ * Hears what comes to, and goes from, a consumer that is a member of its group. Called by {@link
+ * Consumer#poll} and {@link Consumer#close()}, on their thread, between two batches of records.
+ */
+public interface RebalanceListener {
+  /** These are this consumer's from now on. */
+  default void onAssigned(List<TopicPartition> partitions) {}
+
+  /**
+   * The group wants these back: finish what was read of them, and commit it, until this time. They
+   * are given back when it returns.
+   */
+  default void onRevoked(List<TopicPartition> partitions, Instant until) {}
+
+  /** These are another member's already: drop what was read and not committed. */
+  default void onLost(List<TopicPartition> partitions) {}
+}
