@@ -188,7 +188,7 @@ class Producer:
         if expected_offset is not None:
             check_int("expected_offset", expected_offset, 0, 2**63 - 1)
         view = self._topics.get(topic) or self._topic(topic)
-        lane, sticky = self._placement.lane(view, key, partition)
+        lane, others = self._placement.lane(view, key, partition)
         return self._accumulator.append(
             lane,
             value,
@@ -200,7 +200,7 @@ class Producer:
             on_delivery,
             self._max_batch(view),
             # A record with demands of its own does not set the place for others.
-            sticky and sequence is None and expected_offset is None,
+            others if sequence is None and expected_offset is None else (),
         )
 
     def send_batch(

@@ -78,7 +78,7 @@ class Rig:
         return self.accumulator.append(
             self.accumulator.lane(TP), pad(value), None, (), more.get("timestamp_us", 0),
             more.get("sequence"),
-            expected_offset, None, 1_000_000, False,
+            expected_offset, None, 1_000_000, (),
         )  # fmt: skip
 
     def send(self, limit: int = 100) -> list[Sent]:

@@ -44,7 +44,7 @@ class Rig:
         return self.accumulator.append(
             self.accumulator.lane(tp), bytes(size), more.get("key"), more.get("headers", ()),
             more.get("timestamp_us", 7), more.get("sequence"), more.get("expected", -1), None,
-            100_000, more.get("sticky", False),
+            100_000, more.get("others", ()),
         )  # fmt: skip
 
     def ready(self) -> list[TopicPartition]:
@@ -151,10 +151,22 @@ def test_a_flush_makes_everything_due_until_it_ends() -> None:
 
 def test_the_sticky_batch_is_forgotten_when_it_is_closed() -> None:
     rig = Rig(linger_s=0)
-    rig.append(1, sticky=True)
+    rig.append(1, others=[rig.accumulator.lane(A)])
     assert rig.accumulator.sticky["t"].tp == A
     rig.take()
     assert rig.accumulator.sticky == {}
+
+
+def test_keyless_records_go_to_another_partition_when_a_batch_is_full() -> None:
+    """Also while the sender takes nothing: what waits must not pile up in one partition."""
+    rig = Rig(batch_size=ROOM + 10)
+    elsewhere = [rig.accumulator.lane(B)]
+    rig.append(10, others=elsewhere)
+    assert rig.accumulator.sticky["t"].tp == A
+    rig.append(10, others=elsewhere)
+    assert rig.accumulator.sticky["t"].tp == B
+    assert rig.ready() == [A]
+    assert len(rig.take(A).values) == 1
 
 
 def test_expired_batches_leave_whether_closed_or_open() -> None:
@@ -305,7 +317,7 @@ def test_refused_but_not_yet_stopped() -> None:
 
 def test_a_forked_child_sends_nothing_of_its_parents() -> None:
     rig = Rig(linger_s=0)
-    rig.append(sticky=True)
+    rig.append(others=[rig.accumulator.lane(A)])
     accumulator = rig.accumulator
     with accumulator.lock:  # as if a thread of the parent held it at the fork
         accumulator.abandon(errors.ClientClosedError("made before a fork"))

@@ -15,6 +15,7 @@ engine takes closed batches without it.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import deque
@@ -99,11 +100,12 @@ class Accumulator:
         expected_offset: int,
         on_delivery: OnDelivery | None,
         max_batch_bytes: int,
-        sticky: bool,
+        others: Sequence[Lane],
     ) -> RecordFuture:
         """Add a record to its partition's open batch; blocks while the buffer is full.
 
-        `timestamp_us` None: now. `expected_offset` -1: none.
+        `timestamp_us` None: now. `expected_offset` -1: none. `others`: keyless records stick to
+        this partition while the batch has room, and then go to one of these.
         """
         size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
         for name, content in headers:
@@ -124,8 +126,11 @@ class Accumulator:
             ):
                 self._check_fits(size + BATCH_OVERHEAD, max_batch_bytes)
                 cap = min(self.batch_size, max_batch_bytes)
+                if others and batch is not None and batch.size + size > batch.cap:
+                    self._close(batch)
+                    self._wake_wanted, lane = True, random.choice(others)
                 batch = self._numbered_room(lane, sequence, sequence, size, cap, alone)
-            if sticky:
+            if others:
                 self.sticky[lane.tp.topic] = batch
             if timestamp_us is not None:
                 batch.stamp(timestamp_us)

@@ -8,7 +8,7 @@ partition that keyless records stick to until its batch is closed, else any.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from oncelog._engine.net.leaders import TopicView
 from oncelog._engine.produce.accumulator import Accumulator
@@ -33,8 +33,10 @@ class Placement:
         self._keys = KeyPartitioner()
         self._lanes: dict[str, list[Lane]] = {}  # of each topic, one for each partition
 
-    def lane(self, view: TopicView, key: bytes | None, partition: int | None) -> tuple[Lane, bool]:
-        """Return where a record waits, and whether keyless records may stick to it."""
+    def lane(
+        self, view: TopicView, key: bytes | None, partition: int | None
+    ) -> tuple[Lane, Sequence[Lane]]:
+        """Return where a record waits, and where it may as well, if it is without a key."""
         lanes = self._lanes.get(view.name)
         if lanes is None or len(lanes) != len(view.partitions):
             tps = [TopicPartition(view.name, number) for number in range(len(view.partitions))]
@@ -49,11 +51,11 @@ class Placement:
                     f"not {partition!r}",
                     topic=view.name,
                 )
-            return lanes[partition], False
+            return lanes[partition], ()
         if key is not None:
-            return lanes[self._keys.partition(key, len(lanes))], False
+            return lanes[self._keys.partition(key, len(lanes))], ()
         stuck = self._accumulator.sticky.get(view.name)
-        return (random.choice(lanes) if stuck is None else stuck.lane), True
+        return (random.choice(lanes) if stuck is None else stuck.lane), lanes
 
 
 __all__ = ["Placement"]
