@@ -152,11 +152,15 @@ func (a *accumulator) place(add *addition, alone bool) (*openBatch, bool, error)
 		e.Outcome = NeverSent
 		return nil, false, e
 	}
+	woken := false
+	if stuck := a.sticky[add.tp.Topic]; add.sticky && stuck != nil && stuck.size+add.size > stuck.cap {
+		a.close(stuck) // messages without a key go on with another partition
+		woken = true
+	}
 	l := a.laneOf(add)
 	if err := l.checkSequences(add.sequences); err != nil {
-		return nil, false, err
+		return nil, woken, err
 	}
-	woken := false
 	if batch := l.open; batch != nil && (alone || batch.size+add.size > batch.cap) {
 		a.close(batch)
 		woken = true

@@ -373,3 +373,22 @@ func TestATopicMadeAnew(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Also while the sender takes nothing: what waits must not pile up in one partition.
+func TestMessagesWithoutKeyLeaveAFullBatch(t *testing.T) {
+	config := defaultProducer("a:1")
+	config.BatchSize = batchOverhead + 10
+	a := newAccumulator(&config, func() {})
+	for partition := range int32(2) {
+		add := &addition{
+			tp: TopicPartition{"t", partition}, sticky: true, records: []Message{{Value: []byte("v")}},
+			size: 10, expected: notGiven, maxBatchBytes: 1 << 20,
+		}
+		if _, err := a.append(t.Context(), add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if at := a.sticky["t"].lane.tp.Partition; at != 1 {
+		t.Fatalf("the second message, with no room in the first batch, is in partition %d", at)
+	}
+}

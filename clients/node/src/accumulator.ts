@@ -148,6 +148,11 @@ export class Accumulator {
         `${bufferMemory}`;
       throw new OncelogError("BATCH_TOO_LARGE", text, {}, "never_sent");
     }
+    const stuck = add.sticky ? this.#sticky.get(add.tp.topic) : undefined;
+    if (stuck !== undefined && stuck.size + add.size > stuck.cap) {
+      this.#close(stuck); // messages without a key go on with another partition
+      this.#woken = true;
+    }
     const lane = this.#laneOf(add);
     checkSequences(lane, add.sequences);
     if (lane.open !== undefined && (alone || lane.open.size + add.size > lane.open.cap)) {

@@ -129,6 +129,11 @@ final class Accumulator {
               config.bufferMemory())
           .with(OncelogException.Outcome.NEVER_SENT);
     }
+    OpenBatch stuck = add.sticky ? sticky.get(add.tp.topic()) : null;
+    if (stuck != null && stuck.size + add.size > stuck.cap) {
+      close(stuck); // messages without a key go on with another partition
+      woken = true;
+    }
     Lane lane = lane(add);
     if (transaction != null) {
       before.computeIfAbsent(lane, Lane::numbering);
