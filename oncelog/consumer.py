@@ -388,7 +388,8 @@ class Consumer:
         Returns when it is stored on a majority. Raises FencedError, OutOfOrderError or
         SequenceConflictError for an OffsetCommit with a producer id, UnknownTopicOr-
         PartitionError, InvalidRequestError without a `group_id`; in a group with members
-        FencedMemberError for what is another's by now, GroupHasMembersError if this is none.
+        FencedMemberError for what is another's by now, GroupHasMembersError if this is none;
+        NotReadyError while an open transaction has staged one of these offsets.
         """
         commits = self._commits(offsets)
         if commits:

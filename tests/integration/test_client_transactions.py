@@ -18,6 +18,7 @@ from oncelog import (
     Consumer,
     FencedError,
     InvalidRequestError,
+    NotReadyError,
     OncelogError,
     Producer,
     TopicPartition,
@@ -242,6 +243,8 @@ def test_positions_are_stored_with_the_records_or_not_at_all(
         consumer.seek(place, 3)
         txn.commit_offsets(consumer)
         assert consumer.committed(place) == stored  # to look ends nothing
+        with pytest.raises(NotReadyError, match="not committed"):
+            consumer.commit({place: 1})
         with Consumer(membership="manual", **settings) as successor:  # type: ignore[arg-type]
             successor.assign([place])
             # It is about to read on from there, so what is staged ends first.

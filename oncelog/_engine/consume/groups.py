@@ -105,9 +105,7 @@ class Groups:
         answer = await self._call(group, lambda stub: stub.StageOffsets, request)
         if answer.error:
             text = f"group {group}: offsets not staged: {answer.message or answer.error}"
-            if answer.error == "TRANSACTION_CONFLICT":
-                raise errors.NotReadyError(text)  # another one has to end first
-            raise BY_REASON.get(answer.error, errors.InternalError)(text)
+            raise _kind(answer.error)(text)
 
     async def committed(
         self,
@@ -315,10 +313,16 @@ def _commits(
     ]
 
 
+def _kind(error: str) -> type[errors.OncelogError]:
+    if error == "TRANSACTION_CONFLICT":
+        return errors.NotReadyError  # another transaction has to end first
+    return BY_REASON.get(error, errors.InternalError)
+
+
 def _refused(result: group_pb2.OffsetCommitResult) -> errors.OncelogError:
     where = f"{result.topic}-{result.partition}"
     text = f"{where}: offset not committed: {result.message or result.error}"
-    kind = BY_REASON.get(result.error, errors.InternalError)
+    kind = _kind(result.error)
     if kind is errors.FencedError:
         return errors.FencedError(text, current_epoch=result.current_epoch)
     if kind is errors.OutOfOrderError:
