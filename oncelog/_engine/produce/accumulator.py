@@ -104,8 +104,7 @@ class Accumulator:
     ) -> RecordFuture:
         """Add a record to its partition's open batch; blocks while the buffer is full.
 
-        `timestamp_us` None: now. `expected_offset` -1: none. `others`: keyless records stick to
-        this partition while the batch has room, and then go to one of these.
+        `timestamp_us` None: now. `expected_offset` -1: none. `others`: where it may go as well.
         """
         size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
         for name, content in headers:
@@ -144,8 +143,7 @@ class Accumulator:
                 if batch.sequences is None:
                     batch.sequences = []
                 batch.sequences.append(sequence)
-            delivery = batch.delivery
-            future._delivery = delivery
+            future._delivery = delivery = batch.delivery
             future._index = len(batch.values)
             batch.values.append(value)
             batch.size += size
