@@ -34,6 +34,7 @@ from cluster.consensus.heartbeats import Heartbeats
 from cluster.consensus.learner_rate import LearnerRate
 from cluster.consensus.message import (
     DURABLE,
+    AppendReply,
     ClockProbe,
     ClockReply,
     GroupMessage,
@@ -213,7 +214,14 @@ class Driver:
                 self._with_work.add(gid)
         held, self._held, self._syncing = self._held, {}, {}
         for peer, messages in held.items():
-            self._send(peer, messages)
+            self._send(peer, [message for message in messages if self._stands(message)])
+
+    def _stands(self, message: Message) -> bool:
+        """Not if it acknowledges entries of an older term: a later slice may have replaced them."""
+        if not isinstance(message, AppendReply):
+            return True
+        group = self.groups.get(message.group)
+        return group is not None and message.term >= group.term
 
     # -- while a sync is under way ------------------------------------------------------
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import cluster.consensus.driver
 import storage.checkpoints
 from cluster.consensus.message import Append, Snapshot, checksum_of
 from cluster.dedup.verdict import Kind
@@ -137,6 +138,17 @@ def an_acknowledgement_is_withdrawn_with_its_entry() -> None:
     """Found by seed 70838: entries of two leaders came in one round, the second in the place
     of the first, and both were acknowledged after the fsync.
     """
+    entries_of_two_leaders_before_one_fsync()
+
+
+@schedule
+def an_acknowledgement_of_an_earlier_slice_is_withdrawn() -> None:
+    """Found by seed 202695: the same, the entries of each leader in a slice of its own."""
+    with limited(cluster.consensus.driver, "SLICE_OPERATIONS", 1):
+        entries_of_two_leaders_before_one_fsync()
+
+
+def entries_of_two_leaders_before_one_fsync() -> None:
     stage = Stage(nodes=5)
     stage.elect(1)
     stage.produce(1)

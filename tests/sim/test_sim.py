@@ -55,6 +55,8 @@ FOUND = (
     70838,
     309930,
     151695,
+    152930,
+    202695,
 )
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
@@ -69,6 +71,7 @@ CAUGHT_BY = {
     "hard-state-not-stored": "one_vote_a_term_also_after_a_restart",
     "old-terms-by-counting": "entries_of_old_terms_are_not_counted",
     "old-terms-by-unsynced": "an_unsynced_entry_of_its_term_commits_nothing",
+    "slice-acknowledged-after-all": "an_acknowledgement_of_an_earlier_slice_is_withdrawn",
     "no-fsync": "a_power_cut_of_all_loses_nothing",
     "commit-before-own-fsync": "a_divergent_tail_rejoins",
     "trim-by-rewrite": "power_fails_in_each_disk_call_of_a_compaction",

@@ -353,6 +353,11 @@ def slice_not_synced() -> Any:
     return [(Driver, "_is_safe", is_safe)]
 
 
+@mutation("what a slice was to acknowledge is said though a later one replaced it")
+def slice_acknowledged_after_all() -> Any:
+    return [(Driver, "_stands", lambda self, message: True)]
+
+
 @mutation("a leader that can reach nobody rests")
 def rest_without_majority() -> Any:
     def can_quiesce(self: LeaderTerm) -> bool:
