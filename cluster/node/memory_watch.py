@@ -94,10 +94,11 @@ class MemoryWatch:
         enough = len(worst) == self._to_close
         log.warning(
             "memory has grown by %d bytes, of which %d are counted: closed the most of the "
-            "unfinished calls, those of %s",
+            "unfinished calls, those of %s; the heap: %s",
             grown,
             counted,
             worst if enough else "all clients",
+            heap(),
         )
         self._end(worst if enough else [None])
         self._to_close = 2 * self._to_close if enough else 0
@@ -142,6 +143,28 @@ def trim_heap() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+class _Mallinfo2(ctypes.Structure):
+    """glibc's `struct mallinfo2` (mallinfo(3)), all in bytes but the counts."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def heap() -> str:
+    """What malloc has: in use, free, and mapped by itself; for who reads the log."""
+    mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo2 is None:
+        return "not known"
+    mallinfo2.restype = _Mallinfo2
+    info = mallinfo2()
+    return f"used={info.uordblks} free={info.fordblks} mapped={info.hblkhd}"
 
 
 def close_connections(port: int, client: str | None) -> None:

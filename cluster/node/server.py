@@ -20,6 +20,7 @@ from cluster.services.metering import Metering
 from cluster.services.reflecting import add_reflection
 
 MAX_STREAMS = 10_000  # of one connection; more wait at the client
+STREAM_WINDOW_BYTES = 4 * 1024 * 1024
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
@@ -29,6 +30,10 @@ _OPTIONS = [
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.max_concurrent_streams", MAX_STREAMS),
+    # What a stream may have sent before it is read. gRPC would let that grow with what it takes for
+    # the delay of the network: on a busy node ten streams had 600 MB.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
     # Calls wait for their turn: gRPC would end most of those beyond 1,000, without a word why.
     ("grpc.server.max_pending_requests", 1_000_000),
     ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
