@@ -217,7 +217,7 @@ class Driver:
             self._send(peer, [message for message in messages if self._stands(message)])
 
     def _stands(self, message: Message) -> bool:
-        """Not if it acknowledges entries of an older term: a later slice may have replaced them."""
+        """Not if it acknowledges entries of an older term: they may have been replaced since."""
         if not isinstance(message, AppendReply):
             return True
         group = self.groups.get(message.group)

@@ -348,7 +348,6 @@ class Group:
         if term == self._seen_term and leads == led:
             return
         self._seen_term = term
-        self._outbox.withdraw_before(term)
         if led:
             log.info("steps down partition=%s term=%d", self.name, term)
             self._end_leading("no longer the leader")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cluster.consensus.message import AppendReply, GroupMessage, Message, Vote, addressed
+from cluster.consensus.message import GroupMessage, Message, Vote, addressed
 from cluster.consensus.raft import Raft
 
 
@@ -42,11 +42,3 @@ class Outbox:
         """What the core wants to say by itself."""
         sent = raft.core.take_sent()
         self.send(raft, [(peer, raft.guard.outbound(raw)) for peer, raw in sent])
-
-    def withdraw_before(self, term: int) -> None:
-        """What was to be acknowledged in an older term may be replaced before it is synced."""
-        self.messages = [one for one in self.messages if not _is_ack_before(term, one[1])]
-
-
-def _is_ack_before(term: int, message: Message) -> bool:
-    return isinstance(message, AppendReply) and message.term < term

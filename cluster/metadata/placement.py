@@ -40,7 +40,7 @@ def place(
     `topics` what is placed already. Raises Rejected if the numbers do not fit.
     """
     check_partition_count(partitions)
-    _check_nodes(replicas, nodes)
+    check_nodes(replicas, nodes)
     load = _Load(nodes, live)
     for topic in topics:
         for partition in topic.partitions:
@@ -66,7 +66,7 @@ def resized(
     leaders: group -> its leader, where that is known. What is on its way to that number is not
     asked again. Raises Rejected if the numbers do not fit.
     """
-    _check_nodes(replicas, nodes)
+    check_nodes(replicas, nodes)
     load = _Load(nodes, live)
     for one in topics:
         for partition in one.partitions:
@@ -82,7 +82,8 @@ def resized(
     return changed
 
 
-def _check_nodes(replicas: int, nodes: Collection[int]) -> None:
+def check_nodes(replicas: int, nodes: Collection[int]) -> None:
+    """Raise Rejected unless these nodes can hold so many replicas of a partition."""
     check_replica_count(replicas)
     if replicas > len(nodes):
         text = f"{replicas} must be at most the number of nodes, {len(nodes)}"

@@ -6,10 +6,9 @@ CreateTopic, ResizeTopic, the topic of consumer groups --place_replicas--> place
 from __future__ import annotations
 
 from cluster.errors import NotReadyError
-from cluster.metadata.placement import place
-from cluster.metadata.topics import check_partition_count, check_replica_count
+from cluster.metadata.placement import check_nodes, place
+from cluster.metadata.topics import check_partition_count
 from cluster.services.context import NodeContext
-from cluster.services.requests import invalid
 
 DEFAULT_REPLICAS = 3
 
@@ -17,12 +16,8 @@ DEFAULT_REPLICAS = 3
 def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tuple[int, ...]]:
     """Where so many new partitions go now. Raises Rejected, NotReadyError."""
     check_partition_count(partitions)
-    check_replica_count(replicas)
     everybody, known = all_nodes(node), node.metadata.membership.holders()
-    if replicas > len(everybody):
-        nodes = len(everybody)
-        text = f"{replicas} must be at most the number of nodes, {nodes}"
-        raise invalid("replicas", text, f"1..{nodes}")
+    check_nodes(replicas, everybody)
     if replicas > len(known):
         missing = sorted(everybody - set(known))
         raise NotReadyError(

@@ -8,7 +8,7 @@ retriable.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from oncelog import errors, types
@@ -57,24 +57,14 @@ class AdminCore:
             config=messages.topic_config_to_message(config or types.TopicConfig()),
             timeout_ms=timeout_ms,
         )
-        ambiguous = False
-
-        def retried(_: errors.OncelogError) -> None:
-            nonlocal ambiguous
-            ambiguous = True
-
-        timeout_s = timeout_ms / 1000 + 1.0
+        retries: list[errors.OncelogError] = []
         try:
-            answer = await self._call(
-                lambda channel: cluster_stub(channel).CreateTopic,
-                request,
-                timeout_s=timeout_s,
-                attempt_timeout_s=timeout_s,
-                on_retry=retried,
+            answer = await self._waiting(
+                lambda channel: cluster_stub(channel).CreateTopic, request, timeout_ms, retries
             )
         except errors.TopicAlreadyExistsError:
             # After a call whose answer was lost it may be the topic that we asked for.
-            if not ambiguous:
+            if not retries:
                 raise
             topic = (await self.describe_topics([name]))[0]
             asked = (partitions or topic.partition_count, replicas or topic.replica_count)
@@ -82,6 +72,23 @@ class AdminCore:
                 raise
             return topic
         return messages.topic_info(answer.topic)
+
+    async def _waiting(
+        self,
+        method: Callable[[Any], Any],
+        request: Any,
+        timeout_ms: int,
+        retries: list[errors.OncelogError],
+    ) -> Any:
+        """A call that the node may hold for `timeout_ms`; `retries`: why it was made again."""
+        timeout_s = timeout_ms / 1000 + 1.0
+        return await self._call(
+            method,
+            request,
+            timeout_s=timeout_s,
+            attempt_timeout_s=timeout_s,
+            on_retry=retries.append,
+        )
 
     async def delete_topic(self, name: str) -> None:
         await self._call(
@@ -108,24 +115,14 @@ class AdminCore:
             dry_run=dry_run,
             timeout_ms=timeout_ms,
         )
-        ambiguous = False
-
-        def retried(_: errors.OncelogError) -> None:
-            nonlocal ambiguous
-            ambiguous = True
-
-        timeout_s = timeout_ms / 1000 + 1.0
+        retries: list[errors.OncelogError] = []
         try:
-            answer = await self._call(
-                lambda channel: cluster_stub(channel).ResizeTopic,
-                request,
-                timeout_s=timeout_s,
-                attempt_timeout_s=timeout_s,
-                on_retry=retried,
+            answer = await self._waiting(
+                lambda channel: cluster_stub(channel).ResizeTopic, request, timeout_ms, retries
             )
         except errors.InvalidRequestError as error:
             # After a call whose answer was lost they may be those that we asked for.
-            if not ambiguous or error.field != "partitions":
+            if not retries or error.field != "partitions":
                 raise
             topic = (await self.describe_topics([name]))[0]
             if topic.partition_count != partitions:

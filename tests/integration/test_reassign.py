@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from itertools import islice
 
 import pytest
@@ -13,27 +12,20 @@ from harness.replicas import compare
 from oncelog import Admin, Consumer, Producer
 from oncelog.cli.app import run
 from oncelog.errors import InvalidRequestError
+from tests.integration.background import Background
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 
 MOVES = ((4, 5, 1), (5, 2, 3))
 
 
-class Writer:
+class Writer(Background):
     """Sends one record after the other, each once; all must be acknowledged."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        super().__init__()
         self.acknowledged = 0
-        self._cluster, self._topic, self._stop = cluster, topic, threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._cluster, self._topic = cluster, topic
 
     def goes_on(self) -> None:
         before = self.acknowledged

@@ -26,6 +26,7 @@ from oncelog import (
     mirror,
 )
 from oncelog.cli.app import run
+from tests.integration.background import Background
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 
@@ -33,22 +34,14 @@ AGE_MS = 300  # of metadata: how soon a client sees new partitions
 KEYS = [b"key-%d" % number for number in range(40)]
 
 
-class Writer:
+class Writer(Background):
     """Sends numbered records of many keys; every one must be acknowledged."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        super().__init__()
         self.count = 0
         self.placed: dict[bytes, int] = {}  # value -> partition, as acknowledged
-        self._cluster, self._topic, self._stop = cluster, topic, threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._cluster, self._topic = cluster, topic
 
     def reaches(self, partitions: int) -> None:
         eventually(lambda: len({*self.placed.values()}) == partitions, f"{partitions} are written")
@@ -70,12 +63,13 @@ class Writer:
                     self.placed[value] = future.result(timeout=60).partition
 
 
-class Reader:
+class Reader(Background):
     """A consumer in a thread; it reads until it is stopped."""
 
     def __init__(self, cluster: LocalCluster, topic: str, **settings: Any) -> None:
+        super().__init__()
         self.records: list[Record] = []
-        self.ready, self._stop = threading.Event(), threading.Event()
+        self.ready = threading.Event()
         self._consumer = Consumer(
             topic,
             bootstrap_servers=cluster.bootstrap,
@@ -83,15 +77,6 @@ class Reader:
             metadata_max_age_ms=AGE_MS,
             **settings,
         )
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Reader:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def has_all(self, values: set[bytes]) -> None:
         eventually(lambda: len(self.records) >= len(values), f"{len(values)} records are read", 60)

@@ -233,7 +233,8 @@ async def test_calls_are_counted_while_they_last():
         await stream.read()
     # A call's account is closed with its task, which may end after the client has its last answer.
     others = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.wait(others, timeout=10) if others else None
+    if others:
+        await asyncio.wait(others, timeout=10)
     await asyncio.sleep(0)
     assert node.memory.used == 0
 
