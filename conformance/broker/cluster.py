@@ -15,10 +15,10 @@ from typing import Any
 
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Verdict, fenced
-from cluster.features import TRANSACTIONS
+from cluster.features import REPLICA_CHANGES, TRANSACTIONS
 from cluster.metadata.lease_tokens import proves, sign
 from cluster.metadata.state import MetadataState
-from cluster.metadata.topics import TopicState
+from cluster.metadata.topics import TopicState, check_more_partitions
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.leases import held_flag, lease_verdict
 from cluster.partition.types import Answer
@@ -105,7 +105,7 @@ class Cluster:
         self._nonce = 0
         self._news = asyncio.Event()
         self.propose(create_lease_secret=meta.CreateLeaseSecret(secret=SECRET))
-        upgrade = meta.FinalizeUpgrade(version=2, features=[TRANSACTIONS])
+        upgrade = meta.FinalizeUpgrade(version=2, features=[REPLICA_CHANGES, TRANSACTIONS])
         self.propose(finalize_upgrade=upgrade)
 
     @property
@@ -146,16 +146,37 @@ class Cluster:
         self, name: str, partitions: int = 1, config: cluster_pb2.TopicConfig | None = None
     ) -> TopicState:
         """The n-th partition is led by the n-th node. Raises OncelogError."""
-        nodes = list(self.node_ids)
-        places = [nodes[n % len(nodes) :] + nodes[: n % len(nodes)] for n in range(partitions)]
-        placements = [meta.Placement(replicas=place) for place in places]
+        placements = [meta.Placement(replicas=self._place(n)) for n in range(partitions)]
         command = meta.CreateTopic(name=name, placements=placements, config=config)
         self.propose(create_topic=command)
-        for number, place in enumerate(places):
-            self.partitions[name, number] = Partition(name, number, tuple(place))
-        topic = self.metadata.topic(name)
-        assert topic is not None, "it was created"
+        return self._open_partitions(name)
+
+    def _place(self, number: int) -> list[int]:
+        nodes = list(self.node_ids)
+        return nodes[number % len(nodes) :] + nodes[: number % len(nodes)]
+
+    def _open_partitions(self, name: str) -> TopicState:
+        topic = self.topic(name)
+        for number in range(len(topic.partitions)):
+            if (name, number) not in self.partitions:
+                new = Partition(name, number, tuple(self._place(number)))
+                self.partitions[name, number] = new
+        self.notify()
         return topic
+
+    def grow_topic(self, name: str, partitions: int) -> TopicState:
+        """It has so many from now on. Raises OncelogError, Rejected."""
+        topic = self.topic(name)
+        known = len(topic.partitions)
+        check_more_partitions(known, partitions)
+        command = meta.AddPartitions(
+            name=name,
+            topic_id=topic.topic_id,
+            expected_partitions=known,
+            placements=[meta.Placement(replicas=self._place(n)) for n in range(known, partitions)],
+        )
+        self.propose(add_partitions=command)
+        return self._open_partitions(name)
 
     def delete_topic(self, name: str) -> None:
         """Raises OncelogError."""

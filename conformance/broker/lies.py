@@ -69,6 +69,7 @@ class Lie:
     error: str = ""
     # Of DescribeTopics: (topic, partition, leader, term).
     says: list[tuple[str, int, int, int]] = field(default_factory=list)
+    partitions: int = 0  # it names so many of each topic, as a node that is behind; 0: all
     # What happens to the cluster meanwhile: steps as in a case.
     then: list[dict[str, Any]] = field(default_factory=list)
     met: int = 0

@@ -47,6 +47,7 @@ CLUSTER_ACTIONS = (
     "lease_elsewhere",
     "create_topic",
     "delete_topic",
+    "grow_topic",
     "recreate_topic",
     "move_offsets",
     "assign_member",

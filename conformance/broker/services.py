@@ -295,9 +295,12 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
                     if info.name == topic:
                         info.partitions[number].leader_id = leader
                         info.partitions[number].term = term
+            for info in answer.topics if lie is not None and lie.partitions else ():
+                del info.partitions[lie.partitions :]
             return answer
 
-        facts = {"names": list(request.names)}
+        count = self._stage.cluster.metadata.partition_count
+        facts = {"names": list(request.names), "partitions": count}
         return await self._stage.answer("describe_topics", facts, request, context, truth)
 
     def _topic(self, name: str) -> cluster_pb2.TopicInfo:
@@ -317,6 +320,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
                 leader_id=partition.leader_id,
                 term=partition.term,
                 replicas=partition.replicas,
+                added_ms=state.added_ms,
                 log_start_offset=partition.log_start,
                 high_watermark=partition.high_watermark(self._stage.node_id),
             )
