@@ -54,13 +54,12 @@ func (c *Consumer) Config() ConsumerConfig { return c.config }
 
 // --- what to read --------------------------------------------------------------------
 
-// Subscribe reads all partitions of these topics, and nothing else; a member of a group its share
-// of them. It returns when the group has answered.
+// Subscribe reads all partitions of these topics, also those that come later, and nothing else; a
+// member of a group its share of them. It returns when the group has answered.
 func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
 	if c.config.isMember() {
 		return c.join(ctx, topics)
 	}
-	var tps []TopicPartition
 	for _, topic := range topics {
 		if strings.HasPrefix(topic, patternMark) {
 			return invalid("topics", "patterns of topics are for members of a group")
@@ -68,12 +67,8 @@ func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
 		if err := c.learn(ctx, topic); err != nil {
 			return err
 		}
-		_, _, partitions, _ := c.cluster.leaders.topic(topic)
-		for partition := range partitions {
-			tps = append(tps, TopicPartition{topic, int32(partition)})
-		}
 	}
-	c.buffer.assign(tps)
+	c.fetcher.growth.subscribe(topics)
 	c.fetcher.wake()
 	return nil
 }
@@ -122,7 +117,7 @@ func (c *Consumer) Assign(ctx context.Context, partitions ...TopicPartition) err
 			return noPartition(tp)
 		}
 	}
-	c.buffer.assign(partitions)
+	c.fetcher.growth.assign(partitions)
 	c.fetcher.wake()
 	return nil
 }

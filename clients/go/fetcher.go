@@ -31,6 +31,7 @@ type fetcher struct {
 	routes    *routes
 	positions *positions
 	buffer    *fetchBuffer
+	growth    *growth
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -71,6 +72,8 @@ func newFetcher(config *ConsumerConfig, c *cluster) *fetcher {
 	}
 	f.positions = &positions{config: config, cluster: c, routes: f.routes, groups: newGroups(c)}
 	f.buffer = newFetchBuffer(config.MaxPartitionFetchBytes, f.wake)
+	f.growth = &growth{leaders: c.leaders, buffer: f.buffer, inGroup: config.GroupID != ""}
+	f.positions.beginsAtStart = f.growth.beginsAtStart
 	go f.run()
 	return f
 }
@@ -178,6 +181,7 @@ func (f *fetcher) refresh(topics []string) {
 	f.refreshing = true
 	go func() {
 		_ = f.cluster.refresh(f.ctx, topics) // without an answer it is asked again
+		f.growth.take()
 		f.post(func() { f.refreshing = false })
 	}()
 }

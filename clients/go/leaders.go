@@ -22,6 +22,7 @@ type leader struct {
 	// The node that did so; "": none, or its word has been doubted since.
 	refused  string
 	replicas []int32
+	added    bool // after the topic's creation
 }
 
 type topicView struct {
@@ -76,7 +77,7 @@ func (l *leaders) update(answer *pb.DescribeTopicsResponse) {
 }
 
 func (l *leaders) updateLeader(known *leader, info *pb.PartitionInfo) {
-	known.replicas = info.GetReplicas()
+	known.replicas, known.added = info.GetReplicas(), info.GetAddedMs() > 0
 	address := l.nodes[info.GetLeaderId()]
 	if info.GetTerm() < known.term || address == "" {
 		return

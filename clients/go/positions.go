@@ -2,6 +2,7 @@ package oncelog
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,8 @@ type positions struct {
 	routes  *routes
 	groups  *groups
 	member  atomic.Pointer[groupMember] // nil: of no group
+	// Whether it goes to a partition's start, though others are begun at their end.
+	beginsAtStart func(TopicPartition) bool
 }
 
 // start returns where to begin. Partitions in fresh may go on where the group stands. What is
@@ -41,17 +44,26 @@ func (p *positions) start(ctx context.Context, missing []wanted, fresh []TopicPa
 			found[tp] = offset.Offset
 		}
 	}
-	queries := map[TopicPartition]*pb.OffsetQuery{}
-	for _, w := range missing {
-		if _, ok := found[w.tp]; !ok {
-			queries[w.tp] = offsetQuery(w.tp, p.config.AutoOffsetReset)
-		}
-	}
-	if len(queries) == 0 {
+	missing = slices.DeleteFunc(slices.Clone(missing), func(w wanted) bool {
+		_, ok := found[w.tp]
+		return ok
+	})
+	if len(missing) == 0 {
 		return found, nil
 	}
 	if p.config.AutoOffsetReset == NoReset {
 		return found, fail(ErrOffsetOutOfRange, "no position, and AutoOffsetReset is none: seek first")
+	}
+	queries := map[TopicPartition]*pb.OffsetQuery{}
+	for _, w := range missing {
+		if err := p.learn(ctx, w.tp); err != nil {
+			return found, err
+		}
+		where := p.config.AutoOffsetReset
+		if slices.Contains(fresh, w.tp) && p.beginsAtStart(w.tp) {
+			where = Earliest
+		}
+		queries[w.tp] = offsetQuery(w.tp, where)
 	}
 	offsets, err := p.list(ctx, queries)
 	for tp, offset := range offsets {
@@ -75,13 +87,8 @@ func (p *positions) list(ctx context.Context, queries map[TopicPartition]*pb.Off
 	deadline := time.Now().Add(p.config.RequestTimeout)
 	found := map[TopicPartition]int64{}
 	for tp := range queries {
-		if _, ok := p.cluster.leaders.leader(tp); !ok {
-			if err := p.cluster.requireTopic(ctx, tp.Topic, p.config.RequestTimeout); err != nil {
-				return found, err
-			}
-		}
-		if _, ok := p.cluster.leaders.leader(tp); !ok {
-			return found, noPartition(tp)
+		if err := p.learn(ctx, tp); err != nil {
+			return found, err
 		}
 	}
 	for failures := 1; ; failures++ {
@@ -101,6 +108,20 @@ func (p *positions) list(ctx context.Context, queries map[TopicPartition]*pb.Off
 			}
 		}
 	}
+}
+
+// learn asks for a partition that is not known yet.
+func (p *positions) learn(ctx context.Context, tp TopicPartition) error {
+	if _, ok := p.cluster.leaders.leader(tp); ok {
+		return nil
+	}
+	if err := p.cluster.requireTopic(ctx, tp.Topic, p.config.RequestTimeout); err != nil {
+		return err
+	}
+	if _, ok := p.cluster.leaders.leader(tp); !ok {
+		return noPartition(tp)
+	}
+	return nil
 }
 
 func (p *positions) listOnce(ctx context.Context, queries map[TopicPartition]*pb.OffsetQuery, found map[TopicPartition]int64) error {
