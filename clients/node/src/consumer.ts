@@ -64,8 +64,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   // --- what to read ------------------------------------------------------------------
 
   /**
-   * Reads all partitions of these topics, and nothing else; a member of a group its share of them.
-   * It returns when the group has answered.
+   * Reads all partitions of these topics, also those that come later, and nothing else; a member of
+   * a group its share of them. It returns when the group has answered.
    */
   async subscribe(...topics: string[]): Promise<void> {
     if (isMember(this.config)) {
@@ -75,13 +75,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     if (topics.some((topic) => topic.startsWith(PATTERN))) {
       throw invalid("topics", "patterns of topics are for members of a group");
     }
-    const tps: TopicPartition[] = [];
-    for (const topic of topics) {
-      await this.#learn(topic);
-      const count = this.#cluster.leaders.topics.get(topic)?.partitions.length ?? 0;
-      for (let partition = 0; partition < count; partition++) tps.push({ topic, partition });
-    }
-    this.#fetcher.buffer.assign(tps);
+    for (const topic of topics) await this.#learn(topic);
+    this.#fetcher.growth.subscribe(topics);
     this.#fetcher.wake();
   }
 
@@ -115,7 +110,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
       await this.#learn(tp.topic);
       if (this.#cluster.leaders.leader(tp) === undefined) throw noPartition(tp);
     }
-    this.#fetcher.buffer.assign(partitions);
+    this.#fetcher.growth.assign(partitions);
     this.#fetcher.wake();
   }
 

@@ -16,6 +16,7 @@ import {
   PartitionError,
   type PartitionRecords,
 } from "./gen/oncelog/v1/log_pb.js";
+import { Growth } from "./growth.js";
 import { corrupt, Positions, textOf } from "./positions.js";
 import { Routes } from "./routes.js";
 import { Loop, TICK_EVERY } from "./sender.js";
@@ -43,6 +44,7 @@ interface Poll {
 
 export class Fetcher {
   readonly buffer: FetchBuffer;
+  readonly growth: Growth;
   readonly positions: Positions;
   readonly #routes: Routes;
   readonly #loop = new Loop((at) => this.#work(at));
@@ -60,8 +62,9 @@ export class Fetcher {
     readonly cluster: Cluster,
   ) {
     this.#routes = new Routes(config, cluster);
-    this.positions = new Positions(config, cluster, this.#routes);
     this.buffer = new FetchBuffer(config.maxPartitionFetchBytes, () => this.wake());
+    this.growth = new Growth(cluster.leaders, this.buffer, config.groupId !== null);
+    this.positions = new Positions(config, cluster, this.#routes, this.growth);
   }
 
   wake(): void {
@@ -178,6 +181,7 @@ export class Fetcher {
     this.cluster.spawn(async () => {
       await this.cluster.tryRefresh(topics);
       this.#refreshing = false;
+      this.growth.take();
       this.wake();
     });
   }

@@ -17,6 +17,8 @@ export interface Leader {
   /** The node that did so; "": none, or its word has been doubted since. */
   refused: string;
   replicas: readonly number[];
+  /** After the topic's creation. */
+  added: boolean;
 }
 
 export interface TopicView {
@@ -58,6 +60,7 @@ export class Leaders {
             hinted: false,
             refused: "",
             replicas: [],
+            added: false,
           });
         }
         const known = view.partitions[info.partition];
@@ -68,6 +71,7 @@ export class Leaders {
 
   #updateLeader(known: Leader, info: PartitionInfo): void {
     known.replicas = info.replicas;
+    known.added = info.addedMs > 0n;
     const address = this.nodes.get(info.leaderId) ?? "";
     if (info.term < known.term || address === "") return;
     if (info.term === known.term && known.address !== "") {

@@ -6,6 +6,7 @@ import type { ConsumerConfig } from "./config.js";
 import { OncelogError } from "./errors.js";
 import { LogService, type OffsetResult, PartitionError } from "./gen/oncelog/v1/log_pb.js";
 import { Groups } from "./groups.js";
+import type { Growth } from "./growth.js";
 import type { GroupMember } from "./member.js";
 import type { Routes } from "./routes.js";
 import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
@@ -36,6 +37,7 @@ export class Positions {
     readonly config: ConsumerConfig,
     readonly cluster: Cluster,
     readonly routes: Routes,
+    readonly growth: Growth,
   ) {
     this.groups = new Groups(cluster);
   }
@@ -66,7 +68,12 @@ export class Positions {
       throw new OncelogError("OFFSET_OUT_OF_RANGE", text);
     }
     const queries = new PartitionMap<Place>();
-    for (const tp of left) queries.set(tp, autoOffsetReset);
+    for (const tp of left) {
+      await this.#learn(tp);
+      const isFresh = fresh.some((one) => keyOf(one) === keyOf(tp));
+      const fromStart = isFresh && this.growth.beginsAtStart(tp);
+      queries.set(tp, fromStart ? "earliest" : autoOffsetReset);
+    }
     await this.list(queries, found);
   }
 
@@ -75,14 +82,8 @@ export class Positions {
     queries: PartitionMap<Place>,
     found = new PartitionMap<bigint>(),
   ): Promise<PartitionMap<bigint>> {
-    const { leaders } = this.cluster;
     const deadline = now() + this.config.requestTimeoutMs;
-    for (const tp of queries.keys()) {
-      if (leaders.leader(tp) === undefined) {
-        await this.cluster.requireTopic(tp.topic, this.config.requestTimeoutMs);
-      }
-      if (leaders.leader(tp) === undefined) throw noPartition(tp);
-    }
+    for (const tp of queries.keys()) await this.#learn(tp);
     for (let failures = 1; ; failures++) {
       const problem = await this.#listOnce(queries, found);
       if (problem === undefined) return found;
@@ -94,6 +95,15 @@ export class Positions {
         }
       }
     }
+  }
+
+  /** Asks for a partition that is not known yet. */
+  async #learn(tp: TopicPartition): Promise<void> {
+    const { leaders } = this.cluster;
+    if (leaders.leader(tp) === undefined) {
+      await this.cluster.requireTopic(tp.topic, this.config.requestTimeoutMs);
+    }
+    if (leaders.leader(tp) === undefined) throw noPartition(tp);
   }
 
   /** What some of the partitions are lacking for. */

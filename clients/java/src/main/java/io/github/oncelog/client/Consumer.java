@@ -74,26 +74,22 @@ public final class Consumer implements AutoCloseable {
   // --- what to read ------------------------------------------------------------------
 
   /**
-   * Reads all partitions of these topics, and nothing else; in a group, this consumer's share. A
-   * member of a group may name patterns of topics, with ^ in front: RE2's syntax, over the whole
-   * name. It returns when the group has answered.
+   * Reads all partitions of these topics, also those that come later, and nothing else; in a group,
+   * this consumer's share. A member of a group may name patterns of topics, with ^ in front: RE2's
+   * syntax, over the whole name. It returns when the group has answered.
    */
   public void subscribe(String... topics) {
     if (config.isMember()) {
       join(topics);
       return;
     }
-    List<TopicPartition> tps = new ArrayList<>();
     for (String topic : topics) {
       if (topic.startsWith(PATTERN)) {
         throw Detail.invalid("topics", "patterns of topics are for members of a group");
       }
       learn(topic);
-      for (int partition = 0; partition < cluster.leaders.topic(topic).partitions(); partition++) {
-        tps.add(new TopicPartition(topic, partition));
-      }
     }
-    buffer.assign(tps);
+    fetcher.growth.subscribe(List.of(topics));
     fetcher.wake();
   }
 
@@ -141,7 +137,7 @@ public final class Consumer implements AutoCloseable {
         throw Detail.noPartition(tp);
       }
     }
-    buffer.assign(partitions);
+    fetcher.growth.assign(partitions);
     fetcher.wake();
   }
 

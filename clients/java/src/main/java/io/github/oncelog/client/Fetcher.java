@@ -99,6 +99,7 @@ final class Fetcher {
 
   final FetchBuffer buffer;
   final Positions positions;
+  final Growth growth;
   private final ConsumerConfig config;
   private final Cluster cluster;
   private final Routes routes;
@@ -116,9 +117,10 @@ final class Fetcher {
     this.config = config;
     this.cluster = cluster;
     routes = new Routes(config, cluster);
-    positions = new Positions(config, cluster, routes);
     loop = new Loop(config.clientId() + "-fetcher", this::work);
     buffer = new FetchBuffer(config.maxPartitionFetchBytes(), loop::wake);
+    growth = new Growth(cluster.leaders, buffer, config.groupId() != null);
+    positions = new Positions(config, cluster, routes, growth);
     loop.start();
   }
 
@@ -259,6 +261,7 @@ final class Fetcher {
           } catch (OncelogException e) {
             // without an answer it is asked again
           }
+          growth.take();
           loop.post(() -> refreshing = false);
         });
   }

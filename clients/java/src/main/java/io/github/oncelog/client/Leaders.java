@@ -19,8 +19,11 @@ final class Leaders {
   /** Of a topic: far above what a cluster takes. */
   private static final int MOST_PARTITIONS = 1_000_000;
 
-  /** A partition's leader, as known at one moment; an address that is not known is "". */
-  record Leader(int nodeId, String address, long term, List<Integer> replicas) {}
+  /**
+   * A partition's leader, as known at one moment; an address that is not known is "". added: after
+   * the topic's creation.
+   */
+  record Leader(int nodeId, String address, long term, List<Integer> replicas, boolean added) {}
 
   /** A topic's id, largest payload and number of partitions, as known at one moment. */
   record Topic(long id, int maxBatchBytes, int partitions) {}
@@ -34,6 +37,7 @@ final class Leaders {
     // The node that did so; "": none, or its word has been doubted since.
     String refused = "";
     List<Integer> replicas = List.of();
+    boolean added;
   }
 
   private static final class View {
@@ -85,6 +89,7 @@ final class Leaders {
 
   private void update(Entry known, PartitionInfo info) {
     known.replicas = List.copyOf(info.getReplicasList());
+    known.added = info.getAddedMs() > 0;
     String address = nodes.getOrDefault(info.getLeaderId(), "");
     if (info.getTerm() < known.term || address.isEmpty()) {
       return;
@@ -148,7 +153,7 @@ final class Leaders {
     Entry known = entry(tp);
     return known == null
         ? null
-        : new Leader(known.nodeId, known.address, known.term, known.replicas);
+        : new Leader(known.nodeId, known.address, known.term, known.replicas, known.added);
   }
 
   synchronized String address(TopicPartition tp) {

@@ -20,11 +20,13 @@ final class Positions {
   private final ConsumerConfig config;
   private final Cluster cluster;
   private final Routes routes;
+  private final Growth growth;
 
-  Positions(ConsumerConfig config, Cluster cluster, Routes routes) {
+  Positions(ConsumerConfig config, Cluster cluster, Routes routes, Growth growth) {
     this.config = config;
     this.cluster = cluster;
     this.routes = routes;
+    this.growth = growth;
     groups = new Groups(cluster);
   }
 
@@ -47,18 +49,19 @@ final class Positions {
           .committed(config.groupId(), fresh, one == null ? null : one.lookTerms(fresh))
           .forEach((tp, committed) -> found.put(tp, committed.commit().offset()));
     }
-    Map<TopicPartition, OffsetQuery> queries = new TreeMap<>();
-    for (TopicPartition tp : missing) {
-      if (!found.containsKey(tp)) {
-        queries.put(tp, query(tp, config.autoOffsetReset()));
-      }
-    }
-    if (queries.isEmpty()) {
+    List<TopicPartition> left = missing.stream().filter(tp -> !found.containsKey(tp)).toList();
+    if (left.isEmpty()) {
       return;
     }
     if (config.autoOffsetReset() == OffsetReset.NONE) {
       throw new OncelogException(
           ErrorKind.OFFSET_OUT_OF_RANGE, "no position, and autoOffsetReset is none: seek first");
+    }
+    Map<TopicPartition, OffsetQuery> queries = new TreeMap<>();
+    for (TopicPartition tp : left) {
+      learn(tp);
+      boolean fromStart = fresh.contains(tp) && growth.beginsAtStart(tp);
+      queries.put(tp, query(tp, fromStart ? OffsetReset.EARLIEST : config.autoOffsetReset()));
     }
     list(queries, found);
   }
@@ -78,14 +81,7 @@ final class Positions {
 
   private void list(Map<TopicPartition, OffsetQuery> queries, Map<TopicPartition, Long> found) {
     long deadline = Times.now() + cluster.requestTimeout;
-    for (TopicPartition tp : queries.keySet()) {
-      if (cluster.leaders.leader(tp) == null) {
-        cluster.requireTopic(tp.topic(), cluster.requestTimeout);
-      }
-      if (cluster.leaders.leader(tp) == null) {
-        throw Detail.noPartition(tp);
-      }
-    }
+    queries.keySet().forEach(this::learn);
     for (int failures = 1; ; failures++) {
       OncelogException problem = listOnce(queries, found);
       if (problem == null) {
@@ -101,6 +97,16 @@ final class Positions {
           cluster.requireTopic(tp.topic(), left);
         }
       }
+    }
+  }
+
+  /** Asks for a partition that is not known yet. */
+  private void learn(TopicPartition tp) {
+    if (cluster.leaders.leader(tp) == null) {
+      cluster.requireTopic(tp.topic(), cluster.requestTimeout);
+    }
+    if (cluster.leaders.leader(tp) == null) {
+      throw Detail.noPartition(tp);
     }
   }
 
