@@ -106,6 +106,10 @@ class Kafka(Peer):
     def prepare(self) -> None:
         self._java, self._jars = java(), maven(f"kafka-{VERSION}", ARTIFACTS)
 
+    def java_words(self) -> list[str]:
+        """What a program in Java needs to find Kafka's classes."""
+        return ["-cp", f"{self._jars}/*"]
+
     def _command(self, main: str, *arguments: object, jvm: tuple[str, ...] = ()) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self._work / 'log4j2.properties'}"
         path = f"{self._jars}/*"

@@ -41,10 +41,7 @@ func (a *Admin) Close() { a.cluster.close() }
 // CreateTopic creates a topic and waits, up to half a minute or until ctx ends, until each
 // partition has a leader. 0 partitions or replicas: the cluster's default.
 func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replicas int32, config TopicConfig) (TopicInfo, error) {
-	limit := 30 * time.Second
-	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(deadline))
-	}
+	limit := waitLimit(ctx)
 	request := &pb.CreateTopicRequest{
 		Name: name, Partitions: partitions, Replicas: replicas,
 		Config: config.message(), TimeoutMs: int32(max(limit/ms, 1)),
@@ -74,6 +71,15 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 		return TopicInfo{}, err
 	}
 	return found, nil
+}
+
+// waitLimit returns how long new partitions may take to have a leader.
+func waitLimit(ctx context.Context) time.Duration {
+	limit := 30 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline))
+	}
+	return limit
 }
 
 func (t *TopicInfo) replicas() (most int) {
@@ -175,6 +181,7 @@ func topicInfo(topic *pb.TopicInfo) TopicInfo {
 			Partition: p.GetPartition(), LeaderID: p.GetLeaderId(), Term: p.GetTerm(),
 			Replicas: p.GetReplicas(), LogStartOffset: p.GetLogStartOffset(),
 			HighWatermark: p.GetHighWatermark(), GroupID: p.GetGroupId(),
+			Target: p.GetTarget(), AddedMs: p.GetAddedMs(),
 		})
 	}
 	return info

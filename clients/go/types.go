@@ -135,6 +135,8 @@ type PartitionInfo struct {
 	LogStartOffset int64   // -1: the node that answered has no replica
 	HighWatermark  int64
 	GroupID        uint64
+	Target         []int32 // the nodes that it is being moved to; empty: it is not moved
+	AddedMs        int64   // when the topic got it; 0: with its creation
 }
 
 // ExpectedOffsets is what a topic does with a batch's expected offset.

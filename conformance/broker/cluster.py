@@ -146,12 +146,13 @@ class Cluster:
         self, name: str, partitions: int = 1, config: cluster_pb2.TopicConfig | None = None
     ) -> TopicState:
         """The n-th partition is led by the n-th node. Raises OncelogError."""
-        placements = [meta.Placement(replicas=self._place(n)) for n in range(partitions)]
+        placements = [meta.Placement(replicas=self.place(n)) for n in range(partitions)]
         command = meta.CreateTopic(name=name, placements=placements, config=config)
         self.propose(create_topic=command)
         return self._open_partitions(name)
 
-    def _place(self, number: int) -> list[int]:
+    def place(self, number: int) -> list[int]:
+        """The nodes of the topic's partition of this number, the leader first."""
         nodes = list(self.node_ids)
         return nodes[number % len(nodes) :] + nodes[: number % len(nodes)]
 
@@ -159,7 +160,7 @@ class Cluster:
         topic = self.topic(name)
         for number in range(len(topic.partitions)):
             if (name, number) not in self.partitions:
-                new = Partition(name, number, tuple(self._place(number)))
+                new = Partition(name, number, tuple(self.place(number)))
                 self.partitions[name, number] = new
         self.notify()
         return topic
@@ -173,7 +174,7 @@ class Cluster:
             name=name,
             topic_id=topic.topic_id,
             expected_partitions=known,
-            placements=[meta.Placement(replicas=self._place(n)) for n in range(known, partitions)],
+            placements=[meta.Placement(replicas=self.place(n)) for n in range(known, partitions)],
         )
         self.propose(add_partitions=command)
         return self._open_partitions(name)

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from cluster.dedup.verdict import Kind
+from cluster.metadata.topics import check_more_partitions
 from cluster.partition.types import Answer
 from cluster.v1 import metadata_pb2 as meta
 from conformance.broker.lies import Lie
@@ -339,6 +340,27 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
 
         facts = {"topic": request.name}
         return await self._stage.answer("create_topic", facts, request, context, truth)
+
+    async def ResizeTopic(
+        self, request: cluster_pb2.ResizeTopicRequest, context: Any
+    ) -> cluster_pb2.ResizeTopicResponse:
+        async def truth(_: Lie | None) -> cluster_pb2.ResizeTopicResponse:
+            cluster = self._stage.cluster
+            known = len(cluster.topic(request.name).partitions)
+            check_more_partitions(known, request.partitions)
+            if not request.dry_run:
+                cluster.grow_topic(request.name, request.partitions)
+            moves = [
+                cluster_pb2.PartitionMove(
+                    topic=request.name, partition=number, target=cluster.place(number)
+                )
+                for number in range(known, request.partitions)
+            ]
+            topic = self._topic(request.name)
+            return cluster_pb2.ResizeTopicResponse(topic=topic, moves=moves, count=len(moves))
+
+        facts = {"topic": request.name}
+        return await self._stage.answer("resize_topic", facts, request, context, truth)
 
     async def DeleteTopic(
         self, request: cluster_pb2.DeleteTopicRequest, context: Any

@@ -285,3 +285,43 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
 
         facts = {"transaction": request.transaction_id}
         return await self._stage.answer("abort_transaction", facts, request, context, truth)
+
+    async def ListTransactions(
+        self, request: pb.ListTransactionsRequest, context: Any
+    ) -> pb.ListTransactionsResponse:
+        async def truth(_: Lie | None) -> pb.ListTransactionsResponse:
+            rows = self._stage.cluster.metadata.coordinator.unfinished()
+            found = [row for row in rows if request.producer_name in ("", row.owner)]
+            return pb.ListTransactionsResponse(transactions=map(self._described, found))
+
+        return await self._stage.answer("list_transactions", {}, request, context, truth)
+
+    async def DescribeTransaction(
+        self, request: pb.DescribeTransactionRequest, context: Any
+    ) -> pb.DescribeTransactionResponse:
+        async def truth(_: Lie | None) -> pb.DescribeTransactionResponse:
+            row = self._stage.cluster.metadata.coordinator.get(request.transaction_id)
+            if row is None:
+                raise errors.UnknownTransactionError("nobody knows it")
+            return pb.DescribeTransactionResponse(transaction=self._described(row))
+
+        return await self._stage.answer("describe_transaction", {}, request, context, truth)
+
+    def _described(self, row: Transaction) -> pb.TransactionDescription:
+        """What is staged is left out: cases of other classes count it."""
+        found = pb.TransactionDescription(
+            transaction_id=row.transaction_id,
+            state=f"TRANSACTION_STATE_{row.state.name}",
+            reason=row.reason,
+            producer_name=row.owner,
+            producer_id=row.holder.producer_id,
+            epoch=row.holder.epoch,
+            begun_ms=row.begun_ms,
+            idle_timeout_ms=row.idle_ms,
+            total_timeout_ms=row.total_ms,
+        )
+        for group, part in row.parts.items():
+            place = self._stage.cluster.metadata.partition(group)
+            if place is not None:
+                found.partitions.add(topic=place[0].name, partition=place[1], ended=part.done)
+        return found

@@ -125,6 +125,10 @@ class Driver:
             "describe_topic": self._describe_topic,
             "describe_cluster": self._describe_cluster,
             "fence_producer": self._fence_producer,
+            "resize_topic": self._resize_topic,
+            "list_transactions": self._list_transactions,
+            "describe_transaction": self._describe_transaction,
+            "end_transaction": self._end_transaction,
             **self._sinks.verbs,
         }
 
@@ -443,6 +447,35 @@ class Driver:
     def _fence_producer(self, fields: Fields) -> Fields:
         producer_id, epoch = self._clients[fields["handle"]].fence_producer(fields["producer_name"])
         return {"producer_id": producer_id, "epoch": epoch}
+
+    def _resize_topic(self, fields: Fields) -> Fields:
+        found = self._clients[fields["handle"]].resize_topic(
+            fields["topic"], partitions=fields["partitions"], dry_run=fields.get("dry_run", False)
+        )
+        return {"partitions": found.topic.partition_count, "moves": found.count}
+
+    def _list_transactions(self, fields: Fields) -> Fields:
+        found = self._clients[fields["handle"]].list_transactions(fields.get("producer_name", ""))
+        return {"transactions": [transaction(one) for one in found]}
+
+    def _describe_transaction(self, fields: Fields) -> Fields:
+        admin = self._clients[fields["handle"]]
+        return transaction(admin.describe_transaction(fields["transaction_id"]))
+
+    def _end_transaction(self, fields: Fields) -> Fields:
+        self._clients[fields["handle"]].abort_transaction(fields["transaction_id"])
+        return {}
+
+
+def transaction(found: oncelog.types.TransactionInfo) -> dict[str, Any]:
+    """A transaction as the protocol writes it."""
+    return {
+        "transaction_id": found.transaction_id,
+        "state": found.state,
+        "reason": found.reason,
+        "producer_name": found.producer_name,
+        "partitions": [[part.topic, part.partition] for part in found.partitions],
+    }
 
 
 def described(error: OncelogError) -> dict[str, Any]:

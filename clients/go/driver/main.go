@@ -43,6 +43,8 @@ type command struct {
 	Replicas       int32           `json:"replicas"`
 	MaxBatchBytes  *int32          `json:"max_batch_bytes"`
 	ProducerName   string          `json:"producer_name"`
+	TransactionID  int64           `json:"transaction_id"`
+	DryRun         bool            `json:"dry_run"`
 	IdleTimeoutMs  int64           `json:"idle_timeout_ms"`
 	TotalTimeoutMs int64           `json:"total_timeout_ms"`
 	Consumer       string          `json:"consumer"`

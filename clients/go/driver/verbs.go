@@ -314,13 +314,11 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 	defer cancel()
 	switch c.Verb {
 	case "create_topic":
-		var partitions int32
-		if c.Partitions != nil {
-			if err := json.Unmarshal(c.Partitions, &partitions); err != nil {
-				return nil, driverFault("partitions: %v", err)
-			}
+		partitions, err := count(c.Partitions)
+		if err != nil {
+			return nil, err
 		}
-		_, err := admin.CreateTopic(ctx, c.Topic, partitions, c.Replicas, oncelog.TopicConfig{MaxBatchBytes: c.MaxBatchBytes})
+		_, err = admin.CreateTopic(ctx, c.Topic, partitions, c.Replicas, oncelog.TopicConfig{MaxBatchBytes: c.MaxBatchBytes})
 		return nil, err
 	case "delete_topic":
 		return nil, admin.DeleteTopic(ctx, c.Topic)
@@ -344,6 +342,25 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 			nodes = append(nodes, object{"node_id": node.NodeID, "address": node.Address})
 		}
 		return object{"cluster_id": info.ClusterID, "controller_id": info.ControllerID, "nodes": nodes}, err
+	case "resize_topic":
+		partitions, err := count(c.Partitions)
+		if err != nil {
+			return nil, err
+		}
+		resized, err := admin.ResizeTopic(ctx, c.Topic, oncelog.Resize{Partitions: partitions, DryRun: c.DryRun})
+		return object{"partitions": len(resized.Topic.Partitions), "moves": resized.Count}, err
+	case "list_transactions":
+		found, err := admin.ListTransactions(ctx, c.ProducerName, 0, 0)
+		all := []object{}
+		for _, one := range found {
+			all = append(all, transaction(one))
+		}
+		return object{"transactions": all}, err
+	case "describe_transaction":
+		found, err := admin.DescribeTransaction(ctx, c.TransactionID)
+		return transaction(found), err
+	case "end_transaction":
+		return nil, admin.AbortTransaction(ctx, c.TransactionID)
 	case "fence_producer":
 		id, epoch, err := admin.FenceProducer(ctx, c.ProducerName)
 		return object{"producer_id": id, "epoch": epoch}, err
@@ -352,4 +369,26 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 		return nil, nil
 	}
 	return nil, notOffered("no verb %s", c.Verb)
+}
+
+// count reads how many partitions a topic is to have; 0: it is not said.
+func count(given json.RawMessage) (partitions int32, err error) {
+	if given == nil {
+		return 0, nil
+	}
+	if err := json.Unmarshal(given, &partitions); err != nil {
+		return 0, driverFault("partitions: %v", err)
+	}
+	return partitions, nil
+}
+
+func transaction(found oncelog.TransactionInfo) object {
+	partitions := [][]any{}
+	for _, part := range found.Partitions {
+		partitions = append(partitions, []any{part.Topic, part.Partition})
+	}
+	return object{
+		"transaction_id": found.TransactionID, "state": found.State, "reason": found.Reason,
+		"producer_name": found.ProducerName, "partitions": partitions,
+	}
 }

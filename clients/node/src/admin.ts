@@ -6,6 +6,11 @@ import { type ClientConfig, checkServers, clientConfig } from "./config.js";
 import { OncelogError } from "./errors.js";
 import * as pb from "./gen/oncelog/v1/cluster_pb.js";
 import { ProducerService } from "./gen/oncelog/v1/producer_pb.js";
+import {
+  type TransactionDescription,
+  TransactionService,
+  TransactionState,
+} from "./gen/oncelog/v1/transaction_pb.js";
 import { type GroupDescription, type GroupInfo, Groups } from "./groups.js";
 import { nonce } from "./identities.js";
 import { resolveSequence } from "./producer.js";
@@ -15,6 +20,7 @@ const LIST_PAGE = 1000;
 const CREATE_TIMEOUT = 30_000;
 const clusterCalls = pb.ClusterService.method;
 const producerCalls = ProducerService.method;
+const transactionCalls = TransactionService.method;
 
 /** What a topic does with a batch's expected offset: checks it where a batch carries one, ... */
 export type ExpectedOffsets = "checked" | "ignored" | "required";
@@ -47,6 +53,8 @@ export interface PartitionInfo {
   readonly groupId: bigint;
   /** The nodes that it is being moved to; empty: it is not moved. */
   readonly target: readonly number[];
+  /** When the topic got it; 0: with its creation. */
+  readonly addedMs: bigint;
 }
 
 /** A topic with its partitions. */
@@ -56,6 +64,71 @@ export interface TopicInfo {
   readonly partitions: readonly PartitionInfo[];
   readonly config: TopicConfig;
   readonly createdMs: bigint;
+}
+
+/** A partition that comes, moves, or would; the first node is preferred as leader. */
+export interface PartitionMove extends TopicPartition {
+  /** Now; empty: it comes. */
+  readonly replicas: readonly number[];
+  readonly target: readonly number[];
+  /** That the replicas which come hold when they are whole. */
+  readonly bytes: bigint;
+  /** And hold by now. */
+  readonly copied: bigint;
+  /** For people: what is done, or why it is not. */
+  readonly waitsFor: string;
+}
+
+/** A topic that gets more partitions, or another number of replicas. */
+export interface Resized {
+  /** Afterwards. */
+  readonly topic: TopicInfo;
+  /** The first of `count`. */
+  readonly moves: readonly PartitionMove[];
+  readonly count: number;
+}
+
+/** What `resizeTopic` changes: partitions or replicas. */
+export interface Resize {
+  /**
+   * More than the topic has. Records of a key go to another partition from then on, and nothing
+   * that is stored moves.
+   */
+  readonly partitions?: number;
+  /** Of each partition. */
+  readonly replicas?: number;
+  /** Check it, and say what it would do. */
+  readonly dryRun?: boolean;
+}
+
+/** What a transaction has in one partition. Its topic is empty if it was deleted. */
+export interface TransactionPart extends TopicPartition {
+  /** The partition knows the outcome. */
+  readonly ended: boolean;
+  /** What is staged there now; -1: the partition's leader does not answer. */
+  readonly stagedRecords: bigint;
+  readonly stagedBytes: bigint;
+  /** In __offsets: of how many partitions. */
+  readonly stagedOffsets: bigint;
+}
+
+/** A transaction, and how far it is. */
+export interface TransactionInfo extends ProducerEpoch {
+  readonly transactionId: bigint;
+  /** OPEN, COMMITTING, ABORTING, COMMITTED or ABORTED. */
+  readonly state: string;
+  /** Of an abort. */
+  readonly reason: string;
+  /** Or the sink's. */
+  readonly producerName: string;
+  readonly sink: boolean;
+  readonly begunMs: bigint;
+  readonly ageMs: bigint;
+  readonly idleTimeoutMs: number;
+  readonly totalTimeoutMs: number;
+  /** In all partitions that answer. */
+  readonly stagedBytes: bigint;
+  readonly partitions: readonly TransactionPart[];
 }
 
 /** A node, as the answering node sees it; what it runs is empty, and 0, while it is not heard. */
@@ -148,6 +221,12 @@ function topicInfo(topic: pb.TopicInfo | undefined): TopicInfo {
   if (retentionBytes !== undefined) config.retentionBytes = retentionBytes;
   if (maxBatchBytes !== undefined) config.maxBatchBytes = maxBatchBytes;
   return { ...plain(topic), config, partitions: topic.partitions.map(plain) };
+}
+
+function transactionInfo(one: TransactionDescription | undefined): TransactionInfo {
+  if (one === undefined) throw new OncelogError("INTERNAL", "the node named no transaction");
+  const state = TransactionState[one.state] ?? `${one.state}`;
+  return { ...plain(one), state, partitions: one.partitions.map(plain) };
 }
 
 function upgradeInfo(upgrade: pb.UpgradeInfo | undefined): UpgradeInfo {
@@ -252,6 +331,42 @@ export class Admin implements AsyncDisposable {
     });
   }
 
+  /**
+   * Gives a topic more partitions, and waits, up to half a minute, until each has a leader; or all
+   * its partitions another number of replicas, which are there later.
+   */
+  async resizeTopic(name: string, resize: Resize, timeoutMs = CREATE_TIMEOUT): Promise<Resized> {
+    const total = timeoutMs + 1000;
+    let ambiguous = false;
+    const onRetry = () => {
+      ambiguous = true;
+    };
+    try {
+      const limits = { total, attempt: total, onRetry };
+      const request = { name, ...resize, timeoutMs };
+      const answer = await this.#cluster.call(clusterCalls.resizeTopic, request, limits);
+      const { topic, moves, count } = answer;
+      return { topic: topicInfo(topic), moves: moves.map(plain), count };
+    } catch (e) {
+      const refused = e instanceof OncelogError && e.details.field === "partitions";
+      if (!refused || !ambiguous) throw e;
+      // After a call whose answer was lost they may be those that we asked for.
+      const [topic] = await this.describeTopics(name);
+      if (topic === undefined || topic.partitions.length !== resize.partitions) throw e;
+      return { topic, moves: [], count: 0 };
+    }
+  }
+
+  /**
+   * Has the partition's replicas on these nodes, the first preferred as leader. It returns when the
+   * wish is stored; `describeTopics` tells how far it is.
+   */
+  async reassignPartition(tp: TopicPartition, replicas: readonly number[]): Promise<TopicInfo> {
+    const { topic, partition } = tp;
+    const request = { topic, partition, replicas: [...replicas] };
+    return topicInfo((await this.#cluster.call(clusterCalls.reassignPartition, request)).topic);
+  }
+
   // --- cluster -----------------------------------------------------------------------
 
   /** The cluster, as the answering node sees it. */
@@ -335,6 +450,36 @@ export class Admin implements AsyncDisposable {
     sequence: bigint,
   ): Promise<ResolvedSequence> {
     return resolveSequence(this.#cluster, tp, producerId, epoch, sequence);
+  }
+
+  // --- transactions ------------------------------------------------------------------
+
+  /**
+   * Transactions that have not ended everywhere, the oldest first: of a name (empty: of all), begun
+   * longer ago than so many ms, at most limit (0: 100).
+   */
+  async listTransactions(
+    producerName = "",
+    olderThanMs = 0,
+    limit = 0,
+  ): Promise<TransactionInfo[]> {
+    const request = { producerName, olderThanMs: BigInt(olderThanMs), limit };
+    const answer = await this.#cluster.call(transactionCalls.listTransactions, request);
+    return answer.transactions.map(transactionInfo);
+  }
+
+  /**
+   * One of them, or one that has ended and whose owner has begun no other since. Throws
+   * UNKNOWN_TRANSACTION for any other.
+   */
+  async describeTransaction(transactionId: bigint): Promise<TransactionInfo> {
+    const call = transactionCalls.describeTransaction;
+    return transactionInfo((await this.#cluster.call(call, { transactionId })).transaction);
+  }
+
+  /** Drops what is staged, whoever owns it. Throws TRANSACTION_COMMITTED if it is too late. */
+  async abortTransaction(transactionId: bigint): Promise<void> {
+    await this.#cluster.call(transactionCalls.abortTransaction, { transactionId });
   }
 
   // --- groups ------------------------------------------------------------------------

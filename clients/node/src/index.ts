@@ -10,12 +10,17 @@ export {
   type ExpectedOffsets,
   type NodeInfo,
   type PartitionInfo,
+  type PartitionMove,
   type ProducerEpoch,
   type ProducerLease,
   type ProducerName,
   type ProducerState,
+  type Resize,
+  type Resized,
   type TopicConfig,
   type TopicInfo,
+  type TransactionInfo,
+  type TransactionPart,
   type UpgradeInfo,
 } from "./admin.js";
 export type {

@@ -17,6 +17,7 @@ import {
   type StoredRecord,
   type TopicPartition,
   type Transaction,
+  type TransactionInfo,
   VERSION,
 } from "../index.js";
 
@@ -398,6 +399,16 @@ function recordOf(r: StoredRecord): Json {
   };
 }
 
+function described(found: TransactionInfo): Json {
+  return {
+    transaction_id: found.transactionId,
+    state: found.state,
+    reason: found.reason,
+    producer_name: found.producerName,
+    partitions: found.partitions.map(({ topic, partition }) => [topic, partition]),
+  };
+}
+
 async function manage(c: Json, admin: Admin): Promise<Json> {
   switch (c.verb) {
     case "create_topic": {
@@ -428,6 +439,22 @@ async function manage(c: Json, admin: Admin): Promise<Json> {
         nodes: info.nodes.map(({ nodeId, address }) => ({ node_id: nodeId, address })),
       };
     }
+    case "resize_topic": {
+      const { topic, count } = await admin.resizeTopic(c.topic, {
+        partitions: c.partitions,
+        dryRun: c.dry_run ?? false,
+      });
+      return { partitions: topic.partitions.length, moves: count };
+    }
+    case "list_transactions": {
+      const found = await admin.listTransactions(c.producer_name ?? "");
+      return { transactions: found.map(described) };
+    }
+    case "describe_transaction":
+      return described(await admin.describeTransaction(big(c.transaction_id)));
+    case "end_transaction":
+      await admin.abortTransaction(big(c.transaction_id));
+      return {};
     case "fence_producer": {
       const { producerId, epoch } = await admin.fenceProducer(c.producer_name);
       return { producer_id: producerId, epoch };

@@ -1,5 +1,6 @@
 package io.github.oncelog.client;
 
+import io.github.oncelog.client.proto.AbortTransactionRequest;
 import io.github.oncelog.client.proto.AlterTopicRequest;
 import io.github.oncelog.client.proto.ClusterServiceGrpc;
 import io.github.oncelog.client.proto.ClusterSetting;
@@ -10,12 +11,18 @@ import io.github.oncelog.client.proto.DescribeProducersRequest;
 import io.github.oncelog.client.proto.DescribeProducersResponse;
 import io.github.oncelog.client.proto.DescribeTopicsRequest;
 import io.github.oncelog.client.proto.DescribeTopicsResponse;
+import io.github.oncelog.client.proto.DescribeTransactionRequest;
 import io.github.oncelog.client.proto.FenceProducerRequest;
 import io.github.oncelog.client.proto.FinalizeUpgradeRequest;
 import io.github.oncelog.client.proto.LeaseProducerRequest;
 import io.github.oncelog.client.proto.ListProducerNamesRequest;
+import io.github.oncelog.client.proto.ListTransactionsRequest;
 import io.github.oncelog.client.proto.ProducerServiceGrpc;
+import io.github.oncelog.client.proto.ReassignPartitionRequest;
+import io.github.oncelog.client.proto.ResizeTopicRequest;
 import io.github.oncelog.client.proto.SetClusterSettingRequest;
+import io.github.oncelog.client.proto.TransactionDescription;
+import io.github.oncelog.client.proto.TransactionServiceGrpc;
 import io.github.oncelog.client.proto.TransferLeadershipRequest;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -89,6 +96,7 @@ public final class Admin implements AutoCloseable {
    * @param replicas the first is preferred as leader
    * @param logStartOffset -1: the node that answered has no replica
    * @param target the nodes that it is being moved to; empty: it is not moved
+   * @param addedMs when the topic got it; 0: with its creation
    */
   public record PartitionInfo(
       int partition,
@@ -98,7 +106,8 @@ public final class Admin implements AutoCloseable {
       long logStartOffset,
       long highWatermark,
       long groupId,
-      List<Integer> target) {}
+      List<Integer> target,
+      long addedMs) {}
 
   /** A topic with its partitions. */
   public record TopicInfo(
@@ -107,6 +116,89 @@ public final class Admin implements AutoCloseable {
       List<PartitionInfo> partitions,
       TopicConfig config,
       long createdMs) {}
+
+  /**
+   * A partition that comes, moves, or would; the first node is preferred as leader.
+   *
+   * @param replicas now; empty: it comes
+   * @param bytes that the replicas which come hold when they are whole
+   * @param copied and hold by now
+   * @param waitsFor for people: what is done, or why it is not
+   */
+  public record PartitionMove(
+      String topic,
+      int partition,
+      List<Integer> replicas,
+      List<Integer> target,
+      long bytes,
+      long copied,
+      String waitsFor) {}
+
+  /**
+   * A topic that gets more partitions, or another number of replicas.
+   *
+   * @param topic afterwards
+   * @param moves the first of count
+   */
+  public record Resized(TopicInfo topic, List<PartitionMove> moves, int count) {}
+
+  /**
+   * What {@link #resizeTopic} changes: partitions or replicas, the other one is 0.
+   *
+   * @param partitions more than the topic has: records of a key go to another partition from then
+   *     on, and nothing that is stored moves
+   * @param replicas of each partition
+   * @param dryRun check it, and say what it would do
+   */
+  public record Resize(int partitions, int replicas, boolean dryRun) {
+    /** So many partitions. */
+    public static Resize toPartitions(int partitions) {
+      return new Resize(partitions, 0, false);
+    }
+
+    /** So many replicas of each partition. */
+    public static Resize toReplicas(int replicas) {
+      return new Resize(0, replicas, false);
+    }
+  }
+
+  /**
+   * What a transaction has in one partition.
+   *
+   * @param partition its topic is empty if it was deleted
+   * @param ended the partition knows the outcome
+   * @param stagedRecords what is staged there now; -1: the partition's leader does not answer
+   * @param stagedOffsets in __offsets: of how many partitions
+   */
+  public record TransactionPart(
+      TopicPartition partition,
+      boolean ended,
+      long stagedRecords,
+      long stagedBytes,
+      long stagedOffsets) {}
+
+  /**
+   * A transaction, and how far it is.
+   *
+   * @param state OPEN, COMMITTING, ABORTING, COMMITTED or ABORTED
+   * @param reason of an abort
+   * @param producerName or the sink's
+   * @param stagedBytes in all partitions that answer
+   */
+  public record TransactionInfo(
+      long transactionId,
+      String state,
+      String reason,
+      String producerName,
+      boolean sink,
+      long producerId,
+      int epoch,
+      long begunMs,
+      Duration age,
+      Duration idleTimeout,
+      Duration totalTimeout,
+      long stagedBytes,
+      List<TransactionPart> partitions) {}
 
   /** A node, as the answering node sees it; what it runs is empty, and 0, while it is not heard. */
   public record NodeInfo(
@@ -302,6 +394,71 @@ public final class Admin implements AutoCloseable {
     return topics;
   }
 
+  /**
+   * Gives a topic more partitions, and waits up to half a minute until each has a leader; or all
+   * its partitions another number of replicas, which are there later.
+   */
+  public Resized resizeTopic(String name, Resize resize) {
+    ResizeTopicRequest request =
+        ResizeTopicRequest.newBuilder()
+            .setName(name)
+            .setPartitions(resize.partitions)
+            .setReplicas(resize.replicas)
+            .setDryRun(resize.dryRun)
+            .setTimeoutMs((int) CREATE_LIMIT.toMillis())
+            .build();
+    AtomicBoolean ambiguous = new AtomicBoolean();
+    long total = CREATE_LIMIT.toNanos() + Times.SECOND;
+    try {
+      var answer =
+          cluster.call(
+              new Cluster.Limits(total, total, () -> ambiguous.set(true)),
+              ClusterServiceGrpc.getResizeTopicMethod(),
+              request);
+      List<PartitionMove> moves = new ArrayList<>();
+      for (var move : answer.getMovesList()) {
+        moves.add(
+            new PartitionMove(
+                move.getTopic(),
+                move.getPartition(),
+                List.copyOf(move.getReplicasList()),
+                List.copyOf(move.getTargetList()),
+                move.getBytes(),
+                move.getCopied(),
+                move.getWaitsFor()));
+      }
+      return new Resized(info(answer.getTopic()), moves, answer.getCount());
+    } catch (OncelogException e) {
+      boolean refused = e.kind() == ErrorKind.INVALID_REQUEST && "partitions".equals(e.details().field());
+      if (!refused || !ambiguous.get()) {
+        throw e;
+      }
+      // After a call whose answer was lost they may be those that we asked for.
+      TopicInfo found = describeTopics(name).get(0);
+      if (found.partitions.size() != resize.partitions) {
+        throw e;
+      }
+      return new Resized(found, List.of(), 0);
+    }
+  }
+
+  /**
+   * Has the partition's replicas on these nodes, the first preferred as leader. It returns when the
+   * wish is stored; {@link #describeTopics} tells how far it is.
+   */
+  public TopicInfo reassignPartition(TopicPartition tp, List<Integer> replicas) {
+    ReassignPartitionRequest request =
+        ReassignPartitionRequest.newBuilder()
+            .setTopic(tp.topic())
+            .setPartition(tp.partition())
+            .addAllReplicas(replicas)
+            .build();
+    return info(
+        cluster
+            .call(cluster.limits(), ClusterServiceGrpc.getReassignPartitionMethod(), request)
+            .getTopic());
+  }
+
   private static io.github.oncelog.client.proto.TopicConfig message(TopicConfig config) {
     var message = io.github.oncelog.client.proto.TopicConfig.newBuilder();
     if (config.retentionMs != null) {
@@ -332,7 +489,8 @@ public final class Admin implements AutoCloseable {
               p.getLogStartOffset(),
               p.getHighWatermark(),
               p.getGroupId(),
-              List.copyOf(p.getTargetList())));
+              List.copyOf(p.getTargetList()),
+              p.getAddedMs()));
     }
     return new TopicInfo(
         topic.getName(),
@@ -556,5 +714,77 @@ public final class Admin implements AutoCloseable {
   /** Forgets a group and its offsets, and tells whether there was one. */
   public boolean deleteGroup(String group) {
     return groups.delete(group);
+  }
+
+  // --- transactions ------------------------------------------------------------------
+
+  /**
+   * Transactions that have not ended everywhere, the oldest first: of a name (empty: of all), begun
+   * longer ago than this, at most limit (0: 100).
+   */
+  public List<TransactionInfo> listTransactions(
+      String producerName, Duration olderThan, int limit) {
+    ListTransactionsRequest request =
+        ListTransactionsRequest.newBuilder()
+            .setProducerName(producerName)
+            .setOlderThanMs(olderThan.toMillis())
+            .setLimit(limit)
+            .build();
+    return cluster
+        .call(cluster.limits(), TransactionServiceGrpc.getListTransactionsMethod(), request)
+        .getTransactionsList()
+        .stream()
+        .map(Admin::info)
+        .toList();
+  }
+
+  /**
+   * One of them, or one that has ended and whose owner has begun no other since. Throws {@link
+   * ErrorKind#UNKNOWN_TRANSACTION} for any other.
+   */
+  public TransactionInfo describeTransaction(long transactionId) {
+    DescribeTransactionRequest request =
+        DescribeTransactionRequest.newBuilder().setTransactionId(transactionId).build();
+    return info(
+        cluster
+            .call(cluster.limits(), TransactionServiceGrpc.getDescribeTransactionMethod(), request)
+            .getTransaction());
+  }
+
+  /**
+   * Drops what is staged, whoever owns it. Throws {@link ErrorKind#TRANSACTION_COMMITTED} if it is
+   * too late.
+   */
+  public void abortTransaction(long transactionId) {
+    AbortTransactionRequest request =
+        AbortTransactionRequest.newBuilder().setTransactionId(transactionId).build();
+    cluster.call(cluster.limits(), TransactionServiceGrpc.getAbortTransactionMethod(), request);
+  }
+
+  private static TransactionInfo info(TransactionDescription one) {
+    List<TransactionPart> parts = new ArrayList<>();
+    for (var part : one.getPartitionsList()) {
+      parts.add(
+          new TransactionPart(
+              new TopicPartition(part.getTopic(), part.getPartition()),
+              part.getEnded(),
+              part.getStagedRecords(),
+              part.getStagedBytes(),
+              part.getStagedOffsets()));
+    }
+    return new TransactionInfo(
+        one.getTransactionId(),
+        one.getState().name().replaceFirst("^TRANSACTION_STATE_", ""),
+        one.getReason(),
+        one.getProducerName(),
+        one.getSink(),
+        one.getProducerId(),
+        one.getEpoch(),
+        one.getBegunMs(),
+        Duration.ofMillis(one.getAgeMs()),
+        Duration.ofMillis(one.getIdleTimeoutMs()),
+        Duration.ofMillis(one.getTotalTimeoutMs()),
+        one.getStagedBytes(),
+        parts);
   }
 }

@@ -627,6 +627,25 @@ public final class Driver {
         }
         answer.add("nodes", nodes);
       }
+      case "resize_topic" -> {
+        boolean dryRun = has(command, "dry_run") && command.get("dry_run").getAsBoolean();
+        Admin.Resize resize =
+            new Admin.Resize((int) number(command, "partitions", 0), 0, dryRun);
+        Admin.Resized resized = admin.resizeTopic(topic, resize);
+        answer.addProperty("partitions", resized.topic().partitions().size());
+        answer.addProperty("moves", resized.count());
+      }
+      case "list_transactions" -> {
+        JsonArray all = new JsonArray();
+        admin
+            .listTransactions(text(command, "producer_name"), Duration.ZERO, 0)
+            .forEach(found -> all.add(transaction(found)));
+        answer.add("transactions", all);
+      }
+      case "describe_transaction" -> {
+        return transaction(admin.describeTransaction(command.get("transaction_id").getAsLong()));
+      }
+      case "end_transaction" -> admin.abortTransaction(command.get("transaction_id").getAsLong());
       case "fence_producer" -> {
         Admin.ProducerEpoch fenced = admin.fenceProducer(text(command, "producer_name"));
         answer.addProperty("producer_id", fenced.producerId());
@@ -635,6 +654,23 @@ public final class Driver {
       case "close" -> admin.close();
       default -> throw new Fault("NOT_OFFERED", "no such verb");
     }
+    return answer;
+  }
+
+  private static JsonObject transaction(Admin.TransactionInfo found) {
+    JsonObject answer = new JsonObject();
+    answer.addProperty("transaction_id", found.transactionId());
+    answer.addProperty("state", found.state());
+    answer.addProperty("reason", found.reason());
+    answer.addProperty("producer_name", found.producerName());
+    JsonArray partitions = new JsonArray();
+    for (Admin.TransactionPart part : found.partitions()) {
+      JsonArray one = new JsonArray();
+      one.add(part.partition().topic());
+      one.add(part.partition().partition());
+      partitions.add(one);
+    }
+    answer.add("partitions", partitions);
     return answer;
   }
 }

@@ -1,6 +1,6 @@
-// Command franz measures franz-go, Kafka's client for Go, as ../main.go does this one: the same
-// flags, the same line of JSON. It is a module of its own, so that nobody gets franz-go with
-// this client.
+// Command franz measures franz-go, Kafka's client for Go, as clients/go/bench does that one: the
+// same flags, the same line of JSON. Batches, linger and buffer are those of
+// docs/client-defaults.json.
 //
 //	go run . fake                      a broker in memory (kfake); prints its address
 //	go run . produce -servers ...      acks=all, idempotent, no compression
@@ -36,8 +36,8 @@ func main() {
 	partitions := flags.Int("partitions", 1, "of the topic of the broker in memory")
 	seconds := flags.Float64("seconds", 5, "how long to send")
 	size := flags.Int("size", 100, "bytes of a record's value")
-	linger := flags.Duration("linger", 5*time.Millisecond, "as this client's default")
-	batch := flags.Int("batch", 1<<20, "largest batch, as this client's default")
+	linger := flags.Duration("linger", 5*time.Millisecond, "as Oncelog's default")
+	batch := flags.Int("batch", 1<<20, "largest batch, as Oncelog's default")
 	if err := flags.Parse(os.Args[2:]); err != nil {
 		log.Fatal(err)
 	}

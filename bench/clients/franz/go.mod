@@ -1,4 +1,4 @@
-module github.com/oncelog/oncelog/clients/go/bench/franz
+module github.com/oncelog/oncelog/bench/clients/franz
 
 go 1.26.0
 
