@@ -429,7 +429,8 @@ public final class Admin implements AutoCloseable {
       }
       return new Resized(info(answer.getTopic()), moves, answer.getCount());
     } catch (OncelogException e) {
-      boolean refused = e.kind() == ErrorKind.INVALID_REQUEST && "partitions".equals(e.details().field());
+      boolean refused =
+          e.kind() == ErrorKind.INVALID_REQUEST && "partitions".equals(e.details().field());
       if (!refused || !ambiguous.get()) {
         throw e;
       }

@@ -629,8 +629,7 @@ public final class Driver {
       }
       case "resize_topic" -> {
         boolean dryRun = has(command, "dry_run") && command.get("dry_run").getAsBoolean();
-        Admin.Resize resize =
-            new Admin.Resize((int) number(command, "partitions", 0), 0, dryRun);
+        Admin.Resize resize = new Admin.Resize((int) number(command, "partitions", 0), 0, dryRun);
         Admin.Resized resized = admin.resizeTopic(topic, resize);
         answer.addProperty("partitions", resized.topic().partitions().size());
         answer.addProperty("moves", resized.count());
