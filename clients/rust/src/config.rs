@@ -170,7 +170,7 @@ const MAX_NAME_CHARS: usize = 249;
 const MS: Duration = Duration::from_millis(1);
 const MAX_SPAN: Duration = Duration::from_millis(i32::MAX as u64);
 
-fn check_name(setting: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(setting: &str, name: &str) -> Result<()> {
     let count = name.chars().count();
     if count > MAX_NAME_CHARS {
         return fail(format!("{setting} has {count} characters, limit {MAX_NAME_CHARS}"));

@@ -276,13 +276,18 @@ impl Consumer {
     /// Stores the positions of all partitions as where the group goes on. It returns when they
     /// are stored on a majority.
     pub async fn commit(&self) -> Result<()> {
+        self.commit_offsets(&self.positions()?).await
+    }
+
+    /// The user's places, as far as they are known.
+    pub(crate) fn positions(&self) -> Result<HashMap<TopicPartition, OffsetCommit>> {
         let mut offsets = HashMap::new();
         for tp in self.assignment() {
             if let Some(position) = self.buffer.position(&tp)? {
                 offsets.insert(tp, OffsetCommit::at(position));
             }
         }
-        self.commit_offsets(&offsets).await
+        Ok(offsets)
     }
 
     /// Stores these offsets. A commit with a producer id may be refused with
@@ -300,11 +305,11 @@ impl Consumer {
 
     /// What the group has committed for a partition.
     pub async fn committed(&self, tp: &TopicPartition) -> Result<Option<CommittedOffset>> {
-        let found = self.positions.groups.committed(self.group()?, std::slice::from_ref(tp));
+        let found = self.positions.groups.committed(self.group()?, std::slice::from_ref(tp), true);
         Ok(found.await?.remove(tp))
     }
 
-    fn group(&self) -> Result<&str> {
+    pub(crate) fn group(&self) -> Result<&str> {
         let none = || Error::invalid("group_id", "the consumer has no group_id");
         self.config().group_id.as_deref().ok_or_else(none)
     }

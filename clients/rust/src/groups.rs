@@ -11,6 +11,7 @@ use crate::cluster::{Cluster, ask};
 use crate::connection::Node;
 use crate::errors::{Error, ErrorKind, Result};
 use crate::pb;
+use crate::staging::Staging;
 use crate::types::{CommittedOffset, GroupDescription, GroupInfo, OffsetCommit, TopicPartition};
 
 const LIST_PAGE: usize = 1000;
@@ -84,10 +85,9 @@ impl Groups {
         group: &str,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
     ) -> Result<()> {
-        let sorted: BTreeMap<_, _> = offsets.iter().collect();
         let request = pb::CommitOffsetsRequest {
             group: group.into(),
-            offsets: sorted.into_iter().map(|(tp, commit)| message(tp, commit)).collect(),
+            offsets: messages(offsets),
             ..Default::default()
         };
         let answer = self.call(group, ask!(groups.commit_offsets(request))).await?;
@@ -97,19 +97,47 @@ impl Groups {
         }
     }
 
-    /// What is committed of these partitions, or of all.
+    /// Stores offsets with a transaction, all of them or none; a repeat has the same number.
+    pub(crate) async fn stage(
+        &self,
+        transaction: &Staging,
+        group: &str,
+        offsets: &HashMap<TopicPartition, OffsetCommit>,
+        number: i64,
+    ) -> Result<()> {
+        let request = pb::StageOffsetsRequest {
+            transaction_id: transaction.id,
+            producer_id: transaction.producer_id,
+            epoch: transaction.epoch,
+            group: group.into(),
+            number,
+            offsets: messages(offsets),
+            ..Default::default()
+        };
+        let answer = self.call(group, ask!(groups.stage_offsets(request))).await?;
+        if answer.error.is_empty() {
+            return Ok(());
+        }
+        let kind = match answer.error.as_str() {
+            "TRANSACTION_CONFLICT" => ErrorKind::NotReady, // another one has to end first
+            reason => ErrorKind::of_reason(reason).unwrap_or(ErrorKind::Internal),
+        };
+        let text = if answer.message.is_empty() { answer.error } else { answer.message };
+        Err(Error::new(kind, format!("group {group}: offsets not staged: {text}")))
+    }
+
+    /// What is committed of these partitions, or of all. Who only looks ends no transaction that
+    /// has staged offsets there.
     pub(crate) async fn committed(
         &self,
         group: &str,
         tps: &[TopicPartition],
+        looks: bool,
     ) -> Result<HashMap<TopicPartition, CommittedOffset>> {
-        let partition = |tp: &TopicPartition| pb::TopicPartition {
-            topic: tp.topic.to_string(),
-            partition: tp.partition,
-        };
         let request = pb::FetchOffsetsRequest {
             group: group.into(),
-            partitions: tps.iter().map(partition).collect(),
+            partitions: on_wire(tps),
+            ignore_transactions: looks,
             ..Default::default()
         };
         let answer = self.call(group, ask!(groups.fetch_offsets(request))).await?;
@@ -191,6 +219,19 @@ struct Listing {
     found: BTreeMap<String, GroupInfo>,
     covered: HashSet<i32>,
     count: usize,
+}
+
+pub(crate) fn on_wire(tps: &[TopicPartition]) -> Vec<pb::TopicPartition> {
+    let partition = |tp: &TopicPartition| pb::TopicPartition {
+        topic: tp.topic.to_string(),
+        partition: tp.partition,
+    };
+    tps.iter().map(partition).collect()
+}
+
+fn messages(offsets: &HashMap<TopicPartition, OffsetCommit>) -> Vec<pb::OffsetCommit> {
+    let sorted: BTreeMap<_, _> = offsets.iter().collect();
+    sorted.into_iter().map(|(tp, commit)| message(tp, commit)).collect()
 }
 
 fn message(tp: &TopicPartition, commit: &OffsetCommit) -> pb::OffsetCommit {

@@ -34,6 +34,7 @@ mod consumer;
 mod delivery;
 mod errors;
 mod fetcher;
+mod following;
 mod groups;
 mod identities;
 mod info;
@@ -42,14 +43,18 @@ mod partitioner;
 mod payload;
 mod positions;
 mod producer;
+mod queue;
 mod refusal;
 mod resolve;
 mod routes;
 mod sealing;
 mod secure;
 mod sender;
+mod staging;
 mod status;
 mod stream;
+mod transaction;
+mod transactions;
 mod types;
 mod watch;
 mod window;
@@ -72,6 +77,8 @@ pub use info::{
 };
 pub use producer::{Producer, Stats};
 pub use secure::SecurityConfig;
+pub use staging::{CommittedTransaction, PublishedRun, TransactionState};
+pub use transaction::{Transaction, TransactionOptions};
 pub use types::{
     BatchOptions, CommittedOffset, GroupDescription, GroupInfo, Header, Message, Metadata,
     OffsetCommit, ProducerIdentity, ProducerLease, Record, Resolution, ResolvedSequence,

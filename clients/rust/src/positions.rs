@@ -45,7 +45,7 @@ impl Positions {
     ) -> (Offsets, Option<Error>) {
         let mut found = Offsets::new();
         if let Some(group) = self.config.group_id.as_ref().filter(|_| !fresh.is_empty()) {
-            match self.groups.committed(group, fresh).await {
+            match self.groups.committed(group, fresh, false).await {
                 Ok(committed) => {
                     found
                         .extend(committed.into_iter().map(|(tp, known)| (tp, known.commit.offset)));
