@@ -328,7 +328,7 @@ impl Admin {
         group: &str,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
     ) -> Result<()> {
-        self.groups.commit(group, offsets).await
+        self.groups.commit(group, offsets, None).await
     }
 
     /// Forgets a group and its offsets, and tells whether there was one.

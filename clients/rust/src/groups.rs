@@ -8,14 +8,26 @@ use tokio::time::{Instant, sleep};
 use tonic::{Response, Status};
 
 use crate::cluster::{Cluster, ask};
+use crate::config::Assignor;
 use crate::connection::Node;
 use crate::errors::{Error, ErrorKind, Result};
 use crate::pb;
 use crate::staging::Staging;
-use crate::types::{CommittedOffset, GroupDescription, GroupInfo, OffsetCommit, TopicPartition};
+use crate::types::{
+    CommittedOffset, GroupDescription, GroupInfo, GroupMember, OffsetCommit, TopicPartition,
+};
 
 const LIST_PAGE: usize = 1000;
-const ATTEMPT: Duration = Duration::from_secs(2);
+/// A node that hangs must not hold up a question that another one answers.
+pub(crate) const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// What a commit of a group's member, or its look for where to go on, says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct CommitTerms {
+    pub(crate) member_id: String,
+    pub(crate) number: i64,
+    pub(crate) ownerships: HashMap<TopicPartition, i64>,
+}
 
 pub(crate) struct Groups {
     cluster: Arc<Cluster>,
@@ -27,11 +39,33 @@ impl Groups {
         Self { cluster, coordinators: Mutex::default() }
     }
 
-    fn coordinator(&self, group: &str) -> Option<String> {
-        self.coordinators.lock().expect("no panic while it is held").get(group).cloned()
+    /// The node to ask: the one that is known to keep the group, or one after the other.
+    pub(crate) fn place(&self, group: &str) -> String {
+        let known = self.coordinators.lock().expect("no panic while it is held");
+        known.get(group).cloned().unwrap_or_else(|| self.cluster.addresses().swap_remove(0))
     }
 
-    fn set_coordinator(&self, group: &str, address: &str) {
+    /// It is another node, perhaps; how long to wait until one is to be asked again.
+    pub(crate) fn failed(
+        &self,
+        group: &str,
+        address: &str,
+        error: &Error,
+        failures: u32,
+    ) -> Duration {
+        let named = error.details().leader_address.as_str();
+        let hint = if named == address { "" } else { named };
+        self.answered(group, hint);
+        if hint.is_empty() {
+            self.cluster.avoid(address);
+        } else if failures == 1 {
+            return Duration::ZERO; // a hint needs none the first time; then somebody is wrong
+        }
+        self.cluster.backoff.after(error, failures)
+    }
+
+    /// This node keeps the group; empty: it is not known who does.
+    pub(crate) fn answered(&self, group: &str, address: &str) {
         let mut coordinators = self.coordinators.lock().expect("no panic while it is held");
         if address.is_empty() {
             coordinators.remove(group);
@@ -47,15 +81,12 @@ impl Groups {
         A: Future<Output = std::result::Result<Response<T>, Status>>,
     {
         let deadline = Instant::now() + self.cluster.config.request_timeout;
-        let mut turn = 0;
         for failures in 1.. {
-            let known = self.cluster.addresses();
-            let address =
-                self.coordinator(group).unwrap_or_else(|| known[turn % known.len()].clone());
+            let address = self.place(group);
             let left = deadline.saturating_duration_since(Instant::now());
             let error = match self.cluster.call_at(&address, left.min(ATTEMPT), &method).await {
                 Ok(answer) => {
-                    self.set_coordinator(group, &address);
+                    self.answered(group, &address);
                     return Ok(answer);
                 }
                 Err(error) => error,
@@ -63,15 +94,7 @@ impl Groups {
             if !error.is_retriable() {
                 return Err(error);
             }
-            let named = &error.details().leader_address;
-            let hint = if *named == address { "" } else { named };
-            self.set_coordinator(group, hint);
-            let mut pause = self.cluster.backoff.after(&error, failures);
-            if hint.is_empty() {
-                turn += 1;
-            } else if failures == 1 {
-                pause = Duration::ZERO; // a hint needs none the first time; then somebody is wrong
-            }
+            let pause = self.failed(group, &address, &error, failures);
             if Instant::now() + pause >= deadline {
                 return Err(error);
             }
@@ -84,11 +107,14 @@ impl Groups {
         &self,
         group: &str,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
+        terms: Option<&CommitTerms>,
     ) -> Result<()> {
         let request = pb::CommitOffsetsRequest {
             group: group.into(),
-            offsets: messages(offsets),
-            ..Default::default()
+            offsets: messages(offsets, terms),
+            timeout_ms: 0,
+            member_id: terms.map(|terms| terms.member_id.clone()).unwrap_or_default(),
+            commit_number: terms.map_or(0, |terms| terms.number),
         };
         let answer = self.call(group, ask!(groups.commit_offsets(request))).await?;
         match answer.results.iter().find(|result| !result.error.is_empty()) {
@@ -104,6 +130,7 @@ impl Groups {
         group: &str,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
         number: i64,
+        terms: Option<&CommitTerms>,
     ) -> Result<()> {
         let request = pb::StageOffsetsRequest {
             transaction_id: transaction.id,
@@ -111,8 +138,9 @@ impl Groups {
             epoch: transaction.epoch,
             group: group.into(),
             number,
-            offsets: messages(offsets),
-            ..Default::default()
+            offsets: messages(offsets, terms),
+            member_id: terms.map(|terms| terms.member_id.clone()).unwrap_or_default(),
+            timeout_ms: 0,
         };
         let answer = self.call(group, ask!(groups.stage_offsets(request))).await?;
         if answer.error.is_empty() {
@@ -132,13 +160,19 @@ impl Groups {
         &self,
         group: &str,
         tps: &[TopicPartition],
+        terms: Option<&CommitTerms>,
         looks: bool,
     ) -> Result<HashMap<TopicPartition, CommittedOffset>> {
+        let ownership =
+            |terms: &CommitTerms, tp| terms.ownerships.get(tp).copied().unwrap_or_default();
         let request = pb::FetchOffsetsRequest {
             group: group.into(),
             partitions: on_wire(tps),
             ignore_transactions: looks,
-            ..Default::default()
+            member_id: terms.map(|terms| terms.member_id.clone()).unwrap_or_default(),
+            ownerships: terms
+                .map(|terms| tps.iter().map(|tp| ownership(terms, tp)).collect())
+                .unwrap_or_default(),
         };
         let answer = self.call(group, ask!(groups.fetch_offsets(request))).await?;
         Ok(committed_offsets(answer.offsets))
@@ -153,6 +187,9 @@ impl Groups {
             last_commit_ms: answer.last_commit_ms,
             coordinator_id: answer.coordinator_id,
             offsets: committed_offsets(answer.offsets),
+            members: answer.members.into_iter().map(described_member).collect(),
+            epoch: answer.epoch,
+            assignor: Assignor::named(&answer.assignor),
         })
     }
 
@@ -229,12 +266,31 @@ pub(crate) fn on_wire(tps: &[TopicPartition]) -> Vec<pb::TopicPartition> {
     tps.iter().map(partition).collect()
 }
 
-fn messages(offsets: &HashMap<TopicPartition, OffsetCommit>) -> Vec<pb::OffsetCommit> {
+fn messages(
+    offsets: &HashMap<TopicPartition, OffsetCommit>,
+    terms: Option<&CommitTerms>,
+) -> Vec<pb::OffsetCommit> {
     let sorted: BTreeMap<_, _> = offsets.iter().collect();
-    sorted.into_iter().map(|(tp, commit)| message(tp, commit)).collect()
+    let ownership = |tp| terms.and_then(|terms| terms.ownerships.get(tp)).copied();
+    let commits = sorted.into_iter();
+    commits.map(|(tp, commit)| message(tp, commit, ownership(tp).unwrap_or_default())).collect()
 }
 
-fn message(tp: &TopicPartition, commit: &OffsetCommit) -> pb::OffsetCommit {
+fn described_member(member: pb::GroupMember) -> GroupMember {
+    let owned = |p: pb::OwnedPartition| (TopicPartition::new(p.topic, p.partition), p.ownership);
+    let revoking = |p: pb::TopicPartition| TopicPartition::new(p.topic, p.partition);
+    GroupMember {
+        member_id: member.member_id,
+        instance_id: member.instance_id,
+        client_host: member.client_host,
+        owned: member.owned.into_iter().map(owned).collect(),
+        revoking: member.revoking.into_iter().map(revoking).collect(),
+        idle: Duration::from_millis(member.idle_ms.max(0) as u64),
+        connected: member.connected,
+    }
+}
+
+fn message(tp: &TopicPartition, commit: &OffsetCommit, ownership: i64) -> pb::OffsetCommit {
     pb::OffsetCommit {
         topic: tp.topic.to_string(),
         partition: tp.partition,
@@ -243,7 +299,7 @@ fn message(tp: &TopicPartition, commit: &OffsetCommit) -> pb::OffsetCommit {
         producer_id: commit.producer_id,
         epoch: commit.epoch,
         sequence: commit.sequence,
-        ..Default::default()
+        ownership,
     }
 }
 

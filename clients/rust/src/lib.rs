@@ -36,14 +36,18 @@ mod errors;
 mod fetcher;
 mod following;
 mod groups;
+mod growth;
 mod identities;
 mod info;
 mod leaders;
+mod member;
+mod membership;
 mod partitioner;
 mod payload;
 mod positions;
 mod producer;
 mod queue;
+mod rebalance;
 mod refusal;
 mod resolve;
 mod routes;
@@ -67,7 +71,7 @@ mod pb {
 
 pub use admin::{Admin, AdminConfig};
 pub use compress::Compression;
-pub use config::{ClientConfig, ConsumerConfig, OffsetReset, ProducerConfig};
+pub use config::{Assignor, ClientConfig, ConsumerConfig, Membership, OffsetReset, ProducerConfig};
 pub use consumer::{Consumer, Records};
 pub use delivery::Delivery;
 pub use errors::{Error, ErrorDetails, ErrorKind, Outcome, Result};
@@ -76,12 +80,13 @@ pub use info::{
     RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
 };
 pub use producer::{Producer, Stats};
+pub use rebalance::{Followed, Listener, RebalanceListener};
 pub use secure::SecurityConfig;
 pub use staging::{CommittedTransaction, PublishedRun, TransactionState};
 pub use transaction::{Transaction, TransactionOptions};
 pub use types::{
-    BatchOptions, CommittedOffset, GroupDescription, GroupInfo, Header, Message, Metadata,
-    OffsetCommit, ProducerIdentity, ProducerLease, Record, Resolution, ResolvedSequence,
+    BatchOptions, CommittedOffset, GroupDescription, GroupInfo, GroupMember, Header, Message,
+    Metadata, OffsetCommit, ProducerIdentity, ProducerLease, Record, Resolution, ResolvedSequence,
     TopicPartition,
 };
 

@@ -240,7 +240,8 @@ impl GroupMember {
     ) -> Result<CommitTerms> {
         let mut state = self.state();
         let owned = &state.membership.owned;
-        let is_held = |tp: &&TopicPartition| owned.contains_key(*tp) && owned.get(*tp) == numbers.get(*tp);
+        let is_held =
+            |tp: &&TopicPartition| owned.contains_key(*tp) && owned.get(*tp) == numbers.get(*tp);
         if let Some(tp) = offsets.keys().find(|tp| !is_held(tp)) {
             let message = format!(
                 "{tp}: not committed: the group has not, or no longer, given it to this consumer"
@@ -411,11 +412,7 @@ impl GroupMember {
         }
     }
 
-    async fn say(
-        &self,
-        address: &str,
-        message: request::Message,
-    ) -> Result<pb::JoinGroupResponse> {
+    async fn say(&self, address: &str, message: request::Message) -> Result<pb::JoinGroupResponse> {
         let (connection, ping) = {
             let state = self.state();
             (state.membership.connection, state.ping)
@@ -474,14 +471,15 @@ impl GroupMember {
 
     fn assigned(&self, connection: i64, assignment: &pb::GroupAssignment) {
         let tp = |topic: &str, partition: i32| TopicPartition::new(topic, partition);
-        let numbers: HashMap<_, _> =
-            assignment.partitions.iter().map(|p| (tp(&p.topic, p.partition), p.ownership)).collect();
-        let revoke: Vec<_> =
-            assignment.revoke.iter().map(|p| tp(&p.topic, p.partition)).collect();
+        let numbers: HashMap<_, _> = assignment
+            .partitions
+            .iter()
+            .map(|p| (tp(&p.topic, p.partition), p.ownership))
+            .collect();
+        let revoke: Vec<_> = assignment.revoke.iter().map(|p| tp(&p.topic, p.partition)).collect();
         let (step, unheard_of) = {
             let mut state = self.state();
-            let step =
-                state.membership.assignment(connection, assignment.epoch, &numbers, &revoke);
+            let step = state.membership.assignment(connection, assignment.epoch, &numbers, &revoke);
             state.claim = 0;
             state.was_member = true;
             state.is_in = true;

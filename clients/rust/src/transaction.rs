@@ -9,6 +9,7 @@ use crate::consumer::Consumer;
 use crate::delivery::Delivery;
 use crate::errors::{Error, ErrorKind, Result};
 use crate::following::Times;
+use crate::groups::CommitTerms;
 use crate::queue::Queue;
 use crate::staging::{CommittedTransaction, Staging, TransactionState};
 use crate::transactions::Transactions;
@@ -155,7 +156,13 @@ impl Transaction {
         if offsets.is_empty() {
             return Ok(());
         }
-        self.stage(group, offsets).await
+        match consumer.terms_to_commit(offsets) {
+            Ok(terms) => self.stage(group, offsets, terms).await,
+            Err(error) => {
+                self.transactions.fail(&self.staging, &error);
+                Err(error)
+            }
+        }
     }
 
     /// The same for a group without members, by its name.
@@ -170,17 +177,21 @@ impl Transaction {
         if offsets.is_empty() {
             return Ok(());
         }
-        self.stage(group, offsets).await
+        self.stage(group, offsets, None).await
     }
 
     async fn stage(
         &self,
         group: &str,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
+        terms: Option<CommitTerms>,
     ) -> Result<()> {
         let (transactions, staging) = (self.transactions.clone(), self.staging.clone());
         let (group, offsets) = (group.to_owned(), offsets.clone());
-        detached(async move { transactions.stage_offsets(&staging, &group, &offsets).await }).await
+        detached(async move {
+            transactions.stage_offsets(&staging, &group, &offsets, terms.as_ref()).await
+        })
+        .await
     }
 
     /// Makes all of it readable. It returns when it is, with the places; called again after a

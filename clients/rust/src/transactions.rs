@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::cluster::{Cluster, Trying, ask};
 use crate::errors::{Error, ErrorKind, Result};
 use crate::following::{Following, Terms, Times};
-use crate::groups::{Groups, on_wire};
+use crate::groups::{CommitTerms, Groups, on_wire};
 use crate::identities::Identities;
 use crate::pb;
 use crate::producer::Common;
@@ -308,13 +308,15 @@ impl Transactions {
         transaction: &Staging,
         group: &str,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
+        terms: Option<&CommitTerms>,
     ) -> Result<()> {
         let _turn = self.turn.lock().await;
         transaction.check_open()?;
-        let number = transaction.offsets_of(group).last_number + 1;
+        let next = || transaction.offsets_of(group).last_number + 1;
+        let number = terms.map_or_else(next, |terms| terms.number);
         let deadline = Instant::now() + self.common.config.delivery_timeout;
         for failures in 1.. {
-            let staged = self.groups.stage(transaction, group, offsets, number).await;
+            let staged = self.groups.stage(transaction, group, offsets, number, terms).await;
             let Err(error) = staged else { break };
             let pause = self.cluster.backoff.after(&error, failures);
             let over = Instant::now() + pause >= deadline;

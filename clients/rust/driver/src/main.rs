@@ -122,7 +122,7 @@ impl Driver {
                 "features": [
                     "zstd", "lz4", "no_idempotence", "send_batch", "names", "initial",
                     "own_sequences", "expected_offset", "resolve", "read", "any_replica",
-                    "offsets", "transactions", "admin", "tls", "tokens",
+                    "offsets", "transactions", "members", "admin", "tls", "tokens",
                 ],
             })),
             "defaults" => Ok(settings::defaults()),

@@ -304,7 +304,7 @@ pub async fn read(consumer: &Consumer, verb: &str, c: &Value) -> Answer {
                 "sequence": known.sequence,
             }));
         }
-        "close" => consumer.close(),
+        "close" => consumer.close().await?,
         verb => return Err(Fault::NotOffered(format!("no verb {verb}"))),
     }
     Ok(empty())
