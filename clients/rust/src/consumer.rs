@@ -1,11 +1,8 @@
 //! The consumer: records out, in offset order per partition.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Poll};
 
-use futures_core::Stream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{timeout, timeout_at};
@@ -21,6 +18,7 @@ use crate::member::GroupMember;
 use crate::pb::offset_query::Position;
 use crate::positions::{Positions, place_of};
 use crate::rebalance::{Followed, Rebalance};
+use crate::records::Records;
 use crate::routes::Routes;
 use crate::types::{CommittedOffset, OffsetCommit, Record, TopicPartition};
 
@@ -227,13 +225,13 @@ impl Consumer {
         }
     }
 
-    fn is_unknown_to_group(&self, error: &Error) -> bool {
+    pub(crate) fn is_unknown_to_group(&self, error: &Error) -> bool {
         let unknown = error.kind() == ErrorKind::UnknownTopicOrPartition;
         unknown && self.inner.rebalance.get().is_some()
     }
 
     /// Whether something has to be followed before records are given out.
-    fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.inner.rebalance.get().is_some_and(|rebalance| rebalance.is_due())
     }
 
@@ -271,9 +269,15 @@ impl Consumer {
         Ok(records)
     }
 
+    /// The next record, if it is there.
+    pub(crate) fn take_one(&self) -> Result<Vec<Record>> {
+        let _waiting = self.inner.buffer.comes_back();
+        self.take(1)
+    }
+
     /// Records as a stream, which ends after an error.
     pub fn records(&self) -> Records<'_> {
-        Records { consumer: self, waiting: None, ended: false }
+        Records::of(self)
     }
 
     // --- positions -----------------------------------------------------------------------
@@ -538,49 +542,6 @@ impl Drop for Leaving {
     fn drop(&mut self) {
         if let Some(member) = self.0.take() {
             leave(member, || {});
-        }
-    }
-}
-
-/// The records of a [`Consumer`], as a [`Stream`].
-pub struct Records<'a> {
-    consumer: &'a Consumer,
-    waiting: Option<Pin<Box<dyn Future<Output = Result<Vec<Record>>> + Send + 'a>>>,
-    ended: bool,
-}
-
-impl Stream for Records<'_> {
-    type Item = Result<Record>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        let consumer = self.consumer;
-        loop {
-            let taken = match &mut self.waiting {
-                Some(waiting) => {
-                    let taken = std::task::ready!(waiting.as_mut().poll(cx));
-                    self.waiting = None;
-                    taken
-                }
-                None if consumer.is_due() => Ok(vec![]),
-                None => {
-                    let _back = consumer.inner.buffer.comes_back();
-                    consumer.take(1)
-                }
-            };
-            match taken.map(|records| records.into_iter().next()) {
-                Ok(Some(record)) => return Poll::Ready(Some(Ok(record))),
-                Ok(None) => self.waiting = Some(Box::pin(consumer.poll_records(1))),
-                Err(error) if consumer.is_unknown_to_group(&error) => {
-                    self.waiting = Some(Box::pin(consumer.poll_records(1)));
-                }
-                Err(error) => {
-                    self.ended = true;
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
         }
     }
 }

@@ -85,3 +85,48 @@ impl Following {
         Some((begun.transaction_id, terms.identity.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(serial: u64) -> Terms {
+        let identity = Arc::new(Identity { serial, ..Default::default() });
+        Terms { identity, times: Times::default() }
+    }
+
+    fn begun() -> Option<pb::BeginTransactionResponse> {
+        let (transaction_id, idle_timeout_ms) = (8, 400);
+        Some(pb::BeginTransactionResponse { transaction_id, idle_timeout_ms, ..Default::default() })
+    }
+
+    #[test]
+    fn who_begins_soon_is_expected_to_do_so_again() {
+        let mut following = Following::default();
+        let now = Instant::now();
+        assert!(following.begin(&terms(1), now).0.is_none());
+        assert_eq!(following.wanted(), None, "it is the first one");
+        following.ended(now, None);
+        following.begin(&terms(1), now + SOON_AFTER / 2);
+        assert_eq!(following.wanted(), Some(Times::default()));
+        let kept = following.ended(now, begun());
+        assert_eq!(kept, Some(Duration::from_millis(100)), "a sign of life would be due");
+        let (taken, unused) = following.begin(&terms(1), now);
+        assert_eq!((taken.unwrap().transaction_id, unused.is_none()), (8, true));
+        following.ended(now, None);
+        following.begin(&terms(1), now + SOON_AFTER);
+        assert_eq!(following.wanted(), None, "that was long ago");
+    }
+
+    #[test]
+    fn one_on_other_terms_is_aborted() {
+        let mut following = Following::default();
+        let now = Instant::now();
+        following.begin(&terms(1), now);
+        following.ended(now, begun());
+        let (taken, unused) = following.begin(&terms(2), now);
+        let (id, identity) = unused.unwrap();
+        assert_eq!((taken.is_none(), id, identity.serial), (true, 8, 1));
+        assert!(following.take_unused().is_none());
+    }
+}

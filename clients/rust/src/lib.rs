@@ -2,7 +2,8 @@
 //!
 //! A [`Producer`] may retry as often as it likes, its leader may be killed between the append and
 //! the acknowledgement, and each record is still in the log one time, in the order it was sent. A
-//! [`Consumer`] reads records in offset order; an [`Admin`] manages topics and looks at the
+//! [`Consumer`] reads records in offset order, alone or in a group; a [`Transaction`] makes what is
+//! written, and how far it was read for it, one thing; an [`Admin`] manages topics and looks at the
 //! cluster.
 //!
 //! ```no_run
@@ -48,6 +49,7 @@ mod positions;
 mod producer;
 mod queue;
 mod rebalance;
+mod records;
 mod refusal;
 mod resolve;
 mod routes;
@@ -72,7 +74,7 @@ mod pb {
 pub use admin::{Admin, AdminConfig};
 pub use compress::Compression;
 pub use config::{Assignor, ClientConfig, ConsumerConfig, Membership, OffsetReset, ProducerConfig};
-pub use consumer::{Consumer, Records};
+pub use consumer::Consumer;
 pub use delivery::Delivery;
 pub use errors::{Error, ErrorDetails, ErrorKind, Outcome, Result};
 pub use info::{
@@ -81,6 +83,7 @@ pub use info::{
 };
 pub use producer::{Producer, Stats};
 pub use rebalance::{Followed, Listener, RebalanceListener};
+pub use records::Records;
 pub use secure::SecurityConfig;
 pub use staging::{CommittedTransaction, PublishedRun, TransactionState};
 pub use transaction::{Transaction, TransactionOptions};

@@ -249,3 +249,62 @@ impl Drop for Transaction {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{Notify, mpsc};
+
+    use super::*;
+    use crate::cluster::Cluster;
+    use crate::config::ProducerConfig;
+    use crate::identities::Identities;
+    use crate::producer::{Common, Producer};
+
+    /// One that is open, of a producer without a sender.
+    fn open() -> (Transaction, Arc<Staging>) {
+        let config = ProducerConfig::new("a:1");
+        let cluster = Arc::new(Cluster::new(config.client.clone()).unwrap());
+        let common = Arc::new(Common::new(config.clone(), Arc::new(Notify::new())));
+        let identities = Arc::new(Identities::new(config, cluster.clone()));
+        let (events, _) = mpsc::unbounded_channel();
+        let transactions =
+            Arc::new(Transactions::new(common.clone(), cluster.clone(), identities, events));
+        let staging = Arc::new(Staging::new(7, 1, 0, Duration::from_secs(60)));
+        common.accumulator.resume(Some(&staging));
+        let queue = Queue { common, cluster };
+        (Transaction { transactions, queue, staging: staging.clone() }, staging)
+    }
+
+    #[tokio::test]
+    async fn one_that_is_dropped_is_never_committed() {
+        let (transaction, staging) = open();
+        drop(transaction);
+        assert!(staging.was_dropped());
+        let failure = staging.failure().unwrap();
+        assert_eq!(failure.kind(), ErrorKind::TransactionAborted);
+        assert!(failure.message().contains("dropped"));
+        assert_ne!(staging.end(crate::staging::EndCall::Commit), crate::staging::EndCall::Commit);
+    }
+
+    #[tokio::test]
+    async fn times_are_bounded() {
+        for span in [Duration::ZERO, Duration::MAX] {
+            let options = TransactionOptions::new().idle_timeout(span);
+            assert_eq!(options.times().unwrap_err().details().field, "idle_timeout");
+        }
+        assert_eq!(TransactionOptions::new().times().unwrap(), Times::default());
+    }
+
+    #[tokio::test]
+    async fn futures_of_it_can_go_to_other_threads() {
+        fn is_send(_: impl Send) {}
+        let producer = Producer::new(ProducerConfig::new("a:1")).unwrap();
+        is_send(producer.begin());
+        is_send(producer.transact::<Error>(async |txn| {
+            txn.send(Message::new("t", "v")).await?;
+            Ok(())
+        }));
+        let told = producer.begin().await.err().unwrap();
+        assert_eq!(told.details().field, "producer_name");
+    }
+}
