@@ -60,7 +60,7 @@ class Work:
         raise AssertionError(f"{len(self.done)} of {count} records were processed")
 
 
-@offering("go", "java", "node")
+@offering("go", "java", "node", "rust")
 def test_two_share_six_partitions_one_leaves_and_a_leader_is_killed(
     secured: LocalCluster, driver: Driver, topic: str
 ) -> None:
@@ -112,7 +112,7 @@ def test_two_share_six_partitions_one_leaves_and_a_leader_is_killed(
         }
 
 
-@offering("go", "java", "node")
+@offering("go", "java", "node", "rust")
 def test_who_has_no_certificate_is_refused(secured: LocalCluster, driver: Driver) -> None:
     servers = {"bootstrap_servers": secured.bootstrap.split(","), "request_timeout_ms": 1000}
     driver.ask("open_admin", "mine", config={**servers, **secured.client_files})

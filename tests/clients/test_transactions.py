@@ -83,7 +83,7 @@ class Copy:
         self.start()
 
 
-@offering("go", "java", "node")
+@offering("go", "java", "node", "rust")
 def test_what_is_read_is_written_once_while_a_leader_is_killed(
     make_cluster: MakeCluster, driver: Driver, topic: str
 ) -> None:

@@ -14,6 +14,7 @@ use crate::delivery::{BatchDelivery, Delivery};
 use crate::errors::{Error, ErrorKind, Outcome, Result};
 use crate::payload::{BATCH_OVERHEAD, Columns, HEADER_OVERHEAD, RECORD_OVERHEAD};
 use crate::sealing::SealedPayload;
+use crate::staging::Staging;
 use crate::types::{Message, TopicPartition, now_us};
 
 /// What waits in one partition.
@@ -21,10 +22,7 @@ struct Lane {
     tp: TopicPartition,
     open: Option<OpenBatch>,
     closed: VecDeque<OpenBatch>,
-    /// Who numbers the records: the producer, or the application, up to `last_given`.
-    counted: bool,
-    given: bool,
-    last_given: i64,
+    numbering: Numbering,
     /// Of the batch before: its records, and their bytes.
     before: (usize, usize),
 }
@@ -45,6 +43,15 @@ pub(crate) struct OpenBatch {
     pub(crate) sequences: Option<Vec<i64>>,
     pub(crate) expected_offset: Option<i64>,
     pub(crate) count: usize,
+    pub(crate) transaction: Option<Arc<Staging>>,
+}
+
+/// Who numbers the records of a lane: the producer, or the application, up to `last_given`.
+#[derive(Clone, Copy)]
+struct Numbering {
+    counted: bool,
+    given: bool,
+    last_given: i64,
 }
 
 #[derive(Default)]
@@ -65,6 +72,12 @@ struct State {
     incomplete: HashMap<u64, Arc<BatchDelivery>>,
     failure: Option<Error>,
     last_id: u64,
+    /// Why no batch may be begun just now: a transaction begins or ends.
+    paused: Option<Error>,
+    /// To which batches belong.
+    transaction: Option<Arc<Staging>>,
+    /// Who numbered the records of a partition before the transaction.
+    numbered_before: HashMap<TopicPartition, Numbering>,
 }
 
 pub(crate) struct Accumulator {
@@ -145,6 +158,9 @@ impl Accumulator {
                 if let Some(failure) = &state.failure {
                     return Err(failure.clone());
                 }
+                if let Some(transaction) = &state.transaction {
+                    transaction.check_addition(add.expected_offset)?;
+                }
                 match self.place(&mut state, add, size)? {
                     Placed::At(delivery, woken) => {
                         drop(state);
@@ -185,6 +201,7 @@ impl Accumulator {
             return Err(error.with_outcome(Outcome::NeverSent));
         }
         let State { topics, ready, lingering, incomplete, used, last_id, flushing, .. } = state;
+        let (transaction, numbered_before) = (&state.transaction, &mut state.numbered_before);
         let topic = match topics.get_mut(add.topic) {
             Some(topic) => topic,
             None => topics.entry(add.topic.into()).or_default(),
@@ -213,6 +230,9 @@ impl Accumulator {
             return Ok(Placed::NoRoom);
         }
         if lane.open.is_none() {
+            if let Some(why) = &state.paused {
+                return Err(why.clone());
+            }
             *last_id += 1;
             let cap = self.batch_size.min(add.max_batch_bytes).max(need);
             let batch = OpenBatch::new(*last_id, &lane.tp, cap, lane.before);
@@ -225,7 +245,10 @@ impl Accumulator {
                 lingering.push_back((batch.created, lane.tp.clone(), batch.id));
             }
             let due = self.linger.is_zero() || *flushing > 0;
-            lane.open = Some(OpenBatch { due, ..batch });
+            lane.open = Some(OpenBatch { due, transaction: transaction.clone(), ..batch });
+        }
+        if transaction.is_some() && !numbered_before.contains_key(&lane.tp) {
+            numbered_before.insert(lane.tp.clone(), lane.numbering);
         }
         *used += more;
         let delivery = lane.put(add, size);
@@ -327,17 +350,7 @@ impl Accumulator {
     /// Refuses further records and returns all waiting batches.
     pub(crate) fn stop(&self, failure: &Error) -> Vec<OpenBatch> {
         self.refuse(failure);
-        let mut state = self.state();
-        let mut left = vec![];
-        let State { topics, ready, .. } = &mut *state;
-        for lane in topics.values_mut().flat_map(|topic| topic.lanes.iter_mut().flatten()) {
-            if lane.open.is_some() {
-                lane.close(ready);
-            }
-            left.extend(lane.closed.drain(..));
-        }
-        ready.clear();
-        drop(state);
+        let left = self.state().take_all();
         self.room.notify_waiters();
         left
     }
@@ -376,6 +389,21 @@ impl State {
             .as_mut()
     }
 
+    fn take_all(&mut self) -> Vec<OpenBatch> {
+        let mut left = vec![];
+        for topic in self.topics.values_mut() {
+            for lane in topic.lanes.iter_mut().flatten() {
+                if lane.open.is_some() {
+                    lane.close(&mut self.ready);
+                }
+                left.extend(lane.closed.drain(..));
+            }
+            topic.sticky = None;
+        }
+        self.ready.clear();
+        left
+    }
+
     fn make_all_due(&mut self) {
         for lane in self.topics.values_mut().flat_map(|topic| topic.lanes.iter_mut().flatten()) {
             if let Some(batch) = &mut lane.open {
@@ -397,9 +425,7 @@ impl TopicLanes {
             tp: TopicPartition::new(topic, partition),
             open: None,
             closed: VecDeque::new(),
-            counted: false,
-            given: false,
-            last_given: -1,
+            numbering: Numbering { counted: false, given: false, last_given: -1 },
             before: (0, 0),
         })
     }
@@ -409,7 +435,7 @@ impl Lane {
     /// Refuses what does not fit to who numbers the partition's records.
     fn check_sequences(&self, sequences: Option<&[i64]>) -> Result<()> {
         let Some(sequences) = sequences else {
-            if self.given {
+            if self.numbering.given {
                 return Err(Error::invalid(
                     "sequence",
                     format!(
@@ -421,7 +447,7 @@ impl Lane {
             return Ok(());
         };
         let first = sequences[0];
-        if self.counted {
+        if self.numbering.counted {
             return Err(Error::invalid(
                 "sequence",
                 format!(
@@ -430,12 +456,12 @@ impl Lane {
                 ),
             ));
         }
-        if first <= self.last_given {
+        if first <= self.numbering.last_given {
             return Err(Error::invalid(
                 "sequence",
                 format!(
                     "sequence={first} is not above the last one of {}, {}",
-                    self.tp, self.last_given
+                    self.tp, self.numbering.last_given
                 ),
             )
             .with(|d| d.limit = "> last".into()));
@@ -452,10 +478,10 @@ impl Lane {
             batch.columns.add(message.value, message.key, &message.headers, stamp);
         }
         match add.sequences {
-            None => self.counted = true,
+            None => self.numbering.counted = true,
             Some(sequences) => {
-                self.given = true;
-                self.last_given = sequences[sequences.len() - 1];
+                self.numbering.given = true;
+                self.numbering.last_given = sequences[sequences.len() - 1];
                 batch.sequences.get_or_insert_default().extend_from_slice(sequences);
             }
         }
@@ -491,9 +517,13 @@ impl OpenBatch {
             sequences: None,
             expected_offset: None,
             count: 0,
+            transaction: None,
         }
     }
 }
+
+#[path = "accumulator_transactions.rs"]
+mod transactions;
 
 #[cfg(test)]
 #[path = "accumulator_tests.rs"]

@@ -66,7 +66,7 @@ async fn a_full_buffer_waits_and_gives_up() {
     let error = add(&common, Message::new("t", &big), 0, false).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::BufferFull);
     let batch = common.accumulator.take(&TopicPartition::new("t", 0)).unwrap();
-    common.settle(&batch, Ok(Stored { base_offset: 0, duplicate: false }));
+    common.settle(&batch, Ok(Stored { base_offset: 0, run: None, duplicate: false }));
     assert_eq!(common.accumulator.used(), 0);
     add(&common, Message::new("t", &big), 0, false).await.unwrap();
     let huge = value(2000);
@@ -91,7 +91,7 @@ async fn who_waits_for_room_gets_it_when_it_is_there() {
     });
     tokio::task::yield_now().await;
     let batch = common.accumulator.take(&TopicPartition::new("t", 0)).unwrap();
-    common.settle(&batch, Ok(Stored { base_offset: 0, duplicate: false }));
+    common.settle(&batch, Ok(Stored { base_offset: 0, run: None, duplicate: false }));
     waiting.await.unwrap().unwrap();
 }
 
@@ -136,7 +136,7 @@ async fn what_lingers_is_sent_when_its_time_has_come_or_by_a_flush() {
     add(&common, Message::new("t", "b"), 0, false).await.unwrap();
     assert!(common.accumulator.take(&tp).is_some(), "nothing lingers during a flush");
     drop(guard);
-    common.settle(&batch, Ok(Stored { base_offset: 5, duplicate: false }));
+    common.settle(&batch, Ok(Stored { base_offset: 5, run: None, duplicate: false }));
     assert_eq!(delivery.wait().await.unwrap().offset, 5);
 }
 

@@ -91,7 +91,7 @@ impl Admin {
         let trying = Trying { total, attempt: total };
         let mut repeated = false;
         let call = ask!(cluster.create_topic(request));
-        let error = match self.cluster.call_noting(trying, &mut repeated, call).await {
+        let error = match self.cluster.call_noting(trying, None, &mut repeated, call).await {
             Ok(answer) => return Ok(topic_info(answer.topic.unwrap_or_default())),
             Err(error) => error,
         };
@@ -328,7 +328,7 @@ impl Admin {
         group: &str,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
     ) -> Result<()> {
-        self.groups.commit(group, offsets).await
+        self.groups.commit(group, offsets, None).await
     }
 
     /// Forgets a group and its offsets, and tells whether there was one.

@@ -6,12 +6,16 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::compress::{checksum, decompress};
 use crate::errors::{Error, ErrorKind, Result};
 use crate::fetcher::MOST_FETCHED;
+use crate::member::Change;
 use crate::payload::Decoded;
 use crate::pb::{self, PartitionError};
 use crate::types::{Record, TopicPartition};
@@ -115,6 +119,13 @@ struct State {
     turns: VecDeque<TopicPartition>,
     closed: bool,
     generations: u64,
+    /// What polls have to do before records are given out: the group's changes.
+    interruptions: VecDeque<Change>,
+    /// From this time on nothing is given out: the group may have gone on without.
+    held_from: Option<Instant>,
+    /// How many polls wait for records, and when the last one did.
+    waiting: usize,
+    came_back: Option<Instant>,
 }
 
 pub(crate) struct FetchBuffer {
@@ -131,7 +142,8 @@ fn not_assigned(tp: &TopicPartition) -> Error {
 
 impl FetchBuffer {
     pub(crate) fn new(partition_bytes: usize, wake: Arc<Notify>) -> Self {
-        Self { partition_bytes, wake, state: Mutex::default(), changed: Notify::new() }
+        let state = State { came_back: Some(Instant::now()), ..State::default() };
+        Self { partition_bytes, wake, state: Mutex::new(state), changed: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -207,7 +219,11 @@ impl FetchBuffer {
         if state.closed {
             return Err(Error::closed("consumer"));
         }
-        for tp in &state.turns {
+        if !state.interruptions.is_empty() {
+            return Ok(None);
+        }
+        let held = state.held_from.is_some_and(|at| Instant::now() >= at);
+        for tp in state.turns.iter().filter(|_| !held) {
             if let Some(cursor) = state.cursors.get(tp).filter(|cursor| !cursor.paused) {
                 return Ok(cursor.chunks.front().cloned());
             }
@@ -272,6 +288,49 @@ impl FetchBuffer {
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.notify();
+    }
+
+    // --- a member of a group -------------------------------------------------------------
+
+    /// The user asks for records, and waits for them until the guard is dropped.
+    pub(crate) fn comes_back(&self) -> Waiting<'_> {
+        self.state().waiting += 1;
+        Waiting(self)
+    }
+
+    /// For how long the user has not come back for records.
+    pub(crate) fn idle(&self) -> Duration {
+        let state = self.state();
+        match state.came_back {
+            Some(at) if state.waiting == 0 => at.elapsed(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Has the user's polls look at this before they give out more records.
+    pub(crate) fn interrupt(&self, change: Change) {
+        self.state().interruptions.push_back(change);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        !self.state().interruptions.is_empty()
+    }
+
+    /// What there is to do first. Nothing is given out before it is followed.
+    pub(crate) fn interruption(&self) -> Option<Change> {
+        self.state().interruptions.front().cloned()
+    }
+
+    pub(crate) fn followed(&self) {
+        self.state().interruptions.pop_front();
+        self.notify();
+    }
+
+    /// Gives out nothing from that time on, unless it is put off.
+    pub(crate) fn hold_from(&self, moment: Instant) {
+        self.state().held_from = Some(moment);
+        self.changed.notify_waiters();
     }
 
     // --- the fetcher's side --------------------------------------------------------------
@@ -404,6 +463,17 @@ impl FetchBuffer {
     }
 }
 
+/// While it lives the user waits for records.
+pub(crate) struct Waiting<'a>(&'a FetchBuffer);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.waiting -= 1;
+        state.came_back = Some(Instant::now());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -463,6 +533,41 @@ mod tests {
         first.next.store(6, Ordering::Relaxed);
         buffer.advance(&first);
         assert_eq!(buffer.wanted().len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_given_out_while_it_is_held_or_before_a_change_is_followed() {
+        let (buffer, _) = assigned();
+        let wanted = buffer.wanted().pop().unwrap();
+        buffer.add(&wanted, &answer(vec![stored(5, 1, b"x")]));
+        let is_given = || buffer.peek(true).unwrap().is_some();
+        assert!(is_given());
+        let now = Instant::now();
+        buffer.hold_from(now);
+        assert!(!is_given());
+        buffer.hold_from(now + Duration::from_secs(3600));
+        assert!(is_given());
+        buffer.interrupt(Change {
+            connection: 1,
+            step: Default::default(),
+            deadline: now,
+            ended: false,
+        });
+        assert!(!is_given() && buffer.interruption().is_some() && buffer.interruption().is_some());
+        buffer.followed();
+        assert!(is_given());
+    }
+
+    #[test]
+    fn an_answer_for_an_earlier_ownership_is_thrown_away() {
+        let buffer = FetchBuffer::new(10, Arc::new(Notify::new()));
+        let tps = [TopicPartition::new("t", 0)];
+        buffer.assign(&tps);
+        let before = buffer.without_position().pop().unwrap();
+        buffer.assign(&[]);
+        buffer.assign(&tps);
+        buffer.found(&before, 5);
+        assert_eq!(buffer.without_position().len(), 1);
     }
 
     #[tokio::test]

@@ -219,13 +219,15 @@ impl Cluster {
         F: Fn(Node) -> A,
         A: Future<Output = std::result::Result<Response<T>, Status>>,
     {
-        self.call_noting(trying, &mut false, method).await
+        self.call_noting(trying, None, &mut false, method).await
     }
 
-    /// The same, and notes whether a call was repeated whose outcome is not known.
+    /// The same, `first` at this node, and notes whether a call was repeated whose outcome is not
+    /// known.
     pub(crate) async fn call_noting<T, F, A>(
         &self,
         trying: Trying,
+        first: Option<&str>,
         repeated: &mut bool,
         method: F,
     ) -> Result<T>
@@ -236,11 +238,19 @@ impl Cluster {
         let deadline = Instant::now() + trying.total;
         for failures in 1.. {
             let mut last = None;
-            for address in self.addresses() {
+            let mut addresses = self.addresses();
+            if let Some(at) = addresses.iter().position(|address| Some(address.as_str()) == first)
+                && failures == 1
+            {
+                addresses[..=at].rotate_right(1);
+            }
+            for address in addresses {
                 let left = deadline.saturating_duration_since(Instant::now());
                 let error = match self.call_at(&address, trying.attempt.min(left), &method).await {
                     Ok(answer) => {
-                        self.state().preferred = address;
+                        if Some(address.as_str()) != first {
+                            self.state().preferred = address;
+                        }
                         return Ok(answer);
                     }
                     Err(error) => error,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::compress::Compression;
 use crate::errors::{Error, ErrorKind, Result};
 use crate::payload::{BATCH_OVERHEAD, MAX_PAYLOAD_BYTES};
+use crate::rebalance::Listener;
 use crate::secure::SecurityConfig;
 use crate::types::ProducerIdentity;
 
@@ -80,6 +81,49 @@ impl OffsetReset {
     }
 }
 
+/// What a group does for its consumers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// The nodes share topics out among the group's members.
+    Assigned,
+    /// The group only keeps offsets, and each consumer reads what it is told to.
+    Manual,
+}
+
+impl Membership {
+    /// The setting's name in all clients.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Assigned => "assigned",
+            Self::Manual => "manual",
+        }
+    }
+}
+
+/// How a group shares partitions out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Assignor {
+    /// All topics together, and partitions stay where they are.
+    Uniform,
+    /// A member has the same stretch of each topic.
+    Range,
+}
+
+impl Assignor {
+    /// The setting's name in all clients.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Range => "range",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Uniform, Self::Range].into_iter().find(|assignor| assignor.as_str() == name)
+    }
+}
+
 /// The settings of a [`Consumer`](crate::Consumer).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -88,6 +132,25 @@ pub struct ConsumerConfig {
     pub client: ClientConfig,
     /// The group whose committed offsets are read and written.
     pub group_id: Option<String>,
+    /// Whether the group shares topics out; it is moot without a `group_id`.
+    pub membership: Membership,
+    /// A name that outlives the process: one that comes back within a session goes on as it was.
+    pub group_instance_id: Option<String>,
+    /// The group's first member decides on this and the three that follow.
+    pub assignor: Assignor,
+    /// After so long without a word a member is none any more.
+    pub session_timeout: Duration,
+    /// How long it has to give a partition back.
+    pub revoke_timeout: Duration,
+    /// How long it has to come back for more records.
+    pub processing_timeout: Duration,
+    /// Commits what was returned before the last poll, each `auto_commit_interval` and before
+    /// partitions are given back.
+    pub enable_auto_commit: bool,
+    /// With `enable_auto_commit`.
+    pub auto_commit_interval: Duration,
+    /// Is told which partitions come or go.
+    pub listener: Option<Listener>,
     /// Where to start without a position.
     pub auto_offset_reset: OffsetReset,
     /// What a node waits for, at most `fetch_max_wait`.
@@ -149,6 +212,15 @@ impl ConsumerConfig {
         Self {
             client: ClientConfig::new(servers),
             group_id: None,
+            membership: Membership::Assigned,
+            group_instance_id: None,
+            assignor: Assignor::Uniform,
+            session_timeout: Duration::from_secs(10),
+            revoke_timeout: Duration::from_secs(60),
+            processing_timeout: Duration::from_secs(300),
+            enable_auto_commit: false,
+            auto_commit_interval: Duration::from_secs(5),
+            listener: None,
             auto_offset_reset: OffsetReset::Latest,
             fetch_min_bytes: 1,
             fetch_max_wait: Duration::from_millis(500),
@@ -170,7 +242,7 @@ const MAX_NAME_CHARS: usize = 249;
 const MS: Duration = Duration::from_millis(1);
 const MAX_SPAN: Duration = Duration::from_millis(i32::MAX as u64);
 
-fn check_name(setting: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(setting: &str, name: &str) -> Result<()> {
     let count = name.chars().count();
     if count > MAX_NAME_CHARS {
         return fail(format!("{setting} has {count} characters, limit {MAX_NAME_CHARS}"));
@@ -185,8 +257,12 @@ fn check_name(setting: &str, name: &str) -> Result<()> {
 }
 
 fn span(name: &str, value: Duration, low: Duration) -> Result<()> {
-    if value < low || value > MAX_SPAN {
-        return fail(format!("{name} must be from {low:?} to {MAX_SPAN:?}, got {value:?}"));
+    span_up_to(name, value, low, MAX_SPAN)
+}
+
+fn span_up_to(name: &str, value: Duration, low: Duration, high: Duration) -> Result<()> {
+    if value < low || value > high {
+        return fail(format!("{name} must be from {low:?} to {high:?}, got {value:?}"));
     }
     Ok(())
 }
@@ -309,6 +385,7 @@ impl ConsumerConfig {
         if let Some(group) = &self.group_id {
             check_name("group_id", group)?;
         }
+        self.check_group()?;
         if self.fetch_max_wait >= self.client.request_timeout {
             return fail(format!(
                 "fetch_max_wait={:?} must be below request_timeout={:?}",
@@ -322,6 +399,34 @@ impl ConsumerConfig {
             }
         }
         Ok(())
+    }
+
+    /// Whether it joins its group.
+    pub(crate) fn is_member(&self) -> bool {
+        self.group_id.is_some() && self.membership == Membership::Assigned
+    }
+
+    fn check_group(&self) -> Result<()> {
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        let second = Duration::from_secs(1);
+        span_up_to("session_timeout", self.session_timeout, second, minutes(30))?;
+        span_up_to("revoke_timeout", self.revoke_timeout, second, minutes(60))?;
+        span_up_to("processing_timeout", self.processing_timeout, second, minutes(24 * 60))?;
+        span("auto_commit_interval", self.auto_commit_interval, MS)?;
+        if let Some(name) = &self.group_instance_id {
+            check_name("group_instance_id", name)?;
+        }
+        let set = [
+            ("group_instance_id", self.group_instance_id.is_some()),
+            ("enable_auto_commit", self.enable_auto_commit),
+            ("listener", self.listener.is_some()),
+        ];
+        match set.iter().find(|(_, is_set)| *is_set && !self.is_member()) {
+            Some((name, _)) => fail(format!(
+                "{name} is for members of a group: it needs a group_id, and membership assigned"
+            )),
+            None => Ok(()),
+        }
     }
 }
 
@@ -370,6 +475,13 @@ mod tests {
         assert!(refused(both).contains("contradicts producer_name"));
         let mut config = ConsumerConfig::new("a:1");
         config.replica_node_id = Some(1);
+        assert!(config.check().is_err());
+        let mut config = ConsumerConfig::new("a:1");
+        config.enable_auto_commit = true;
+        assert!(config.check().unwrap_err().message().contains("needs a group_id"));
+        config.group_id = Some("g".into());
+        config.check().unwrap();
+        config.session_timeout = MS;
         assert!(config.check().is_err());
     }
 }

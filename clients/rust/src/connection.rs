@@ -113,6 +113,14 @@ impl Node {
             .max_decoding_message_size(MAX_MESSAGE)
     }
 
+    pub(crate) fn transactions(
+        self,
+    ) -> pb::transaction_service_client::TransactionServiceClient<Self> {
+        let origin = self.inner.origin.clone();
+        pb::transaction_service_client::TransactionServiceClient::with_origin(self, origin)
+            .max_decoding_message_size(MAX_MESSAGE)
+    }
+
     pub(crate) fn groups(self) -> pb::group_service_client::GroupServiceClient<Self> {
         let origin = self.inner.origin.clone();
         pb::group_service_client::GroupServiceClient::with_origin(self, origin)

@@ -1,40 +1,68 @@
 //! The consumer: records out, in offset order per partition.
 
 use std::collections::HashMap;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use futures_core::Stream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::buffer::FetchBuffer;
 use crate::cluster::{Cluster, no_partition};
 use crate::config::{ConsumerConfig, OffsetReset};
 use crate::errors::{Error, ErrorKind, Result};
 use crate::fetcher::Fetcher;
-use crate::groups::Groups;
+use crate::groups::{CommitTerms, Groups};
+use crate::growth::Growth;
+use crate::member::GroupMember;
 use crate::pb::offset_query::Position;
 use crate::positions::{Positions, place_of};
+use crate::rebalance::{Followed, Rebalance};
+use crate::records::Records;
 use crate::routes::Routes;
 use crate::types::{CommittedOffset, OffsetCommit, Record, TopicPartition};
 
 /// Reads topics, or assigned partitions, in offset order per partition, each record once per
 /// consumer. It survives leader changes and restarts unseen.
 ///
-/// With a group reading starts where the group committed last, if it did; commits are made by
-/// [`Consumer::commit`] only. Groups keep offsets, they do not share out partitions: assign those
-/// yourself. What one task polls no other one gets.
+/// With a `group_id` reading starts where the group committed last, if it did. The topics, or
+/// patterns of topics (`^...`), that are subscribed to are shared out among the group's consumers;
+/// partitions come and go within polls, of which a [`RebalanceListener`](crate::RebalanceListener)
+/// is told. With [`Membership::Manual`](crate::Membership::Manual), or [`Consumer::assign`] instead
+/// of a subscription, the group only keeps offsets. Commits are made by [`Consumer::commit`] only,
+/// unless `enable_auto_commit` is set.
+///
+/// What one task polls no other one gets. Close it at the end: one that is dropped leaves its group
+/// without a commit, and without a word to its listener.
 pub struct Consumer {
+    inner: Arc<Inner>,
+    /// Else it is one that a listener is given.
+    is_owner: bool,
+}
+
+struct Inner {
     cluster: Arc<Cluster>,
     positions: Arc<Positions>,
     buffer: Arc<FetchBuffer>,
     /// Held by who takes records.
     taking: Mutex<()>,
     fetcher: AbortHandle,
+    /// Held by who subscribes.
+    joining: tokio::sync::Mutex<()>,
+    /// Of a member of a group.
+    rebalance: OnceLock<Arc<Rebalance>>,
+    following: tokio::sync::Mutex<Following>,
 }
+
+/// What changes for a member. A poll that is dropped leaves it to the next one.
+#[derive(Default)]
+struct Following {
+    work: Option<Followed<'static>>,
+    closed: bool,
+}
+
+/// What begins a pattern of topics.
+const PATTERN_MARK: char = '^';
 
 impl Consumer {
     /// Makes a consumer, within a Tokio runtime.
@@ -47,69 +75,124 @@ impl Consumer {
         let wake = Arc::new(Notify::new());
         let buffer = FetchBuffer::new(config.max_partition_fetch_bytes, wake.clone());
         let buffer = Arc::new(buffer);
+        let in_group = config.group_id.is_some();
         let positions = Arc::new(Positions {
             routes: Arc::new(Routes::new(&config, cluster.clone())),
-            groups: Groups::new(cluster.clone()),
+            groups: Arc::new(Groups::new(cluster.clone())),
+            growth: Growth::new(cluster.clone(), buffer.clone(), in_group),
+            member: OnceLock::new(),
             cluster: cluster.clone(),
             config,
         });
         let fetcher = tokio::spawn(Fetcher::run(positions.clone(), buffer.clone(), wake));
-        let fetcher = fetcher.abort_handle();
-        Ok(Self { cluster, positions, buffer, taking: Mutex::new(()), fetcher })
+        let inner = Inner {
+            cluster,
+            positions,
+            buffer,
+            taking: Mutex::new(()),
+            fetcher: fetcher.abort_handle(),
+            joining: tokio::sync::Mutex::new(()),
+            rebalance: OnceLock::new(),
+            following: tokio::sync::Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner), is_owner: true })
     }
 
     /// The settings in force.
     pub fn config(&self) -> &ConsumerConfig {
-        &self.positions.config
+        &self.inner.positions.config
+    }
+
+    /// The same consumer, for a listener.
+    fn lent(&self) -> Self {
+        Self { inner: self.inner.clone(), is_owner: false }
     }
 
     // --- what to read --------------------------------------------------------------------
 
-    /// Reads all partitions of these topics, and nothing else.
+    /// Reads all partitions of these topics, also those that come later, and nothing else; a
+    /// member of a group its share of them. It returns when the group has answered.
     pub async fn subscribe<T: AsRef<str>>(
         &self,
         topics: impl IntoIterator<Item = T>,
     ) -> Result<()> {
-        let mut tps = vec![];
-        for topic in topics {
-            let topic: Arc<str> = topic.as_ref().into();
-            self.learn(&topic).await?;
-            let count = self.cluster.leaders.topic(&topic).map_or(0, |facts| facts.partitions);
-            tps.extend((0..count as i32).map(|n| TopicPartition::new(topic.clone(), n)));
+        let topics: Vec<Arc<str>> = topics.into_iter().map(|topic| topic.as_ref().into()).collect();
+        let is_member = self.config().is_member();
+        for topic in &topics {
+            if !topic.starts_with(PATTERN_MARK) {
+                self.learn(topic).await?;
+            } else if !is_member {
+                let message = "patterns of topics are for members of a group";
+                return Err(Error::invalid("topics", message));
+            }
         }
-        self.buffer.assign(&tps);
+        if is_member {
+            return self.join(topics.iter().map(|topic| topic.to_string()).collect()).await;
+        }
+        self.inner.positions.growth.subscribe(&topics);
+        Ok(())
+    }
+
+    async fn join(&self, topics: Vec<String>) -> Result<()> {
+        let inner = &self.inner;
+        let _joining = inner.joining.lock().await;
+        if let Some(rebalance) = inner.rebalance.get() {
+            rebalance.member.subscribe(topics);
+            return Ok(());
+        }
+        let groups = inner.positions.groups.clone();
+        let buffer = inner.buffer.clone();
+        let member = GroupMember::start(
+            self.config(),
+            inner.cluster.clone(),
+            groups,
+            buffer.clone(),
+            topics,
+        );
+        // Until it has joined: whoever gives up waiting has no member running.
+        let guard = Leaving(Some(member.clone()));
+        member.await_joined().await?;
+        let _ = inner.positions.member.set(member.clone()); // it is the first one
+        let rebalance = Rebalance::new(self.config(), buffer, member);
+        let _ = inner.rebalance.set(Arc::new(rebalance)); // it is the first one
+        guard.keep();
         Ok(())
     }
 
     /// Reads exactly these partitions; those already assigned keep their position.
     pub async fn assign(&self, partitions: &[TopicPartition]) -> Result<()> {
+        if self.inner.rebalance.get().is_some() {
+            let message = "the group assigns the partitions: use membership manual";
+            return Err(Error::invalid("partitions", message));
+        }
         for tp in partitions {
             self.learn(&tp.topic).await?;
-            if self.cluster.leaders.leader(tp).is_none() {
+            if self.inner.cluster.leaders.leader(tp).is_none() {
                 return Err(no_partition(tp));
             }
         }
-        self.buffer.assign(partitions);
+        self.inner.positions.growth.assign(partitions);
         Ok(())
     }
 
     /// The partitions that are read, in order.
     pub fn assignment(&self) -> Vec<TopicPartition> {
-        self.buffer.assignment()
+        self.inner.buffer.assignment()
     }
 
     async fn learn(&self, topic: &str) -> Result<()> {
-        if self.cluster.leaders.topic(topic).is_some() {
+        if self.inner.cluster.leaders.topic(topic).is_some() {
             return Ok(());
         }
-        self.cluster.require_topic(topic, self.config().client.request_timeout).await
+        self.inner.cluster.require_topic(topic, self.config().client.request_timeout).await
     }
 
     // --- reading -------------------------------------------------------------------------
 
     /// Waits until there is a record, and returns what is there, at most `max_poll_records`.
     ///
-    /// Errors are [`ErrorKind::OffsetOutOfRange`], [`ErrorKind::UnknownTopicOrPartition`],
+    /// In a group it fails with what a listener returns, too, and with what ends a membership for
+    /// good, such as [`ErrorKind::FencedMember`]. Errors are [`ErrorKind::OffsetOutOfRange`], [`ErrorKind::UnknownTopicOrPartition`],
     /// [`ErrorKind::CorruptLog`], or what a node refused for good. Reading can go on after them,
     /// for instance after a seek; a damaged batch is never skipped, its error comes again until a
     /// seek goes elsewhere. Records that were there before the error are returned first. Nothing
@@ -123,22 +206,57 @@ impl Consumer {
         if limit == 0 {
             return Err(Error::invalid("limit", "limit must be at least 1, got 0"));
         }
+        let _waiting = self.inner.buffer.comes_back();
         loop {
-            let changed = self.buffer.changed();
-            let records = self.take(limit)?;
-            if !records.is_empty() {
-                return Ok(records);
+            let changed = self.inner.buffer.changed();
+            self.follow().await?;
+            match self.take(limit) {
+                Ok(records) if records.is_empty() => {}
+                // The group will take it away.
+                Err(error) if self.is_unknown_to_group(&error) => {}
+                taken => return taken,
             }
-            changed.await;
+            match self.inner.rebalance.get().and_then(|rebalance| rebalance.commit_at()) {
+                None => changed.await,
+                Some(at) => {
+                    let _ = timeout_at(at, changed).await; // one of both
+                }
+            }
         }
+    }
+
+    pub(crate) fn is_unknown_to_group(&self, error: &Error) -> bool {
+        let unknown = error.kind() == ErrorKind::UnknownTopicOrPartition;
+        unknown && self.inner.rebalance.get().is_some()
+    }
+
+    /// Whether something has to be followed before records are given out.
+    pub(crate) fn is_due(&self) -> bool {
+        self.inner.rebalance.get().is_some_and(|rebalance| rebalance.is_due())
+    }
+
+    /// Does what has changed for a member; goes on with what an earlier poll has left.
+    async fn follow(&self) -> Result<()> {
+        let Some(rebalance) = self.inner.rebalance.get().filter(|rebalance| rebalance.is_due())
+        else {
+            return Ok(());
+        };
+        let mut following = self.inner.following.lock().await;
+        if following.closed {
+            return Err(Error::closed("consumer"));
+        }
+        let begin = || Box::pin(rebalance.clone().follow(self.lent())) as Followed<'static>;
+        let result = following.work.get_or_insert_with(begin).await;
+        following.work = None;
+        result
     }
 
     /// What is there.
     fn take(&self, limit: usize) -> Result<Vec<Record>> {
-        let _taking = self.taking.lock().expect("no panic while it is held");
+        let _taking = self.inner.taking.lock().expect("no panic while it is held");
         let mut records = vec![];
         while records.len() < limit {
-            let Some(first) = self.buffer.peek(records.is_empty())? else { break };
+            let Some(first) = self.inner.buffer.peek(records.is_empty())? else { break };
             let decoded = match first.open(self.config().check_crcs) {
                 Ok(decoded) => decoded,
                 Err(error) if records.is_empty() => return Err(error),
@@ -146,26 +264,32 @@ impl Consumer {
             };
             records.reserve(first.left().min(limit - records.len()));
             first.take(decoded, &mut records, limit);
-            self.buffer.advance(&first);
+            self.inner.buffer.advance(&first);
         }
         Ok(records)
     }
 
+    /// The next record, if it is there.
+    pub(crate) fn take_one(&self) -> Result<Vec<Record>> {
+        let _waiting = self.inner.buffer.comes_back();
+        self.take(1)
+    }
+
     /// Records as a stream, which ends after an error.
     pub fn records(&self) -> Records<'_> {
-        Records { consumer: self, waiting: None, ended: false }
+        Records::of(self)
     }
 
     // --- positions -----------------------------------------------------------------------
 
     /// Goes on at an offset in this partition.
     pub fn seek(&self, tp: &TopicPartition, offset: i64) -> Result<()> {
-        self.buffer.check_assigned(tp)?;
+        self.inner.buffer.check_assigned(tp)?;
         if offset < 0 {
             let message = format!("offset must not be negative, got {offset}");
             return Err(Error::invalid("offset", message));
         }
-        self.buffer.seek(tp, Some(offset));
+        self.inner.buffer.seek(tp, Some(offset));
         Ok(())
     }
 
@@ -181,10 +305,10 @@ impl Consumer {
 
     async fn seek_all(&self, partitions: &[TopicPartition], place: OffsetReset) -> Result<()> {
         for tp in partitions {
-            self.buffer.check_assigned(tp)?;
+            self.inner.buffer.check_assigned(tp)?;
         }
         for (tp, offset) in self.list(partitions, place).await? {
-            self.buffer.seek(&tp, Some(offset));
+            self.inner.buffer.seek(&tp, Some(offset));
         }
         Ok(())
     }
@@ -194,8 +318,8 @@ impl Consumer {
     pub async fn position(&self, tp: &TopicPartition) -> Result<i64> {
         let known = async {
             loop {
-                let changed = self.buffer.changed();
-                if let Some(position) = self.buffer.position(tp)? {
+                let changed = self.inner.buffer.changed();
+                if let Some(position) = self.inner.buffer.position(tp)? {
                     return Ok(position);
                 }
                 changed.await;
@@ -241,7 +365,7 @@ impl Consumer {
         times: &HashMap<TopicPartition, i64>,
     ) -> Result<HashMap<TopicPartition, i64>> {
         let queries = times.iter().map(|(tp, us)| (tp.clone(), Position::TimestampUs(*us)));
-        self.positions.list(&queries.collect()).await
+        self.inner.positions.list(&queries.collect()).await
     }
 
     async fn list(
@@ -250,7 +374,7 @@ impl Consumer {
         place: OffsetReset,
     ) -> Result<HashMap<TopicPartition, i64>> {
         let queries = partitions.iter().map(|tp| (tp.clone(), place_of(place)));
-        self.positions.list(&queries.collect()).await
+        self.inner.positions.list(&queries.collect()).await
     }
 
     /// Gives out nothing of these partitions until they are resumed.
@@ -265,8 +389,8 @@ impl Consumer {
 
     fn set_paused(&self, partitions: &[TopicPartition], paused: bool) -> Result<()> {
         for tp in partitions {
-            self.buffer.check_assigned(tp)?;
-            self.buffer.pause(tp, paused);
+            self.inner.buffer.check_assigned(tp)?;
+            self.inner.buffer.pause(tp, paused);
         }
         Ok(())
     }
@@ -276,17 +400,24 @@ impl Consumer {
     /// Stores the positions of all partitions as where the group goes on. It returns when they
     /// are stored on a majority.
     pub async fn commit(&self) -> Result<()> {
+        self.commit_offsets(&self.positions()?).await
+    }
+
+    /// The user's places, as far as they are known.
+    pub(crate) fn positions(&self) -> Result<HashMap<TopicPartition, OffsetCommit>> {
         let mut offsets = HashMap::new();
         for tp in self.assignment() {
-            if let Some(position) = self.buffer.position(&tp)? {
+            if let Some(position) = self.inner.buffer.position(&tp)? {
                 offsets.insert(tp, OffsetCommit::at(position));
             }
         }
-        self.commit_offsets(&offsets).await
+        Ok(offsets)
     }
 
     /// Stores these offsets. A commit with a producer id may be refused with
-    /// [`ErrorKind::Fenced`], [`ErrorKind::OutOfOrder`] or [`ErrorKind::SequenceConflict`].
+    /// [`ErrorKind::Fenced`], [`ErrorKind::OutOfOrder`] or [`ErrorKind::SequenceConflict`]; in a
+    /// group with members one is refused with [`ErrorKind::FencedMember`] for what is another's by
+    /// now, and with [`ErrorKind::GroupHasMembers`] if this consumer is none.
     pub async fn commit_offsets(
         &self,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
@@ -295,79 +426,122 @@ impl Consumer {
         if offsets.is_empty() {
             return Ok(());
         }
-        self.positions.groups.commit(group, offsets).await
+        let terms = self.terms_to_commit(offsets)?;
+        self.inner.positions.groups.commit(group, offsets, terms.as_ref()).await
+    }
+
+    /// What a commit says of a member; `None` for who is none.
+    pub(crate) fn terms_to_commit(
+        &self,
+        offsets: &HashMap<TopicPartition, OffsetCommit>,
+    ) -> Result<Option<CommitTerms>> {
+        self.inner.rebalance.get().map(|rebalance| rebalance.terms_to_commit(offsets)).transpose()
     }
 
     /// What the group has committed for a partition.
     pub async fn committed(&self, tp: &TopicPartition) -> Result<Option<CommittedOffset>> {
-        let found = self.positions.groups.committed(self.group()?, std::slice::from_ref(tp));
+        let found = self.inner.positions.groups.committed(
+            self.group()?,
+            std::slice::from_ref(tp),
+            None,
+            true,
+        );
         Ok(found.await?.remove(tp))
     }
 
-    fn group(&self) -> Result<&str> {
+    pub(crate) fn group(&self) -> Result<&str> {
         let none = || Error::invalid("group_id", "the consumer has no group_id");
         self.config().group_id.as_deref().ok_or_else(none)
     }
 
-    /// Frees everything, as dropping it does. Nothing is committed. A poll that waits returns
-    /// [`ErrorKind::ClientClosed`].
-    pub fn close(&self) {
-        self.buffer.close();
-        self.fetcher.abort();
-        self.cluster.close();
+    /// Frees everything. A poll that waits returns [`ErrorKind::ClientClosed`]. A member of a group
+    /// has finished with what it was given: its listener is told, `enable_auto_commit` commits, and
+    /// it leaves; what fails of that is returned, and it has left all the same. Otherwise nothing
+    /// is committed. A second close does nothing.
+    pub async fn close(&self) -> Result<()> {
+        self.end(false).await
+    }
+
+    /// [`Consumer::close`] for who has failed to work on what was polled last: its listener is told
+    /// that all is lost, and nothing is committed.
+    pub async fn abandon(&self) -> Result<()> {
+        self.end(true).await
+    }
+
+    async fn end(&self, failed: bool) -> Result<()> {
+        self.inner.buffer.close();
+        let mut following = self.inner.following.lock().await;
+        if following.closed {
+            return Ok(());
+        }
+        let mut result = match &mut following.work {
+            Some(work) => work.await,
+            None => Ok(()),
+        };
+        following.work = None;
+        if let Some(rebalance) = self.inner.rebalance.get() {
+            result = result.and(rebalance.leave(&self.lent(), failed).await);
+        }
+        following.closed = true;
+        self.inner.fetcher.abort();
+        self.inner.cluster.close();
+        result
     }
 }
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        self.close();
+        if !self.is_owner {
+            return;
+        }
+        let inner = self.inner.clone();
+        inner.buffer.close();
+        inner.fetcher.abort();
+        if let Ok(mut following) = inner.following.try_lock() {
+            following.work = None; // it holds this consumer
+            if following.closed {
+                return;
+            }
+        }
+        match inner.rebalance.get() {
+            None => inner.cluster.close(),
+            Some(rebalance) => {
+                let member = rebalance.member.clone();
+                leave(member, move || inner.cluster.close());
+            }
+        }
     }
 }
 
-/// The records of a [`Consumer`], as a [`Stream`].
-pub struct Records<'a> {
-    consumer: &'a Consumer,
-    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
-    ended: bool,
+/// Has a member leave, without waiting for it.
+fn leave(member: Arc<GroupMember>, then: impl FnOnce() + Send + 'static) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => {
+            runtime.spawn(async move {
+                member.leave().await;
+                then();
+            });
+        }
+        Err(_) => {
+            member.stop(); // its session will end
+            then();
+        }
+    }
 }
 
-impl Stream for Records<'_> {
-    type Item = Result<Record>;
+/// A member that leaves when this is dropped.
+struct Leaving(Option<Arc<GroupMember>>);
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        loop {
-            let consumer = self.consumer;
-            if let Some(waiting) = &mut self.waiting {
-                std::task::ready!(waiting.as_mut().poll(cx));
-                self.waiting = None;
-            }
-            match consumer.take(1) {
-                Err(error) => {
-                    self.ended = true;
-                    return Poll::Ready(Some(Err(error)));
-                }
-                Ok(records) => {
-                    if let Some(record) = records.into_iter().next() {
-                        return Poll::Ready(Some(Ok(record)));
-                    }
-                }
-            }
-            // What came after that take is seen by the one below.
-            self.waiting = Some(Box::pin(consumer.buffer.changed()));
-            match consumer.take(1) {
-                Ok(records) if records.is_empty() => {}
-                Ok(records) => {
-                    self.waiting = None;
-                    return Poll::Ready(records.into_iter().next().map(Ok));
-                }
-                Err(error) => {
-                    self.ended = true;
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
+impl Leaving {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(member) = self.0.take() {
+            leave(member, || {});
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use tokio::sync::Notify;
 
 use crate::errors::{Error, Result};
+use crate::staging::StagedRun;
 use crate::types::{Metadata, TopicPartition};
 
 /// What a batch was numbered as when it was last sealed.
@@ -17,11 +18,25 @@ pub(crate) struct Stamp {
     pub(crate) base_sequence: i64,
 }
 
-/// Where a batch is stored.
-#[derive(Clone, Copy, Debug)]
+/// Where a batch is stored. In a transaction the offset is within its run.
+#[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) base_offset: i64,
+    pub(crate) run: Option<Arc<StagedRun>>,
     pub(crate) duplicate: bool,
+}
+
+impl Stored {
+    /// -1 if it is not known: in a transaction, until that is committed.
+    fn first_offset(&self) -> i64 {
+        match &self.run {
+            Some(run) if self.base_offset >= 0 => match run.base_offset() {
+                -1 => -1,
+                base => base + self.base_offset,
+            },
+            _ => self.base_offset,
+        }
+    }
 }
 
 /// What becomes of one batch. All its records share it.
@@ -124,7 +139,7 @@ impl Delivery {
     /// The same, if it is known already.
     pub fn outcome(&self) -> Option<Result<Metadata>> {
         Some(match self.batch.outcome.get()? {
-            Ok(stored) => Ok(self.metadata(*stored)),
+            Ok(stored) => Ok(self.metadata(stored)),
             Err(error) => {
                 self.batch.facts().looked.insert(self.index);
                 Err(error.clone())
@@ -140,17 +155,17 @@ impl Delivery {
         (facts.stamp.producer_id, facts.stamp.epoch, facts.sequence(last))
     }
 
-    fn metadata(&self, stored: Stored) -> Metadata {
+    fn metadata(&self, stored: &Stored) -> Metadata {
         let facts = self.batch.facts();
         let (first, last) = match self.index {
             Some(index) => (index, index),
             None => (0, facts.count - 1),
         };
-        let known = stored.base_offset >= 0;
+        let base = stored.first_offset();
         Metadata {
             topic: self.batch.tp.topic.clone(),
             partition: self.batch.tp.partition,
-            offset: if known { stored.base_offset + first as i64 } else { -1 },
+            offset: if base >= 0 { base + first as i64 } else { -1 },
             sequence: facts.sequence(first),
             last_sequence: facts.sequence(last),
             producer_id: facts.stamp.producer_id,

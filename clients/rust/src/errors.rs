@@ -85,6 +85,9 @@ kinds! {
     NotSupported = "NOT_SUPPORTED" below Fatal,
     /// The group's members share its partitions; only they commit, or read on from its offsets.
     GroupHasMembers = "GROUP_HAS_MEMBERS" below Fatal,
+    /// The partition is not, or not any more, this member's of its group, or another process has
+    /// taken its `group_instance_id`.
+    FencedMember = "FENCED_MEMBER" below Fatal,
     /// A bug or a broken invariant at the node; its log says more.
     Internal = "INTERNAL" below Fatal,
     /// No record is there; `offset`, `log_start_offset`, `high_watermark`.
@@ -106,6 +109,26 @@ kinds! {
     DeliveryTimeout = "DELIVERY_TIMEOUT" below Delivery,
     /// Returned by flush and close: `count` records failed and nobody looked at it.
     Undelivered = "UNDELIVERED_RECORDS" below Delivery,
+
+    /// Above all of a transaction that did not become, or is not, what was asked for.
+    Transaction = "TRANSACTION_FAILED" below Delivery,
+    /// Nothing of it is readable; the message says why.
+    TransactionAborted = "TRANSACTION_ABORTED" below Transaction,
+    /// It was committed before; nothing is undone.
+    TransactionCommitted = "TRANSACTION_COMMITTED" below Transaction,
+    /// It has ended; repeat its commit to learn how.
+    TransactionEnded = "TRANSACTION_ENDED" below Transaction,
+    /// Another transaction of the same producer name is open.
+    TransactionOpen = "TRANSACTION_OPEN" below Transaction,
+    /// It was never begun, or ended so long ago that nobody knows how.
+    UnknownTransaction = "UNKNOWN_TRANSACTION" below Transaction,
+    /// The commit names other batches than are staged; it is still open.
+    CommitIncomplete = "COMMIT_INCOMPLETE" below Transaction,
+    /// It was committed with other batches than this commit names.
+    CommitDiffers = "COMMIT_DIFFERS" below Transaction,
+    /// No answer to the commit in time, so it is not known whether it is committed. Repeat the
+    /// commit, or the abort: the same transaction answers how it ended.
+    CommitTimeout = "COMMIT_TIMEOUT" below Transaction,
 
     /// Above all after which the producer cannot go on: all its pending records have failed.
     ProducerFailed = "PRODUCER_FAILED" below Delivery,
@@ -136,6 +159,8 @@ impl ErrorKind {
                 | Self::Delivery
                 | Self::DeliveryTimeout
                 | Self::Undelivered
+                | Self::Transaction
+                | Self::CommitTimeout
                 | Self::ProducerFailed
         )
     }
@@ -197,10 +222,14 @@ pub struct Error {
 impl Error {
     /// Kinds below `Delivery` are not stored until something else is said.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let outcome = match kind {
+            ErrorKind::CommitTimeout => Outcome::Unknown,
+            _ => Outcome::NotStored,
+        };
         Self {
             kind,
             message: message.into(),
-            outcome: kind.is(ErrorKind::Delivery).then_some(Outcome::NotStored),
+            outcome: kind.is(ErrorKind::Delivery).then_some(outcome),
             details: Box::default(),
         }
     }

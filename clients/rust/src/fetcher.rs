@@ -218,9 +218,10 @@ impl Fetcher {
             return;
         }
         self.refreshing = true;
-        let cluster = self.cluster.clone();
+        let (cluster, positions) = (self.cluster.clone(), self.positions.clone());
         self.spawn(async move {
             let _ = cluster.refresh(&topics).await; // without an answer it is asked again
+            positions.growth.take();
             Some(Event::Refreshed)
         });
     }
@@ -393,7 +394,12 @@ impl Fetcher {
         }
         let (positions, buffer) = (self.positions.clone(), self.buffer.clone());
         self.spawn(async move {
-            let (offsets, error) = positions.start(&missing, &fresh).await;
+            let (offsets, mut error) = positions.start(&missing, &fresh).await;
+            if error.as_ref().is_some_and(|error| error.is(ErrorKind::FencedMember)) {
+                // The group will say what becomes of them; until then there is nothing to read.
+                sleep(positions.config.client.retry_backoff_max).await;
+                error = None;
+            }
             for wanted in &missing {
                 match (offsets.get(&wanted.tp), &error) {
                     (Some(offset), _) => buffer.found(wanted, *offset),

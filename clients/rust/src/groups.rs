@@ -8,13 +8,26 @@ use tokio::time::{Instant, sleep};
 use tonic::{Response, Status};
 
 use crate::cluster::{Cluster, ask};
+use crate::config::Assignor;
 use crate::connection::Node;
 use crate::errors::{Error, ErrorKind, Result};
 use crate::pb;
-use crate::types::{CommittedOffset, GroupDescription, GroupInfo, OffsetCommit, TopicPartition};
+use crate::staging::Staging;
+use crate::types::{
+    CommittedOffset, GroupDescription, GroupInfo, GroupMember, OffsetCommit, TopicPartition,
+};
 
 const LIST_PAGE: usize = 1000;
-const ATTEMPT: Duration = Duration::from_secs(2);
+/// A node that hangs must not hold up a question that another one answers.
+pub(crate) const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// What a commit of a group's member, or its look for where to go on, says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct CommitTerms {
+    pub(crate) member_id: String,
+    pub(crate) number: i64,
+    pub(crate) ownerships: HashMap<TopicPartition, i64>,
+}
 
 pub(crate) struct Groups {
     cluster: Arc<Cluster>,
@@ -26,11 +39,33 @@ impl Groups {
         Self { cluster, coordinators: Mutex::default() }
     }
 
-    fn coordinator(&self, group: &str) -> Option<String> {
-        self.coordinators.lock().expect("no panic while it is held").get(group).cloned()
+    /// The node to ask: the one that is known to keep the group, or one after the other.
+    pub(crate) fn place(&self, group: &str) -> String {
+        let known = self.coordinators.lock().expect("no panic while it is held");
+        known.get(group).cloned().unwrap_or_else(|| self.cluster.addresses().swap_remove(0))
     }
 
-    fn set_coordinator(&self, group: &str, address: &str) {
+    /// It is another node, perhaps; how long to wait until one is to be asked again.
+    pub(crate) fn failed(
+        &self,
+        group: &str,
+        address: &str,
+        error: &Error,
+        failures: u32,
+    ) -> Duration {
+        let named = error.details().leader_address.as_str();
+        let hint = if named == address { "" } else { named };
+        self.answered(group, hint);
+        if hint.is_empty() {
+            self.cluster.avoid(address);
+        } else if failures == 1 {
+            return Duration::ZERO; // a hint needs none the first time; then somebody is wrong
+        }
+        self.cluster.backoff.after(error, failures)
+    }
+
+    /// This node keeps the group; empty: it is not known who does.
+    pub(crate) fn answered(&self, group: &str, address: &str) {
         let mut coordinators = self.coordinators.lock().expect("no panic while it is held");
         if address.is_empty() {
             coordinators.remove(group);
@@ -46,15 +81,12 @@ impl Groups {
         A: Future<Output = std::result::Result<Response<T>, Status>>,
     {
         let deadline = Instant::now() + self.cluster.config.request_timeout;
-        let mut turn = 0;
         for failures in 1.. {
-            let known = self.cluster.addresses();
-            let address =
-                self.coordinator(group).unwrap_or_else(|| known[turn % known.len()].clone());
+            let address = self.place(group);
             let left = deadline.saturating_duration_since(Instant::now());
             let error = match self.cluster.call_at(&address, left.min(ATTEMPT), &method).await {
                 Ok(answer) => {
-                    self.set_coordinator(group, &address);
+                    self.answered(group, &address);
                     return Ok(answer);
                 }
                 Err(error) => error,
@@ -62,15 +94,7 @@ impl Groups {
             if !error.is_retriable() {
                 return Err(error);
             }
-            let named = &error.details().leader_address;
-            let hint = if *named == address { "" } else { named };
-            self.set_coordinator(group, hint);
-            let mut pause = self.cluster.backoff.after(&error, failures);
-            if hint.is_empty() {
-                turn += 1;
-            } else if failures == 1 {
-                pause = Duration::ZERO; // a hint needs none the first time; then somebody is wrong
-            }
+            let pause = self.failed(group, &address, &error, failures);
             if Instant::now() + pause >= deadline {
                 return Err(error);
             }
@@ -83,12 +107,14 @@ impl Groups {
         &self,
         group: &str,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
+        terms: Option<&CommitTerms>,
     ) -> Result<()> {
-        let sorted: BTreeMap<_, _> = offsets.iter().collect();
         let request = pb::CommitOffsetsRequest {
             group: group.into(),
-            offsets: sorted.into_iter().map(|(tp, commit)| message(tp, commit)).collect(),
-            ..Default::default()
+            offsets: messages(offsets, terms),
+            timeout_ms: 0,
+            member_id: terms.map(|terms| terms.member_id.clone()).unwrap_or_default(),
+            commit_number: terms.map_or(0, |terms| terms.number),
         };
         let answer = self.call(group, ask!(groups.commit_offsets(request))).await?;
         match answer.results.iter().find(|result| !result.error.is_empty()) {
@@ -97,20 +123,56 @@ impl Groups {
         }
     }
 
-    /// What is committed of these partitions, or of all.
+    /// Stores offsets with a transaction, all of them or none; a repeat has the same number.
+    pub(crate) async fn stage(
+        &self,
+        transaction: &Staging,
+        group: &str,
+        offsets: &HashMap<TopicPartition, OffsetCommit>,
+        number: i64,
+        terms: Option<&CommitTerms>,
+    ) -> Result<()> {
+        let request = pb::StageOffsetsRequest {
+            transaction_id: transaction.id,
+            producer_id: transaction.producer_id,
+            epoch: transaction.epoch,
+            group: group.into(),
+            number,
+            offsets: messages(offsets, terms),
+            member_id: terms.map(|terms| terms.member_id.clone()).unwrap_or_default(),
+            timeout_ms: 0,
+        };
+        let answer = self.call(group, ask!(groups.stage_offsets(request))).await?;
+        if answer.error.is_empty() {
+            return Ok(());
+        }
+        let kind = match answer.error.as_str() {
+            "TRANSACTION_CONFLICT" => ErrorKind::NotReady, // another one has to end first
+            reason => ErrorKind::of_reason(reason).unwrap_or(ErrorKind::Internal),
+        };
+        let text = if answer.message.is_empty() { answer.error } else { answer.message };
+        Err(Error::new(kind, format!("group {group}: offsets not staged: {text}")))
+    }
+
+    /// What is committed of these partitions, or of all. Who only looks ends no transaction that
+    /// has staged offsets there.
     pub(crate) async fn committed(
         &self,
         group: &str,
         tps: &[TopicPartition],
+        terms: Option<&CommitTerms>,
+        looks: bool,
     ) -> Result<HashMap<TopicPartition, CommittedOffset>> {
-        let partition = |tp: &TopicPartition| pb::TopicPartition {
-            topic: tp.topic.to_string(),
-            partition: tp.partition,
-        };
+        let ownership =
+            |terms: &CommitTerms, tp| terms.ownerships.get(tp).copied().unwrap_or_default();
         let request = pb::FetchOffsetsRequest {
             group: group.into(),
-            partitions: tps.iter().map(partition).collect(),
-            ..Default::default()
+            partitions: on_wire(tps),
+            ignore_transactions: looks,
+            member_id: terms.map(|terms| terms.member_id.clone()).unwrap_or_default(),
+            ownerships: terms
+                .map(|terms| tps.iter().map(|tp| ownership(terms, tp)).collect())
+                .unwrap_or_default(),
         };
         let answer = self.call(group, ask!(groups.fetch_offsets(request))).await?;
         Ok(committed_offsets(answer.offsets))
@@ -125,6 +187,9 @@ impl Groups {
             last_commit_ms: answer.last_commit_ms,
             coordinator_id: answer.coordinator_id,
             offsets: committed_offsets(answer.offsets),
+            members: answer.members.into_iter().map(described_member).collect(),
+            epoch: answer.epoch,
+            assignor: Assignor::named(&answer.assignor),
         })
     }
 
@@ -193,7 +258,39 @@ struct Listing {
     count: usize,
 }
 
-fn message(tp: &TopicPartition, commit: &OffsetCommit) -> pb::OffsetCommit {
+pub(crate) fn on_wire(tps: &[TopicPartition]) -> Vec<pb::TopicPartition> {
+    let partition = |tp: &TopicPartition| pb::TopicPartition {
+        topic: tp.topic.to_string(),
+        partition: tp.partition,
+    };
+    tps.iter().map(partition).collect()
+}
+
+fn messages(
+    offsets: &HashMap<TopicPartition, OffsetCommit>,
+    terms: Option<&CommitTerms>,
+) -> Vec<pb::OffsetCommit> {
+    let sorted: BTreeMap<_, _> = offsets.iter().collect();
+    let ownership = |tp| terms.and_then(|terms| terms.ownerships.get(tp)).copied();
+    let commits = sorted.into_iter();
+    commits.map(|(tp, commit)| message(tp, commit, ownership(tp).unwrap_or_default())).collect()
+}
+
+fn described_member(member: pb::GroupMember) -> GroupMember {
+    let owned = |p: pb::OwnedPartition| (TopicPartition::new(p.topic, p.partition), p.ownership);
+    let revoking = |p: pb::TopicPartition| TopicPartition::new(p.topic, p.partition);
+    GroupMember {
+        member_id: member.member_id,
+        instance_id: member.instance_id,
+        client_host: member.client_host,
+        owned: member.owned.into_iter().map(owned).collect(),
+        revoking: member.revoking.into_iter().map(revoking).collect(),
+        idle: Duration::from_millis(member.idle_ms.max(0) as u64),
+        connected: member.connected,
+    }
+}
+
+fn message(tp: &TopicPartition, commit: &OffsetCommit, ownership: i64) -> pb::OffsetCommit {
     pb::OffsetCommit {
         topic: tp.topic.to_string(),
         partition: tp.partition,
@@ -202,7 +299,7 @@ fn message(tp: &TopicPartition, commit: &OffsetCommit) -> pb::OffsetCommit {
         producer_id: commit.producer_id,
         epoch: commit.epoch,
         sequence: commit.sequence,
-        ..Default::default()
+        ownership,
     }
 }
 

@@ -81,11 +81,16 @@ impl Identities {
     }
 
     /// Leases the next id at 90 % of the lifetime; partitions change over when drained. It
-    /// returns without a lease while somebody else leases.
-    pub(crate) async fn renew_if_due(&self, now: Instant) -> Result<()> {
+    /// returns without a lease while somebody else leases, or `is_transactional` says so.
+    pub(crate) async fn renew_if_due(
+        &self,
+        now: Instant,
+        is_transactional: impl Fn() -> bool,
+    ) -> Result<()> {
         let Ok(mut leasing) = self.leasing.try_lock() else { return Ok(()) };
         let renew_at = self.current().and_then(|current| current.renew_at);
-        if renew_at.is_none_or(|at| now < at) {
+        // A transaction that begins is paused first, and then waits for whoever leases.
+        if is_transactional() || renew_at.is_none_or(|at| now < at) {
             return Ok(());
         }
         match timeout(Duration::from_secs(1), self.lease(&mut leasing)).await {
@@ -94,6 +99,31 @@ impl Identities {
             _ => {} // it is tried again
         }
         Ok(())
+    }
+
+    /// An identity that lasts for a transaction, if leases last so long.
+    ///
+    /// It is not renewed while one is open: that would raise the name's epoch, and fence it.
+    /// `used_up` says whether one will not do.
+    pub(crate) async fn for_transaction<F>(
+        &self,
+        total: Duration,
+        used_up: impl FnOnce(Arc<Identity>) -> F,
+    ) -> Result<Arc<Identity>>
+    where
+        F: Future<Output = bool>,
+    {
+        let mut leasing = self.leasing.lock().await;
+        if let Some(newest) = leasing.newest.clone()
+            && newest.lasts(Instant::now(), total)
+            && !used_up(newest.clone()).await
+        {
+            self.set_current(&newest);
+            return Ok(newest);
+        }
+        let identity = self.lease(&mut leasing).await?;
+        self.set_current(&identity);
+        Ok(identity)
     }
 
     async fn lease(&self, leasing: &mut Leasing) -> Result<Arc<Identity>> {

@@ -23,6 +23,8 @@ pub(crate) struct Leader {
     /// The node that did so; empty: none, or its word has been doubted since.
     refused: String,
     pub(crate) replicas: Vec<i32>,
+    /// The partition came after the topic's creation.
+    pub(crate) added: bool,
 }
 
 /// A topic: its id, the largest payload that it takes, and how many partitions it has.
@@ -180,6 +182,7 @@ impl Topic {
 impl Leader {
     fn update(&mut self, info: &pb::PartitionInfo, nodes: &HashMap<i32, String>) {
         self.replicas.clone_from(&info.replicas);
+        self.added = info.added_ms > 0;
         let Some(address) = nodes.get(&info.leader_id) else { return };
         if info.term < self.term {
             return;

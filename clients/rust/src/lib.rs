@@ -2,7 +2,8 @@
 //!
 //! A [`Producer`] may retry as often as it likes, its leader may be killed between the append and
 //! the acknowledgement, and each record is still in the log one time, in the order it was sent. A
-//! [`Consumer`] reads records in offset order; an [`Admin`] manages topics and looks at the
+//! [`Consumer`] reads records in offset order, alone or in a group; a [`Transaction`] makes what is
+//! written, and how far it was read for it, one thing; an [`Admin`] manages topics and looks at the
 //! cluster.
 //!
 //! ```no_run
@@ -34,22 +35,32 @@ mod consumer;
 mod delivery;
 mod errors;
 mod fetcher;
+mod following;
 mod groups;
+mod growth;
 mod identities;
 mod info;
 mod leaders;
+mod member;
+mod membership;
 mod partitioner;
 mod payload;
 mod positions;
 mod producer;
+mod queue;
+mod rebalance;
+mod records;
 mod refusal;
 mod resolve;
 mod routes;
 mod sealing;
 mod secure;
 mod sender;
+mod staging;
 mod status;
 mod stream;
+mod transaction;
+mod transactions;
 mod types;
 mod watch;
 mod window;
@@ -62,8 +73,8 @@ mod pb {
 
 pub use admin::{Admin, AdminConfig};
 pub use compress::Compression;
-pub use config::{ClientConfig, ConsumerConfig, OffsetReset, ProducerConfig};
-pub use consumer::{Consumer, Records};
+pub use config::{Assignor, ClientConfig, ConsumerConfig, Membership, OffsetReset, ProducerConfig};
+pub use consumer::Consumer;
 pub use delivery::Delivery;
 pub use errors::{Error, ErrorDetails, ErrorKind, Outcome, Result};
 pub use info::{
@@ -71,10 +82,14 @@ pub use info::{
     RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
 };
 pub use producer::{Producer, Stats};
+pub use rebalance::{Followed, Listener, RebalanceListener};
+pub use records::Records;
 pub use secure::SecurityConfig;
+pub use staging::{CommittedTransaction, PublishedRun, TransactionState};
+pub use transaction::{Transaction, TransactionOptions};
 pub use types::{
-    BatchOptions, CommittedOffset, GroupDescription, GroupInfo, Header, Message, Metadata,
-    OffsetCommit, ProducerIdentity, ProducerLease, Record, Resolution, ResolvedSequence,
+    BatchOptions, CommittedOffset, GroupDescription, GroupInfo, GroupMember, Header, Message,
+    Metadata, OffsetCommit, ProducerIdentity, ProducerLease, Record, Resolution, ResolvedSequence,
     TopicPartition,
 };
 

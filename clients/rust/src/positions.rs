@@ -1,7 +1,7 @@
 //! Offsets to start from: where a group stands, where a log begins and ends.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -12,6 +12,8 @@ use crate::config::{ConsumerConfig, OffsetReset};
 use crate::errors::{Error, ErrorKind, Result};
 use crate::fetcher::partition_text;
 use crate::groups::Groups;
+use crate::growth::Growth;
+use crate::member::GroupMember;
 use crate::pb::offset_query::Position;
 use crate::pb::{self, PartitionError};
 use crate::routes::Routes;
@@ -24,7 +26,10 @@ pub(crate) struct Positions {
     pub(crate) config: ConsumerConfig,
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) routes: Arc<Routes>,
-    pub(crate) groups: Groups,
+    pub(crate) groups: Arc<Groups>,
+    pub(crate) growth: Growth,
+    /// Of a consumer that has joined its group.
+    pub(crate) member: OnceLock<Arc<GroupMember>>,
 }
 
 /// Where a partition's log begins or ends.
@@ -45,7 +50,12 @@ impl Positions {
     ) -> (Offsets, Option<Error>) {
         let mut found = Offsets::new();
         if let Some(group) = self.config.group_id.as_ref().filter(|_| !fresh.is_empty()) {
-            match self.groups.committed(group, fresh).await {
+            let terms = self.member.get().map(|member| member.terms_to_look(fresh)).transpose();
+            let committed = match terms {
+                Ok(terms) => self.groups.committed(group, fresh, terms.as_ref(), false).await,
+                Err(error) => Err(error),
+            };
+            match committed {
                 Ok(committed) => {
                     found
                         .extend(committed.into_iter().map(|(tp, known)| (tp, known.commit.offset)));
@@ -53,15 +63,24 @@ impl Positions {
                 Err(error) => return (found, Some(error)),
             }
         }
-        let place = place_of(self.config.auto_offset_reset);
-        let left = missing.iter().filter(|wanted| !found.contains_key(&wanted.tp));
-        let queries: HashMap<_, _> = left.map(|wanted| (wanted.tp.clone(), place)).collect();
-        if queries.is_empty() {
+        let left = missing.iter().map(|wanted| &wanted.tp).filter(|tp| !found.contains_key(*tp));
+        let left: Vec<TopicPartition> = left.cloned().collect();
+        if left.is_empty() {
             return (found, None);
         }
         if self.config.auto_offset_reset == OffsetReset::None {
             let message = "no position, and auto_offset_reset is none: seek first";
             return (found, Some(Error::new(ErrorKind::OffsetOutOfRange, message)));
+        }
+        let mut queries = HashMap::new();
+        for tp in left {
+            if let Err(error) = self.learn(&tp).await {
+                return (found, Some(error));
+            }
+            let from_start = fresh.contains(&tp) && self.growth.begins_at_start(&tp);
+            let reset =
+                if from_start { OffsetReset::Earliest } else { self.config.auto_offset_reset };
+            queries.insert(tp, place_of(reset));
         }
         let error = self.list_into(&queries, &mut found).await.err();
         (found, error)
@@ -85,12 +104,7 @@ impl Positions {
         let limit = self.cluster.config.request_timeout;
         let deadline = Instant::now() + limit;
         for tp in queries.keys() {
-            if self.cluster.leaders.leader(tp).is_none() {
-                self.cluster.require_topic(&tp.topic, limit).await?;
-            }
-            if self.cluster.leaders.leader(tp).is_none() {
-                return Err(no_partition(tp));
-            }
+            self.learn(tp).await?;
         }
         for failures in 1.. {
             match self.list_once(queries, found).await {
@@ -106,6 +120,18 @@ impl Positions {
             }
         }
         unreachable!("it ends with an answer or its deadline")
+    }
+
+    /// Asks for a partition that is not known yet.
+    async fn learn(&self, tp: &TopicPartition) -> Result<()> {
+        if self.cluster.leaders.leader(tp).is_some() {
+            return Ok(());
+        }
+        self.cluster.require_topic(&tp.topic, self.cluster.config.request_timeout).await?;
+        match self.cluster.leaders.leader(tp) {
+            Some(_) => Ok(()),
+            None => Err(no_partition(tp)),
+        }
     }
 
     async fn list_once(

@@ -8,19 +8,19 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::accumulator::{Accumulator, Addition, OpenBatch};
+use crate::accumulator::{Accumulator, OpenBatch};
 use crate::cluster::{Backoff, Cluster, no_partition};
-use crate::compress::Compression;
 use crate::config::ProducerConfig;
 use crate::delivery::{BatchDelivery, Delivery, Stored};
 use crate::errors::{Error, ErrorKind, Outcome, Result};
 use crate::identities::Identities;
-use crate::leaders::TopicFacts;
-use crate::partitioner::key_partition;
-use crate::payload::MAX_PAYLOAD_BYTES;
+use crate::queue::Queue;
 use crate::resolve::resolve_sequence;
 use crate::sealing::{Codec, Identity};
 use crate::sender::{Event, Sender};
+use crate::staging::CommittedTransaction;
+use crate::transaction::{Transaction, TransactionOptions};
+use crate::transactions::Transactions;
 use crate::types::{BatchOptions, Message, Metadata, ResolvedSequence, TopicPartition};
 
 const MOST_FAILED_KEPT: usize = 1000;
@@ -84,7 +84,8 @@ impl Common {
 
     /// The outcome of a batch is known.
     pub(crate) fn settle(&self, batch: &OpenBatch, outcome: Result<Stored>) {
-        if outcome.is_err() {
+        // Of a transaction's its end tells.
+        if outcome.is_err() && batch.transaction.is_none() {
             let mut failures = self.failures.lock().expect("no panic while it is held");
             failures.batches.push_back(batch.delivery.clone());
             if failures.batches.len() > MOST_FAILED_KEPT
@@ -95,6 +96,14 @@ impl Common {
         }
         self.accumulator.release(batch);
         batch.delivery.settle(outcome);
+    }
+
+    /// Sends what lingers, and returns when nothing waits any more and nothing is on its way.
+    pub(crate) async fn settle_all(&self) {
+        let (_guard, waiting) = self.accumulator.begin_flush();
+        for batch in waiting {
+            batch.settled().await;
+        }
     }
 
     /// An error for failures that nobody has looked at.
@@ -128,6 +137,8 @@ pub struct Producer {
     identities: Arc<Identities>,
     events: mpsc::UnboundedSender<Event>,
     sender: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+    queue: Queue,
+    transactions: Arc<Transactions>,
 }
 
 impl Producer {
@@ -146,7 +157,14 @@ impl Producer {
             Sender::new(common.clone(), cluster.clone(), identities.clone(), events.clone());
         let task = tokio::spawn(sender.run(received, wake));
         let sender = tokio::sync::Mutex::new(Some(task));
-        Ok(Self { common, cluster, identities, events, sender })
+        let transactions = Arc::new(Transactions::new(
+            common.clone(),
+            cluster.clone(),
+            identities.clone(),
+            events.clone(),
+        ));
+        let queue = Queue { common: common.clone(), cluster: cluster.clone() };
+        Ok(Self { common, cluster, identities, events, sender, queue, transactions })
     }
 
     /// The settings in force.
@@ -163,18 +181,7 @@ impl Producer {
     /// the buffer is full, for at most `max_block`. On an error, and when the future is dropped,
     /// nothing was queued.
     pub async fn send(&self, message: Message<'_>) -> Result<Delivery> {
-        let sequences = message.sequence.map(|sequence| [sequence]);
-        let addition = Addition {
-            topic: message.topic,
-            partition: message.partition.unwrap_or(-1),
-            sticky: false,
-            sequences: sequences.as_ref().map(|one| one.as_slice()),
-            expected_offset: message.expected_offset,
-            whole: false,
-            max_batch_bytes: 0,
-            messages: std::slice::from_ref(&message),
-        };
-        self.queue(addition, message.partition.is_some()).await
+        self.queue.send(&message).await
     }
 
     /// Sends many records as exactly one batch of a partition. What the messages say of topic,
@@ -186,20 +193,7 @@ impl Producer {
         messages: &[Message<'_>],
         options: BatchOptions,
     ) -> Result<Delivery> {
-        if messages.is_empty() {
-            return Err(Error::invalid("messages", "a batch needs at least one record"));
-        }
-        let addition = Addition {
-            topic,
-            partition,
-            sticky: false,
-            sequences: options.sequences.as_deref(),
-            expected_offset: options.expected_offset,
-            whole: true,
-            max_batch_bytes: 0,
-            messages,
-        };
-        self.queue(addition, true).await
+        self.queue.send_batch(topic, partition, messages, &options).await
     }
 
     /// Sends one record and waits for its outcome.
@@ -207,65 +201,37 @@ impl Producer {
         self.send(message).await?.wait().await
     }
 
-    async fn queue(&self, mut addition: Addition<'_>, placed: bool) -> Result<Delivery> {
-        self.check(&addition)?;
-        let facts = match self.cluster.leaders.topic(addition.topic) {
-            Some(facts) if facts.partitions > 0 => facts,
-            _ => self.learn(addition.topic).await?,
-        };
-        // With a codec only the size as sent counts: the node judges it.
-        let packed = self.common.config.compression != Compression::None;
-        addition.max_batch_bytes = if packed { MAX_PAYLOAD_BYTES } else { facts.max_batch_bytes };
-        if placed {
-            let known = 0..facts.partitions as i64;
-            if !known.contains(&addition.partition.into()) {
-                return Err(no_partition(&TopicPartition::new(addition.topic, addition.partition)));
-            }
-        } else if let Some(key) = addition.messages[0].key {
-            addition.partition = key_partition(key, facts.partitions);
-        } else {
-            addition.partition = fastrand::i32(0..facts.partitions as i32);
-            // A record with demands of its own does not set the place for others.
-            addition.sticky = addition.sequences.is_none() && addition.expected_offset.is_none();
-        }
-        self.common.accumulator.append(&addition).await
+    // --- transactions --------------------------------------------------------------------
+
+    /// Begins a transaction, when all that was sent before is settled. The producer needs a
+    /// `producer_name`.
+    ///
+    /// It fails with [`ErrorKind::Fenced`] if another producer has taken over the name, with
+    /// [`ErrorKind::TransactionOpen`] if the one before has not been ended, and with what is
+    /// [retriable](ErrorKind::Retriable) when nobody answers. A transaction that has begun when
+    /// the future is dropped is aborted.
+    pub async fn begin(&self) -> Result<Transaction> {
+        self.begin_with(TransactionOptions::default()).await
     }
 
-    fn check(&self, addition: &Addition<'_>) -> Result<()> {
-        if let Some(sequences) = addition.sequences {
-            if !self.common.config.enable_idempotence {
-                return Err(Error::invalid("sequence", "sequence needs enable_idempotence"));
-            }
-            let count = addition.messages.len();
-            let rising = sequences.windows(2).all(|two| two[0] < two[1]);
-            if sequences.len() != count || sequences[0] < 0 || !rising {
-                return Err(Error::invalid(
-                    "sequences",
-                    format!("sequences must be {count} rising numbers from 0, one for each record"),
-                ));
-            }
-        }
-        if addition.expected_offset.is_some_and(|offset| offset < 0) {
-            return Err(Error::invalid("expected_offset", "expected_offset must not be negative"));
-        }
-        Ok(())
+    /// The same, with times of its own.
+    pub async fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
+        Transaction::begin(self.transactions.clone(), self.queue.clone(), options).await
     }
 
-    async fn learn(&self, topic: &str) -> Result<TopicFacts> {
-        if topic.is_empty() {
-            return Err(Error::invalid("topic", "the topic must have a name"));
+    /// Begins a transaction, calls `f`, and commits; if `f` fails it aborts. It fails with `f`'s
+    /// error, or what [`Producer::begin`] and [`Transaction::commit`] fail with.
+    pub async fn transact<E: From<Error>>(
+        &self,
+        f: impl AsyncFnOnce(&Transaction) -> std::result::Result<(), E>,
+    ) -> std::result::Result<CommittedTransaction, E> {
+        let transaction = self.begin().await?;
+        if let Err(error) = f(&transaction).await {
+            // Its error says more; what is not aborted now is when it has been idle.
+            let _ = timeout(self.config().client.request_timeout, transaction.abort()).await;
+            return Err(error);
         }
-        if let Some(failure) = self.common.accumulator.failure() {
-            return Err(failure);
-        }
-        self.cluster.require_topic(topic, self.common.config.max_block).await?;
-        match self.cluster.leaders.topic(topic) {
-            Some(facts) if facts.partitions > 0 => Ok(facts),
-            _ => Err(Error::new(
-                ErrorKind::NotReady,
-                format!("topic {topic:?} has no partitions yet"),
-            )),
-        }
+        Ok(transaction.commit_unless_aborted().await?)
     }
 
     // --- waiting, asking -----------------------------------------------------------------
@@ -280,13 +246,10 @@ impl Producer {
     }
 
     async fn settle_all(&self) {
-        let (_guard, waiting) = self.common.accumulator.begin_flush();
-        for batch in waiting {
-            batch.settled().await;
-        }
+        self.common.settle_all().await;
     }
 
-    /// Flushes and frees everything. It fails with [`ErrorKind::Undelivered`] as a flush does; a
+    /// Flushes and frees everything; a transaction that is open is aborted. It fails with [`ErrorKind::Undelivered`] as a flush does; a
     /// second close does nothing.
     pub async fn close(&self) -> Result<()> {
         self.close_within(Duration::MAX).await
@@ -297,7 +260,12 @@ impl Producer {
         let mut sender = self.sender.lock().await;
         let Some(task) = sender.take() else { return Ok(()) };
         // What is left fails below, and is reported with its outcome.
-        let _ = timeout(limit, self.settle_all()).await;
+        let _ = timeout(limit, async {
+            self.transactions.close().await;
+            self.settle_all().await;
+        })
+        .await;
+        self.transactions.stop();
         let _ = self.events.send(Event::Stop); // it has ended already, then
         let _ = task.await;
         self.cluster.close();
@@ -308,7 +276,7 @@ impl Producer {
     pub async fn partitions(&self, topic: &str) -> Result<usize> {
         match self.cluster.leaders.topic(topic) {
             Some(facts) if facts.partitions > 0 => Ok(facts.partitions),
-            _ => Ok(self.learn(topic).await?.partitions),
+            _ => Ok(self.queue.learn(topic).await?.partitions),
         }
     }
 
@@ -365,6 +333,7 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
+        self.transactions.stop();
         let _ = self.events.send(Event::Stop); // it has ended already, then
     }
 }

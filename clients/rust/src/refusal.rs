@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::accumulator::OpenBatch;
 use crate::errors::{Error, ErrorKind, Outcome};
 use crate::sealing::SealedBatch;
+use crate::staging::Staging;
 use crate::types::TopicPartition;
 use crate::window::{Reaction, Window};
 
@@ -20,6 +21,9 @@ impl Window {
     }
 
     pub(crate) fn refused_for_good(&mut self, at: usize, error: Error) -> Reaction {
+        if let Some(transaction) = self.batches[at].batch.transaction.clone() {
+            return self.staging_failed(&transaction, &error);
+        }
         let refused = &self.batches[at];
         // Offsets only grow: a delayed copy will be refused for the same reason.
         let too_late = error.kind() == ErrorKind::OffsetMismatch
@@ -62,6 +66,14 @@ impl Window {
         self.seal_again(behind, &error)
     }
 
+    /// The transaction cannot be committed any more. All of it fails; what of it is stored is
+    /// dropped.
+    fn staging_failed(&mut self, transaction: &Staging, error: &Error) -> Reaction {
+        self.common.accumulator.fail_transaction(transaction, error);
+        self.fail_all(error);
+        Reaction::Nothing
+    }
+
     fn reset(&mut self) {
         self.dead = true;
         self.common.stats().resets += 1;
@@ -90,6 +102,12 @@ impl Window {
         let mut left = std::mem::take(&mut self.batches);
         left.retain(|sealed| !sealed.acked);
         self.cursor = 0;
+        if let Some(transaction) = left.front().and_then(|first| first.batch.transaction.clone()) {
+            self.made_anew = true;
+            self.batches = left;
+            let message = format!("{}: the topic was deleted and created anew", self.tp);
+            return self.staging_failed(&transaction, &Error::new(ErrorKind::Delivery, message));
+        }
         let sure = left.iter().position(|sealed| !sealed.unanswered).unwrap_or(left.len());
         let behind = left.split_off(sure);
         let message = format!(
@@ -132,6 +150,9 @@ impl Window {
 
     pub(crate) fn fail_batch(&mut self, batch: &OpenBatch, error: Error) {
         self.common.stats().records_failed += batch.count as u64;
+        if let Some(transaction) = &batch.transaction {
+            self.common.accumulator.fail_transaction(transaction, &error);
+        }
         if self.gap.is_none() {
             self.gap = gap_after(batch, &error);
             if let Some(gap) = &self.gap {
@@ -202,14 +223,15 @@ impl Window {
         self.cursor = 0;
     }
 
-    /// The producer stops. What is on its way fails.
+    /// The producer stops, or its transaction. What is on its way fails.
     pub(crate) fn fail_all(&mut self, error: &Error) {
         self.cursor = 0;
         for sealed in std::mem::take(&mut self.batches) {
             if sealed.acked || sealed.abandoned {
                 continue;
             }
-            let doubt = sealed.ambiguous || sealed.attempt_id != 0;
+            let unanswered = sealed.ambiguous || sealed.attempt_id != 0;
+            let doubt = unanswered && sealed.batch.transaction.is_none();
             let outcome = if doubt { Outcome::Unknown } else { Outcome::NotStored };
             self.fail_batch(&sealed.batch, error.clone().with_outcome(outcome));
         }
@@ -223,7 +245,8 @@ impl Window {
 /// condition is no gap: the application asked for it.
 fn gap_after(batch: &OpenBatch, error: &Error) -> Option<Error> {
     let given = batch.sequences.as_ref()?;
-    if error.kind() == ErrorKind::OffsetMismatch {
+    // What follows in a transaction goes with it.
+    if error.kind() == ErrorKind::OffsetMismatch || batch.transaction.is_some() {
         return None;
     }
     let message = format!(

@@ -1,6 +1,7 @@
 //! Batches as they are sent: encoded once, numbered, and the same in each attempt.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -30,6 +31,16 @@ pub(crate) struct Identity {
 impl Identity {
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.expire_at.is_some_and(|at| now >= at)
+    }
+
+    /// Whether it need not be renewed for so long, or for half of its lifetime.
+    pub(crate) fn lasts(&self, now: Instant, total: Duration) -> bool {
+        let (Some(renew_at), Some(expire_at)) = (self.renew_at, self.expire_at) else {
+            return true;
+        };
+        // The last tenth of a lease lies between its renewal and its end.
+        let lifetime = (expire_at - renew_at) * 10;
+        renew_at.saturating_duration_since(now) >= total.min(lifetime / 2)
     }
 }
 
@@ -118,6 +129,7 @@ impl SealedBatch {
             crc32c: payload.crc,
             max_timestamp_us: payload.max_timestamp_us,
             expected_offset: batch.expected_offset,
+            transaction_id: batch.transaction.as_ref().map_or(0, |transaction| transaction.id),
             ..Default::default()
         };
         let mut message = pb::Batch { payload: payload.data.clone(), ..Default::default() };

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use crate::accumulator::OpenBatch;
 use crate::cluster::Cluster;
 use crate::errors::{Error, ErrorKind, Outcome, Result};
 use crate::identities::Identities;
@@ -16,6 +17,7 @@ use crate::pb;
 use crate::producer::Common;
 use crate::refusal::lost_with_topic;
 use crate::sealing::Identity;
+use crate::staging::Staging;
 use crate::status::is_retriable;
 use crate::stream::{ProduceStream, StreamStart};
 use crate::types::TopicPartition;
@@ -67,6 +69,8 @@ pub(crate) enum Event {
         problem: Option<Error>,
     },
     Failed(Error),
+    /// Somebody wants something to be done with the sender's state.
+    Call(Box<dyn FnOnce(&mut Sender) + Send>),
     /// The producer is closed.
     Stop,
 }
@@ -185,6 +189,7 @@ impl Sender {
                 self.topic_found(&tp, &refusal, problem);
             }
             Event::Failed(error) => self.fail(&error),
+            Event::Call(f) => f(self),
             Event::Stop => unreachable!("the loop has ended"),
         }
     }
@@ -222,7 +227,15 @@ impl Sender {
 
     fn fail_everything(&mut self, error: &Error, later: &Error) {
         self.stopped = true;
-        for batch in self.common.accumulator.stop(later) {
+        if let Some(transaction) = self.common.accumulator.transaction() {
+            self.common.accumulator.fail_transaction(&transaction, error);
+        }
+        self.fail_batches(self.common.accumulator.stop(later), error);
+        self.identified.clear(); // who waits learns that there will be none
+    }
+
+    fn fail_batches(&mut self, unsent: Vec<OpenBatch>, error: &Error) {
+        for batch in unsent {
             self.common.stats().records_failed += batch.count as u64;
             let never = error.clone().with_outcome(Outcome::NeverSent);
             self.common.settle(&batch, Err(never));
@@ -231,7 +244,43 @@ impl Sender {
             window.fail_all(error);
         }
         self.busy.clear();
-        self.identified.clear(); // who waits learns that there will be none
+    }
+
+    // --- transactions --------------------------------------------------------------------
+
+    /// The transaction cannot be committed. What is not staged fails now, nobody waits for it.
+    pub(crate) fn drop_transaction(&mut self, transaction: &Staging, error: &Error) {
+        transaction.fail(error);
+        self.fail_batches(self.common.accumulator.drop_transaction(), error);
+    }
+
+    /// It was aborted: its sequences are free.
+    pub(crate) fn roll_back(&mut self, transaction: &Arc<Staging>) {
+        if let Some(failure) = transaction.failure() {
+            self.drop_transaction(transaction, &failure);
+        }
+        for window in self.windows.values_mut() {
+            window.roll_back(transaction);
+        }
+    }
+
+    /// Whether a partition can no longer go on under this identity.
+    pub(crate) fn has_used_up(&self, identity: &Identity) -> bool {
+        self.windows.values().any(|window| window.has_used_up(identity))
+    }
+
+    /// Whether the transaction goes on. It ends with its lease: a new one would fence it.
+    fn may_stage(&self, tp: &TopicPartition, transaction: &Staging, now: Instant) -> bool {
+        let used_up = |identity: &Identity| {
+            self.windows.get(tp).is_some_and(|window| window.has_used_up(identity))
+        };
+        let current = self.identities.current();
+        if current.is_none_or(|current| current.is_over(now) || used_up(&current)) {
+            let message = format!("{tp}: the lease of the producer's name cannot be used on");
+            let error = Error::new(ErrorKind::ProducerExpired, message);
+            self.common.accumulator.fail_transaction(transaction, &error);
+        }
+        transaction.failure().is_none()
     }
 
     // --- sending -------------------------------------------------------------------------
@@ -240,6 +289,11 @@ impl Sender {
     fn pump(&mut self, now: Instant) -> Option<Instant> {
         if self.stopped {
             return None;
+        }
+        if let Some(transaction) = self.common.accumulator.transaction()
+            && let Some(failure) = transaction.failure()
+        {
+            self.drop_transaction(&transaction, &transaction.refusal(&failure));
         }
         let (ready, mut next) = self.common.accumulator.ready(now);
         let ready: HashSet<TopicPartition> = ready.into_iter().collect();
@@ -268,6 +322,11 @@ impl Sender {
 
     fn feed(&mut self, tp: &TopicPartition, now: Instant) {
         if self.identifying.contains(tp) {
+            return;
+        }
+        if let Some(transaction) = self.common.accumulator.transaction()
+            && !self.may_stage(tp, &transaction, now)
+        {
             return;
         }
         let current = self.identities.current();

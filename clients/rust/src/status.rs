@@ -104,7 +104,10 @@ fn from_info(info: &ErrorInfo, message: &str) -> Error {
 }
 
 pub(crate) fn is_stored(verdict: i32) -> bool {
-    matches!(Verdict::try_from(verdict), Ok(Verdict::Appended | Verdict::Duplicate))
+    matches!(
+        Verdict::try_from(verdict),
+        Ok(Verdict::Appended | Verdict::Duplicate | Verdict::Staged)
+    )
 }
 
 pub(crate) fn is_retriable(verdict: i32) -> bool {
@@ -132,6 +135,8 @@ pub(crate) fn verdict_kind(verdict: i32) -> Option<ErrorKind> {
         Verdict::SequenceConflict => Some(ErrorKind::SequenceConflict),
         Verdict::ProducerExpired => Some(ErrorKind::ProducerExpired),
         Verdict::OffsetMismatch => Some(ErrorKind::OffsetMismatch),
+        Verdict::TransactionAborted => Some(ErrorKind::TransactionAborted),
+        Verdict::TransactionEnded => Some(ErrorKind::TransactionEnded),
         _ => None,
     }
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
+use crate::config::Assignor;
+
 /// A partition, by topic and number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicPartition {
@@ -313,6 +315,32 @@ pub struct GroupDescription {
     pub coordinator_id: i32,
     /// By partition.
     pub offsets: HashMap<TopicPartition, CommittedOffset>,
+    /// Those that have joined it.
+    pub members: Vec<GroupMember>,
+    /// Of the newest assignment.
+    pub epoch: i64,
+    /// How it shares partitions out; `None`: it has no members.
+    pub assignor: Option<Assignor>,
+}
+
+/// A member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupMember {
+    /// Its own, new in each process.
+    pub member_id: String,
+    /// The name that outlives its process; empty: none.
+    pub instance_id: String,
+    /// Who it is, for people.
+    pub client_host: String,
+    /// What it reads, with the number of each ownership.
+    pub owned: HashMap<TopicPartition, i64>,
+    /// What of that is asked back.
+    pub revoking: Vec<TopicPartition>,
+    /// How long ago it came back for records.
+    pub idle: Duration,
+    /// Whether it has a connection.
+    pub connected: bool,
 }
 
 pub(crate) fn now_us() -> i64 {

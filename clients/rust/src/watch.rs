@@ -114,10 +114,11 @@ impl Sender {
     fn renew(&mut self, now: Instant) {
         let current = self.identities.current();
         if current.and_then(|current| current.renew_at).is_some_and(|at| now >= at) {
-            let identities = self.identities.clone();
+            let (identities, common) = (self.identities.clone(), self.common.clone());
             self.spawn(async move {
+                let is_transactional = || common.accumulator.is_transactional();
                 // Taken over by another instance, most likely: to go on would be to fight.
-                identities.renew_if_due(now).await.err().map(Event::Failed)
+                identities.renew_if_due(now, is_transactional).await.err().map(Event::Failed)
             });
         }
     }

@@ -27,6 +27,7 @@ use crate::errors::{Error, ErrorKind, Outcome};
 use crate::pb::{self, Verdict};
 use crate::producer::Common;
 use crate::sealing::{Identity, SealedBatch};
+use crate::staging::Staging;
 use crate::status::{from_verdict, is_retriable, is_stored, verdict_kind};
 use crate::types::TopicPartition;
 
@@ -55,6 +56,23 @@ pub(crate) struct Window {
     /// A batch with the application's own sequences has failed. What follows it must not be
     /// stored: `prev_sequence` would hide the gap, and a copy lose records unseen.
     pub(crate) gap: Option<Error>,
+    /// Where a transaction began here.
+    before: Option<Before>,
+    /// The topic was made anew while a transaction wrote to it.
+    pub(crate) made_anew: bool,
+}
+
+/// A window's place before a transaction.
+struct Before {
+    transaction: Arc<Staging>,
+    prev_sequence: i64,
+    stored_given: i64,
+}
+
+impl Before {
+    fn is_of(&self, transaction: &Arc<Staging>) -> bool {
+        Arc::ptr_eq(&self.transaction, transaction)
+    }
 }
 
 /// What the sender must do after an event.
@@ -90,6 +108,8 @@ impl Window {
             resets: 0,
             stored_given: -1,
             gap: None,
+            before: None,
+            made_anew: false,
         }
     }
 
@@ -118,6 +138,11 @@ impl Window {
         self.dead && self.identity.serial > 0
     }
 
+    /// Whether it can no longer go on under this identity.
+    pub(crate) fn has_used_up(&self, identity: &Identity) -> bool {
+        self.was_reset() && self.identity.serial >= identity.serial
+    }
+
     /// Goes on with this identity after `last_sequence` (-1: from the start).
     pub(crate) fn adopt(&mut self, identity: Arc<Identity>, last_sequence: i64, topic_id: u64) {
         assert!(self.batches.is_empty(), "an identity changes only when nothing is on its way");
@@ -125,6 +150,7 @@ impl Window {
         self.prev_sequence = last_sequence;
         self.topic_id = topic_id;
         self.dead = false;
+        self.made_anew = false;
     }
 
     // --- what to send --------------------------------------------------------------------
@@ -167,6 +193,15 @@ impl Window {
                 Some(batch) => batch,
                 None => self.common.accumulator.take(&self.tp)?,
             };
+            if let Some(transaction) = &batch.transaction
+                && !self.before.as_ref().is_some_and(|before| before.is_of(transaction))
+            {
+                self.before = Some(Before {
+                    transaction: transaction.clone(),
+                    prev_sequence: self.prev_sequence,
+                    stored_given: self.stored_given,
+                });
+            }
             self.last_serial += 1;
             let deadline = batch.created + self.common.config.delivery_timeout;
             let prev = self.prev_sequence;
@@ -302,13 +337,29 @@ impl Window {
                 self.stored_given = self.stored_given.max(sealed.last_sequence);
             }
             drop(stats);
-            let stored = Stored { base_offset: result.base_offset, duplicate };
-            self.common.settle(&self.batches[at].batch, Ok(stored));
+            let staged = |transaction: &Arc<Staging>| {
+                transaction.staged(&self.tp, sealed.batch.count, sealed.last_sequence)
+            };
+            let run = sealed.batch.transaction.as_ref().map(staged);
+            let stored = Stored { base_offset: result.base_offset, run, duplicate };
+            self.common.settle(&sealed.batch, Ok(stored));
         } else {
             drop(stats);
         }
         self.pop_acked(now);
         self.reset_if_abandoned();
+    }
+
+    /// The transaction was aborted. Its sequences are free, for late copies name it.
+    pub(crate) fn roll_back(&mut self, transaction: &Arc<Staging>) {
+        let Some(before) = self.before.take_if(|before| before.is_of(transaction)) else { return };
+        assert!(self.is_idle(), "a transaction's batches have failed before it is rolled back");
+        self.prev_sequence = before.prev_sequence;
+        self.stored_given = before.stored_given;
+        self.failures = 0;
+        self.resets = 0;
+        self.retry_at = None;
+        self.dead = self.made_anew;
     }
 
     fn pop_acked(&mut self, now: Instant) {

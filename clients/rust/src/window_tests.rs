@@ -318,3 +318,68 @@ async fn a_word_of_a_later_version_is_not_repeated() {
     b.result(&sent, pb::BatchResult { verdict: 99, ..Default::default() });
     assert_eq!(failed(&delivery), (ErrorKind::InvalidBatch, Outcome::Unknown));
 }
+
+#[tokio::test]
+async fn sequences_of_an_aborted_transaction_are_free() {
+    let mut b = Bench::new();
+    b.put().await;
+    let first = b.send().unwrap();
+    b.answer(&first, Verdict::Appended);
+    let staging = Arc::new(Staging::new(9, 1, 0, Duration::from_secs(60)));
+    let accumulator = &b.window.common.accumulator;
+    accumulator.resume(Some(&staging));
+    assert!(accumulator.is_transactional());
+    let delivery = b.put().await;
+    let staged = b.send().unwrap();
+    assert_eq!((staged.header().transaction_id, staged.header().base_sequence), (9, 1));
+    let within = pb::BatchResult { verdict: Verdict::Staged.into(), ..Default::default() };
+    b.result(&staged, within);
+    assert_eq!(delivery.outcome().unwrap().unwrap().offset, -1, "not before the commit");
+    let run = &staging.commit_request(Duration::ZERO, None).runs[0];
+    assert_eq!((run.record_count, run.last_sequence), (1, 1));
+
+    let refused = b.put().await;
+    let sent = b.send().unwrap();
+    b.answer(&sent, Verdict::NotReady); // in doubt: but nothing of it is ever readable
+    b.later();
+    let sent = b.send().unwrap();
+    b.answer(&sent, Verdict::InvalidBatch);
+    assert_eq!(failed(&refused), (ErrorKind::InvalidBatch, Outcome::NotStored));
+    assert!(staging.failure().is_some());
+    let told = b.add(None, None).await.err().unwrap();
+    assert_eq!(told.kind(), ErrorKind::TransactionAborted);
+
+    b.window.roll_back(&staging);
+    let accumulator = &b.window.common.accumulator;
+    assert!(accumulator.drop_transaction().is_empty());
+    accumulator.resume(None);
+    b.put().await;
+    let next = b.send().unwrap();
+    assert_eq!((next.header().transaction_id, next.header().base_sequence), (0, 1));
+}
+
+#[tokio::test]
+async fn no_batch_begins_while_a_transaction_does() {
+    let b = Bench::new();
+    let accumulator = &b.window.common.accumulator;
+    accumulator.pause(Error::invalid("transaction", "a transaction is being begun"));
+    assert_eq!(b.add(None, None).await.err().unwrap().kind(), ErrorKind::InvalidRequest);
+    accumulator.resume(None);
+    b.add(None, None).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_the_application_numbered_in_a_transaction_that_is_dropped_comes_again() {
+    let b = Bench::new();
+    let staging = Arc::new(Staging::new(9, 1, 0, Duration::from_secs(60)));
+    let accumulator = &b.window.common.accumulator;
+    accumulator.resume(Some(&staging));
+    b.add(Some(&[7]), None).await.unwrap();
+    assert!(b.add(Some(&[7]), None).await.is_err());
+    let told = b.add(None, Some(3)).await.err().unwrap();
+    assert_eq!(told.details().field, "expected_offset");
+    for batch in accumulator.drop_transaction() {
+        b.window.common.settle(&batch, Err(Error::new(ErrorKind::Delivery, "dropped")));
+    }
+    b.add(Some(&[7]), None).await.unwrap();
+}

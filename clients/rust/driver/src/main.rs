@@ -122,7 +122,7 @@ impl Driver {
                 "features": [
                     "zstd", "lz4", "no_idempotence", "send_batch", "names", "initial",
                     "own_sequences", "expected_offset", "resolve", "read", "any_replica",
-                    "offsets", "admin", "tls", "tokens",
+                    "offsets", "transactions", "members", "admin", "tls", "tokens",
                 ],
             })),
             "defaults" => Ok(settings::defaults()),
@@ -148,7 +148,8 @@ impl Driver {
             }
             verb => {
                 if let Some(producer) = self.producers.get_mut(&handle) {
-                    producer.carry_out(verb, c).await
+                    let consumer = self.consumers.get(c["consumer"].as_str().unwrap_or_default());
+                    producer.carry_out(verb, c, consumer).await
                 } else if let Some(consumer) = self.consumers.get(&handle) {
                     verbs::read(consumer, verb, c).await
                 } else if let Some(admin) = self.admins.get(&handle) {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use oncelog::{
-    AdminConfig, ClientConfig, Compression, ConsumerConfig, OffsetReset, ProducerConfig,
-    ProducerIdentity, TopicPartition,
+    AdminConfig, Assignor, ClientConfig, Compression, ConsumerConfig, Membership, OffsetReset,
+    ProducerConfig, ProducerIdentity, TopicPartition,
 };
 use serde_json::{Map, Value, json};
 
@@ -97,6 +97,22 @@ fn reset(value: &Value) -> Option<OffsetReset> {
     }
 }
 
+fn membership(value: &Value) -> Option<Membership> {
+    match value.as_str()? {
+        "assigned" => Some(Membership::Assigned),
+        "manual" => Some(Membership::Manual),
+        _ => None,
+    }
+}
+
+fn assignor(value: &Value) -> Option<Assignor> {
+    match value.as_str()? {
+        "uniform" => Some(Assignor::Uniform),
+        "range" => Some(Assignor::Range),
+        _ => None,
+    }
+}
+
 fn initial(value: &Value) -> Option<ProducerIdentity> {
     let mut identity = ProducerIdentity {
         producer_id: value["producer_id"].as_i64()?,
@@ -135,8 +151,17 @@ pub fn producer(config: &Value) -> Result<ProducerConfig, Fault> {
 pub fn consumer(config: &Value) -> Result<ConsumerConfig, Fault> {
     let mut all = Settings::read(config);
     let mut c = ConsumerConfig::new("");
+    c.membership = Membership::Manual;
     all.client(&mut c.client)?;
     all.text("group_id", &mut c.group_id)?;
+    all.take("membership", &mut c.membership, membership)?;
+    all.text("group_instance_id", &mut c.group_instance_id)?;
+    all.take("assignor", &mut c.assignor, assignor)?;
+    all.ms("session_timeout_ms", &mut c.session_timeout)?;
+    all.ms("revoke_timeout_ms", &mut c.revoke_timeout)?;
+    all.ms("processing_timeout_ms", &mut c.processing_timeout)?;
+    all.flag("enable_auto_commit", &mut c.enable_auto_commit)?;
+    all.ms("auto_commit_interval_ms", &mut c.auto_commit_interval)?;
     all.take("auto_offset_reset", &mut c.auto_offset_reset, reset)?;
     all.size("fetch_min_bytes", &mut c.fetch_min_bytes)?;
     all.ms("fetch_max_wait_ms", &mut c.fetch_max_wait)?;
@@ -185,7 +210,18 @@ pub fn defaults() -> Value {
         "max_poll_records": c.max_poll_records, "check_crcs": c.check_crcs,
         "any_replica": c.any_replica, "replica_node_id": c.replica_node_id,
     });
-    json!({ "producer": with(&p.client, producer), "consumer": with(&c.client, consumer) })
+    let member = json!({
+        "membership": c.membership.as_str(), "group_instance_id": c.group_instance_id,
+        "assignor": c.assignor.as_str(), "session_timeout_ms": ms(c.session_timeout),
+        "revoke_timeout_ms": ms(c.revoke_timeout),
+        "processing_timeout_ms": ms(c.processing_timeout),
+        "enable_auto_commit": c.enable_auto_commit,
+        "auto_commit_interval_ms": ms(c.auto_commit_interval),
+    });
+    json!({
+        "producer": with(&p.client, producer), "consumer": with(&c.client, consumer),
+        "member": member,
+    })
 }
 
 fn ms(span: Duration) -> Value {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use oncelog::{
-    Admin, BatchOptions, Consumer, Delivery, ErrorKind, Message, OffsetCommit, Producer, Record,
-    TopicConfig, TopicPartition,
+    Admin, BatchOptions, Consumer, Delivery, ErrorKind, Message, OffsetCommit, Producer,
+    PublishedRun, Record, TopicConfig, TopicPartition, Transaction, TransactionOptions,
 };
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -86,16 +86,34 @@ impl Parts {
 pub struct Producing {
     pub producer: Producer,
     sent: HashMap<String, Delivery>,
+    /// The newest one.
+    transaction: Option<Transaction>,
 }
 
 impl Producing {
     pub fn open(config: &Value) -> Result<Self, Fault> {
         let producer = Producer::new(settings::producer(config)?)?;
-        Ok(Self { producer, sent: HashMap::new() })
+        Ok(Self { producer, sent: HashMap::new(), transaction: None })
     }
 
-    pub async fn carry_out(&mut self, verb: &str, c: &Value) -> Answer {
+    pub async fn carry_out(
+        &mut self,
+        verb: &str,
+        c: &Value,
+        consumer: Option<&Consumer>,
+    ) -> Answer {
         match verb {
+            "begin" => self.begin(c).await,
+            "commit_transaction" => self.commit().await,
+            "abort_transaction" => {
+                self.begun()?.abort().await?;
+                Ok(empty())
+            }
+            "send_offsets" => {
+                let consumer = consumer.ok_or_else(|| fault("no such consumer"))?;
+                self.begun()?.commit_positions(consumer).await?;
+                Ok(empty())
+            }
             "send" => self.send(c).await,
             "send_batch" => self.send_batch(c).await,
             "await" => self.await_results(c).await,
@@ -121,6 +139,33 @@ impl Producing {
             },
             verb => Err(Fault::NotOffered(format!("no verb {verb}"))),
         }
+    }
+
+    async fn begin(&mut self, c: &Value) -> Answer {
+        let span = |name: &str| c[name].as_u64().map(Duration::from_millis);
+        let mut options = TransactionOptions::new();
+        options.idle_timeout = span("idle_timeout_ms");
+        options.total_timeout = span("total_timeout_ms");
+        let begun = self.producer.begin_with(options).await?;
+        let id = begun.id();
+        self.transaction = Some(begun);
+        Ok(json!({ "transaction_id": id }))
+    }
+
+    fn begun(&self) -> Result<&Transaction, Fault> {
+        self.transaction.as_ref().ok_or_else(|| fault("no transaction was begun"))
+    }
+
+    async fn commit(&self) -> Answer {
+        let committed = self.begun()?.commit().await?;
+        let run = |(tp, run): (&TopicPartition, &PublishedRun)| {
+            json!({
+                "topic": &*tp.topic, "partition": tp.partition,
+                "base_offset": run.base_offset, "record_count": run.record_count,
+            })
+        };
+        let runs: Vec<Value> = committed.runs.iter().map(run).collect();
+        Ok(json!({ "transaction_id": committed.transaction_id, "runs": runs }))
     }
 
     fn delivery(&self, tag: &Value) -> Result<&Delivery, Fault> {
@@ -259,7 +304,7 @@ pub async fn read(consumer: &Consumer, verb: &str, c: &Value) -> Answer {
                 "sequence": known.sequence,
             }));
         }
-        "close" => consumer.close(),
+        "close" => consumer.close().await?,
         verb => return Err(Fault::NotOffered(format!("no verb {verb}"))),
     }
     Ok(empty())
