@@ -118,7 +118,12 @@ def kafkajs() -> Command:
 
 
 def rust() -> Command:
-    package = ["--manifest-path", CLIENTS / "rust" / "Cargo.toml", "--package", "oncelog-driver"]
+    package: Words = [
+        "--manifest-path",
+        CLIENTS / "rust" / "Cargo.toml",
+        "--package",
+        "oncelog-driver",
+    ]
     run_text(["cargo", "build", "--quiet", "--release", "--locked", *package], BUILD_S)
     return words(CLIENTS / "rust" / "target" / "release" / "bench", "produce")
 

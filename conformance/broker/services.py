@@ -296,8 +296,9 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
                     if info.name == topic:
                         info.partitions[number].leader_id = leader
                         info.partitions[number].term = term
-            for info in answer.topics if lie is not None and lie.partitions else ():
-                del info.partitions[lie.partitions :]
+            behind = 0 if lie is None else lie.partitions
+            for info in answer.topics if behind else ():
+                del info.partitions[behind:]
             return answer
 
         count = self._stage.cluster.metadata.partition_count
