@@ -183,19 +183,17 @@ func (t *transaction) checkOpen() error {
 
 // --- ending --------------------------------------------------------------------------
 
-// end: the application asks for this call, the first one of those to make.
+// end: the application asks for this call; returns the first one to make. A transaction that has
+// failed, perhaps just now, is aborted.
 func (t *transaction) end(call endCall) endCall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if call == commitCall {
-		if t.failure != nil {
-			panic("oncelog: what has failed is aborted")
-		}
+	if call == commitCall && t.failure == nil && t.state != TransactionAborting {
 		t.state, t.askedToCommit = TransactionCommitting, true
-	} else {
-		t.state = TransactionAborting
+		return commitCall
 	}
-	return call
+	t.state = TransactionAborting
+	return abortCall
 }
 
 // noteDoubt: a commit call had no answer, or none that says what became of it.

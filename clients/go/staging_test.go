@@ -69,7 +69,10 @@ func TestATransactionThatFailed(t *testing.T) {
 	}
 	y := begun()
 	y.fail(fail(ErrFenced, "a successor"))
-	y.answered(y.end(abortCall), nil)
+	if call := y.end(commitCall); call != abortCall {
+		t.Errorf("what has failed is ended by call %d", call)
+	}
+	y.answered(abortCall, nil)
 	if y.err().Kind != ErrFenced {
 		t.Errorf("what ended the producer comes as %v", y.err().Kind)
 	}

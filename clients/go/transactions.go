@@ -307,11 +307,7 @@ func (ts *transactions) commit(ctx context.Context, t *transaction) (CommittedTr
 			}
 			return CommittedTransaction{}, err
 		}
-		call := commitCall
-		if t.failed() != nil || t.now() == TransactionAborting {
-			call = abortCall
-		}
-		if err := ts.end(ctx, t, call); err != nil {
+		if err := ts.end(ctx, t, commitCall); err != nil {
 			return CommittedTransaction{}, err
 		}
 	}

@@ -114,8 +114,14 @@ def register(tables: Tables, command: pb.RegisterNode) -> bool:
     return True
 
 
-def directory_of(tables: Tables, node: int) -> int:
-    """The only one that may speak for the node; 0: any, it is from the cluster's beginning."""
+def directory_of(tables: Tables, node: int, instance: int = 0) -> int:
+    """The only one that may speak for the node; 0: any, it is from the cluster's beginning.
+
+    instance: that a directory says it joined as. The cluster gave it that number; if it is newer
+    than all configurations that are known here, so may be the directory: any may speak.
+    """
+    if instance > tables.own.version:
+        return 0
     known = tables.directories.get(node, 0)
     if known or not (tables.own.replicas or node in tables.expected):
         return known

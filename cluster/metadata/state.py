@@ -155,9 +155,9 @@ class MetadataState:
         """How much each may use at a node: another object after each change."""
         return self._tables.quotas
 
-    def directory_of(self, node_id: int) -> int:
+    def directory_of(self, node_id: int, instance: int = 0) -> int:
         """The id of the data directory that speaks for the node; 0: any. See nodes.py."""
-        return node_rules.directory_of(self._tables, node_id)
+        return node_rules.directory_of(self._tables, node_id, instance)
 
     @property
     def membership(self) -> node_rules.NodesView:

@@ -233,6 +233,7 @@ class Node:
             directory_id=lock.directory_id,
             membership=Membership(lock.members, lock.founding, lock.note_founding),
             insecure=config.insecure,
+            instance=lock.instance,
             versions=PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
             write_life=lambda hello: node.registration.write(hello),  # noqa: PLW0108
         )
@@ -242,7 +243,7 @@ class Node:
             addresses,
             lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
             lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
-            lambda peer: node.metadata.directory_of(peer),  # noqa: PLW0108
+            lambda peer, at: node.metadata.directory_of(peer, at),  # noqa: PLW0108 - made later
             LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
             security.peers,
             lambda join: node.others.welcome(join),  # noqa: PLW0108

@@ -55,7 +55,10 @@ ANSWER_PIECE = 64 * 1024  # bytes of answers that are taken at a time
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this process is, as its Hello says. write_life(hello): which start of its directory."""
+    """Who this process is, as its Hello says. write_life(hello): which start of its directory.
+
+    instance: the metadata group's replica that the directory joined as; 0: it began with it.
+    """
 
     cluster_id: str
     node_id: int
@@ -64,6 +67,7 @@ class Identity:
     membership: Membership
     versions: PeerVersions
     insecure: bool = False
+    instance: int = 0
     write_life: Callable[[pb.Hello], None] = lambda hello: None
 
     def hello(self, refused: str = "") -> pb.Hello:
@@ -76,6 +80,7 @@ class Identity:
             members=self.membership.members,
             founding=self.membership.founding,
             insecure=self.insecure,
+            instance=self.instance,
         )
         self.versions.write(hello)
         self.write_life(hello)

@@ -44,7 +44,8 @@ class PeerListener:
     peers:        node ids that may connect.
     receive:      messages of one peer, in order.
     answer:       to a request of one peer.
-    directory_of: the id of a node's data directory as the cluster knows it, or 0.
+    directory_of: of a node and the instance that it says it is: the id of its data directory as
+                  the cluster knows it; 0: any, or this node is behind and cannot know.
     max_frame:    bytes of the largest frame that a peer may send.
     tls:          None where nodes speak in the clear.
     put_back:     why a peer's directory is an older copy, or nothing.
@@ -57,7 +58,7 @@ class PeerListener:
         peers: Mapping[int, str],
         receive: Callable[[int, list[Message]], None],
         answer: Callable[[int, pb.Request], Awaitable[pb.Response]],
-        directory_of: Callable[[int], int],
+        directory_of: Callable[[int, int], int],
         max_frame: int,
         tls: PeerTls | None = None,
         welcome: Callable[[pb.Join], pb.Welcome] | None = None,
@@ -168,7 +169,7 @@ class PeerListener:
         return self.identity.versions.refusal(hello) or self._wrong_directory(hello)
 
     def _wrong_directory(self, hello: pb.Hello) -> str:
-        directory = self._directory_of(hello.node_id)
+        directory = self._directory_of(hello.node_id, hello.instance)
         if not directory or hello.directory_id == directory:
             return self._put_back(hello)
         return (

@@ -104,7 +104,7 @@ def _run(data: bytes, tls: _Tls | None, members: tuple[int, ...]) -> None:
         nodes,
         lambda peer, messages: received.extend(messages),
         _never,
-        lambda peer: 0,
+        lambda peer, instance: 0,
         LIMIT,
         cast(Any, tls),
     )

@@ -85,6 +85,26 @@ def test_a_lost_disk_is_replaced_while_clients_write(make_cluster: MakeCluster) 
     check_all_are_there(cluster, sent)
 
 
+def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeCluster) -> None:
+    """What it must hear comes from a directory that it does not know of: the leader's new one."""
+    cluster = make_cluster(5)
+    with Admin(cluster.bootstrap) as admin:
+        cluster.kill([4, 1])
+        shutil.rmtree(cluster.nodes[1].spec.data_dir)
+        admin.change_node(1, "replace")
+        cluster.start_nodes([1])
+        wait_settled(admin, 1)
+        for node in (2, 3, 5):
+            admin.change_node(node, "drain")
+        eventually(lambda: admin.describe_cluster().controller_id == 1, "node 1 leads")
+        cluster.start_nodes([4])
+        admin.create_topic(TOPIC, 1, 3)
+        with Admin(cluster.addresses[4]) as at_4:
+            eventually(lambda: TOPIC in at_4.list_topics(), "node 4 knows what came since")
+    assert "another data directory" not in cluster.nodes[4].log_text()
+    assert "refuses this node" not in cluster.nodes[1].log_text()
+
+
 def joining(cluster: LocalCluster, node: int, at: str) -> NodeProcess:
     """The node as a new one, that knows one address and no other node."""
     spec = cluster.nodes[node].spec

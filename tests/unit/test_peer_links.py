@@ -53,6 +53,7 @@ OURS = Identity("c", 1, 11, directory_id=111, membership=membership(), versions=
 PEER = Identity("c", 2, 22, directory_id=222, membership=membership(), versions=VERSIONS)
 NEWER = Release("2.0", Versions(1, 2))
 MAX_FRAME = 24 * MIB
+KNOWN_VERSION = 5  # of the metadata group's configuration, at the listening node
 
 
 def entry(number: int, size: int = 10) -> Append:
@@ -80,8 +81,8 @@ class Side:
         self.listener.bind(at)
         self.port: int = self.listener._sockets[0].getsockname()[1]
 
-    def directory_of(self, node: int) -> int:
-        return self.directories.get(node, 0)
+    def directory_of(self, node: int, instance: int) -> int:
+        return self.directories.get(node, 0) if instance <= KNOWN_VERSION else 0
 
     def on_receive(self, peer: int, messages: list[Message]) -> None:
         self.received += [(peer, message) for message in messages]
@@ -157,6 +158,7 @@ async def test_messages_arrive_in_order_small_and_large() -> None:
     [
         (replace(PEER, node_id=1), "node_id 1 is this node's own"),
         (replace(PEER, directory_id=5), "registered with another data directory"),
+        (replace(PEER, directory_id=5, instance=5), "registered with another data directory"),
         (
             replace(PEER, membership=membership(members=(1, 2, 3, 4, 5))),
             "members are 1, 2, 3 on this side and 1, 2, 3, 4, 5 on node 2",
@@ -175,6 +177,15 @@ async def test_a_member_that_is_not_let_in_is_told_why(identity: Identity, reaso
         link.send([entry(1)])
         assert not link.up and not side.received
         await link.close()
+
+
+async def test_a_directory_that_is_newer_than_all_that_is_known_is_not_judged() -> None:
+    """Who listens was away, or is new and reads the past: it must hear what it does not know."""
+    newer = replace(PEER, directory_id=5, instance=KNOWN_VERSION + 1)
+    async with listening() as side, linked(side, newer) as link:
+        link.send([entry(1)])
+        await side.until(lambda: bool(side.received))
+        assert not side.refusals
 
 
 @pytest.mark.parametrize("who", ["caller", "listener"])

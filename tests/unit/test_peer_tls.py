@@ -74,7 +74,7 @@ class World:
         self.log = OnLog(self.news.set)
         self.tls = self.tls_of(1)
         self.listener = PeerListener(
-            identity(1), {1: "", 2: "", 3: ""}, self._receive, self._answer, lambda _: 0,
+            identity(1), {1: "", 2: "", 3: ""}, self._receive, self._answer, lambda _, instance: 0,
             MAX_FRAME, self.tls,
         )  # fmt: skip
         self.listener.bind("127.0.0.1:0")
@@ -192,7 +192,7 @@ async def test_a_listener_without_tls_lets_the_same_stranger_in(tmp_path: Path) 
         assert await node.says(None, hello) == b""
         node.listener.stop()
     open_port = PeerListener(
-        identity(1), {1: "", 2: ""}, node._receive, node._answer, lambda _: 0, MAX_FRAME
+        identity(1), {1: "", 2: ""}, node._receive, node._answer, lambda _, instance: 0, MAX_FRAME
     )
     open_port.bind("127.0.0.1:0")
     node.port = open_port._sockets[0].getsockname()[1]

@@ -138,17 +138,19 @@ final class ProducerTransaction {
 
   // --- ending ------------------------------------------------------------------------
 
-  /** The application asks for this; returns the call to make. */
+  /**
+   * The application asks for this; returns the first call to make. A transaction that has failed,
+   * perhaps just now, is aborted.
+   */
   synchronized Call end(Call call) {
     assert !isOver() : "a transaction ends once";
-    if (call == Call.COMMIT) {
-      assert failure == null : "what has failed is aborted";
+    if (call == Call.COMMIT && failure == null && state != State.ABORTING) {
       enter(State.COMMITTING);
       askedToCommit = true;
-    } else {
-      enter(State.ABORTING);
+      return Call.COMMIT;
     }
-    return call;
+    enter(State.ABORTING);
+    return Call.ABORT;
   }
 
   /** A commit call had no answer, or none that says what became of it. */

@@ -292,11 +292,7 @@ final class Transactions {
       if (!transaction.isOver()) {
         pause(transaction);
         drain.run();
-        boolean failed = transaction.failure() != null || transaction.state() == State.ABORTING;
-        end(
-            transaction,
-            failed ? Call.ABORT : Call.COMMIT,
-            Times.now() + config.deliveryTimeout().toNanos());
+        end(transaction, Call.COMMIT, Times.now() + config.deliveryTimeout().toNanos());
       }
       CommittedTransaction result = transaction.result();
       if (result == null) {

@@ -72,6 +72,7 @@ class ProducerTransactionTest {
     one.fail(error(ErrorKind.FENCED));
     one.fail(error(ErrorKind.INVALID_BATCH));
     assertEquals(ErrorKind.FENCED, one.error().kind());
+    assertEquals(Call.ABORT, one.end(Call.COMMIT));
     OncelogException refused = assertThrows(OncelogException.class, one::checkOpen);
     assertEquals(ErrorKind.TRANSACTION_ABORTED, refused.kind());
   }
