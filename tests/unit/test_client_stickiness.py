@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from oncelog._engine.produce import stickiness as module
 from oncelog._engine.produce.batches import Lane
 from oncelog._engine.produce.stickiness import STAY_BYTES
 from oncelog.errors import RequestTimeoutError
@@ -19,7 +20,7 @@ class Records(Rig):
         super().__init__(linger_s=0, batch_size=100_000, buffer_memory=1_000_000)
         self.lanes = [self.accumulator.lane(TopicPartition("t", n)) for n in range(partitions)]
         self.choices: list[int] = []  # of those that are made at random, from the end
-        monkeypatch.setattr(module.random, "choice", self._choice)
+        monkeypatch.setattr(random, "choice", self._choice)
 
     def _choice(self, lanes: list[Lane]) -> Lane:
         return lanes[self.choices.pop()]
