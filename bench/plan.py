@@ -18,7 +18,7 @@ PRODUCE_CASES = tuple((size, count) for size in (100, 1024) for count in (1, 6))
 BYTES_CASES = (64 * KIB, MIB)
 CONSUME = "1 KiB records, 1 partition"
 #: Producers with one small record under way in each, and the processes they are in.
-MANY_CASES = ((64, 1), (64, 8), (1000, 1))
+MANY_CASES = ((64, 1), (64, 8), (8, 8), (1000, 1))
 SINGLE, HALF = "one record at a time", "at half of its maximum"
 
 

@@ -161,7 +161,7 @@ class Run:
 
     def shared(self, system: System) -> None:
         """The workloads that all systems go through."""
-        wanted = [section for section in SHARED if section in self.only]
+        wanted = [one for one in SHARED if one in self.only and system.clients(one)]
         if not wanted:
             return
         name = "".join(c if c.isalnum() else "-" for c in system.name)

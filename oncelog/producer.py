@@ -114,7 +114,7 @@ class Producer:
         """Send one record; returns at once with a future of its RecordMetadata.
 
         Without a partition the key decides (Kafka's murmur2), without a key records stick
-        to one partition until its batch is closed. `sequence`: the application's own
+        to one partition until its batch is full or it got 16 KiB. `sequence`: the application's own
         number, rising per partition; it makes the record recognisable across restarts,
         if it is sent again with the same bytes, so with the same `timestamp_ms` too.
         `expected_offset`: store the record only if it gets exactly this offset.

@@ -91,7 +91,7 @@ async def test_of_what_was_there_before_only_a_group_reads_the_start(
 
 def test_a_partition_that_is_not_known_is_asked_for() -> None:
     asked: list[str] = []
-    accumulator: Any = SimpleNamespace(lane=lambda tp: tp, sticky={})
+    accumulator: Any = SimpleNamespace(lane=lambda tp: tp)
     placement = Placement(accumulator, None, asked.append)
     leaders = Leaders()
     leaders.update(sized(3))

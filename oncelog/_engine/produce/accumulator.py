@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog._engine.produce.batches import Lane, OpenBatch
 from oncelog._engine.produce.futures import BatchFuture, Delivery, OnDelivery, RecordFuture
+from oncelog._engine.produce.stickiness import Stickiness
 from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.errors import (
     BatchTooLargeError,
@@ -66,8 +67,8 @@ class Accumulator:
         self._space_watchers: list[Callable[[], None]] = []
         self._delivery_lock = threading.RLock()
         self._lanes: dict[TopicPartition, Lane] = {}
-        # Of the open batches, the one of each topic that keyless records go to.
-        self.sticky: dict[str, OpenBatch] = {}
+        self.stickiness = Stickiness()
+        self.sticky = self.stickiness.batches
         self._ready: dict[TopicPartition, None] = {}
         self._lingering: deque[OpenBatch] = deque()
         self._linger_ends = _NEVER  # no later than that of the first one that lingers
@@ -330,10 +331,9 @@ class Accumulator:
 
     def _close(self, batch: OpenBatch) -> None:
         batch.close()
-        lane, topic = batch.lane, batch.lane.tp.topic
+        lane = batch.lane
         lane.open = None
-        if self.sticky.get(topic) is batch:
-            del self.sticky[topic]
+        self.stickiness.closed(batch)
         self.used -= batch.reserved - batch.size
         batch.reserved = batch.size
         lane.closed.append(batch)
@@ -365,7 +365,7 @@ class Accumulator:
         self.lock = threading.Lock()
         self._space = threading.Condition(self.lock)
         self.failure = failure
-        self.sticky.clear()
+        self.stickiness.clear()
         for lane in self._lanes.values():
             lane.open = None
             lane.closed.clear()

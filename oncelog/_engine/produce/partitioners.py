@@ -2,7 +2,7 @@
 
 Place in the flow: called by `Producer.send` when the user names no partition. With a key:
 Kafka's murmur2, so that a key lands where a Java producer would put it. Without: the
-sticky rule of `accumulator`, one partition until its batch is closed.
+rule of `stickiness`, one partition for a while.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 Place in the flow: `Producer.send` asks here, unless the record goes where the one before it
 went. The user's partition, else the user's partitioner, else the key's hash, else the
-partition that keyless records stick to until its batch is closed, else any.
+partition that records without a key stick to for a while (`stickiness`).
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 
 from oncelog._engine.net.leaders import TopicView
@@ -54,8 +53,7 @@ class Placement:
             return lanes[partition], ()
         if key is not None:
             return lanes[self._keys.partition(key, len(lanes))], ()
-        stuck = self._accumulator.sticky.get(view.name)
-        return (random.choice(lanes) if stuck is None else stuck.lane), lanes
+        return self._accumulator.stickiness.lane(view.name, lanes), lanes
 
 
 __all__ = ["Placement"]
