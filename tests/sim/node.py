@@ -44,6 +44,7 @@ from tests.sim.checker import Violation
 from tests.sim.clock import NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.joining import Joining
+from tests.sim.levelling import Levelling
 from tests.sim.lives import Lives
 from tests.sim.machines import Load, Volume, opens, varied
 from tests.sim.shadow import ShadowedDriver
@@ -179,6 +180,7 @@ class Process:
         self.changes = ReplicaChanges(self.driver, facts, directory_of, node.propose_metadata)
         self.node_changes = NodeChanges(self.driver, facts, node.propose_metadata)
         self.repairs = self._repairs(node, facts)
+        self.levelling = Levelling(node, self.driver, facts)
         self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
         self._open_metadata(node)
 
@@ -602,6 +604,7 @@ class Node:
             self.running.changes.look()
             self.running.node_changes.look()
             self.running.repairs.look()
+            self.running.levelling.look()
             self._plan_look()
 
     def propose_metadata(self, command: Any, done: Callable[[], None]) -> None:
