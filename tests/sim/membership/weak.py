@@ -35,6 +35,7 @@ from cluster.consensus.tombstone import Tombstone
 from cluster.metadata import nodes as node_rules
 from cluster.metadata import placement, repairs
 from cluster.metadata import replicas as replica_rules
+from cluster.metadata.balance import plan
 from cluster.metadata.lives import Life
 from cluster.node import balancing, node_changes
 from cluster.node.repairs import Repairs
@@ -393,9 +394,8 @@ def balance_over_moves() -> Any:
 @mutation("a balance moves all at once")
 def balance_without_limit() -> Any:
     def unlimited(records: Any, nodes: Any, sizes: Any, limit: int) -> Any:
-        return before(records, nodes, sizes, 1000)
+        return plan(records, nodes, sizes, 1000)
 
-    before = balancing.plan
     return [(balancing, "plan", unlimited)]
 
 
