@@ -432,7 +432,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--partitions", type=number(int, 2), default=4)
     one.add_argument("--unprotected", action="store_true",
                      help="the same load without transactions: the checks must break")  # fmt: skip
-    one = command("run", run_all, compose=False)
+    _add_run(command("run", run_all, compose=False))
+    return parser
+
+
+def _add_run(one: argparse.ArgumentParser) -> None:
     one.add_argument("--minutes", type=float, default=1.0)
     one.add_argument("--faults", type=_names, default=[ALL], metavar="LIST",
                      help="of " + ", ".join(FAULTS) + "; none; all: what can be had")  # fmt: skip
@@ -446,7 +450,6 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--secured", action="store_true", help="TLS on all ports")
     one.add_argument("--rate", type=int, default=400, help="records/s of each of three workers")
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY, help="where the report goes")
-    return parser
 
 
 def _end(number: int, _frame: object) -> None:

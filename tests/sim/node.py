@@ -125,11 +125,10 @@ class Process:
         self.linked_since: dict[int, float] = {}
         self.leaders: dict[int, tuple[int, int]] = {}  # group -> (leader, term) after a round
         self.leaders_notified = False
-        replay = ReplayBudget(settings.checkpoint_node_bytes)
         self.watch = SyncWatch(
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
         )
-        self.driver = _driver(node, self.clock, replay)
+        self.driver = _driver(node, self.clock, ReplayBudget(settings.checkpoint_node_bytes))
         lease_ms = settings.lease_ms or LEASE_MS
         expiry_ms = settings.name_expiry_ms or lease_ms
         self.state = MetadataState(
