@@ -3,8 +3,9 @@
     python -m bench.moves --gb 2 --limits 0,20 [--replace]
 
 Three nodes hold a topic. For each limit (MB/s, 0: none) a fourth one joins, gets a replica of each
-partition, and goes again; with --replace a node loses its disk instead and is filled anew. What is
-measured meanwhile is compared with the seconds before it in the same run.
+partition, and goes again; with --replace a node loses its disk instead and is filled anew, which is
+measured from its start on: its death is another figure (`scripts/chaos failover`). What is measured
+meanwhile is compared with the seconds before it in the same run.
 """
 
 from __future__ import annotations
@@ -99,15 +100,18 @@ def move(cluster: LocalCluster, admin: Admin, spare: int, *, back: bool) -> None
     until(lambda: admin.balance().settled)
 
 
-def replace(cluster: LocalCluster, admin: Admin) -> None:
+def replace(cluster: LocalCluster, admin: Admin) -> float:
+    """Returns when the node was started again."""
     node = cluster.nodes[3]
     cluster.kill([3])
     for path in sorted(node.spec.data_dir.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     until(lambda: not any(one.node_id == 3 and one.alive for one in admin.list_nodes()))
     admin.change_node(3, "replace")
+    started = time.monotonic()
     node.start()
     until(lambda: settled(admin, 3))
+    return started
 
 
 def measure(options: argparse.Namespace, root: Path) -> list[dict[str, Any]]:
@@ -126,14 +130,14 @@ def measure(options: argparse.Namespace, root: Path) -> list[dict[str, Any]]:
             admin.set_cluster_setting("learner_bytes_per_s", int(limit * MB))
             load = Load(cluster.bootstrap, options.rate)
             time.sleep(2 + CALM)
-            begun = time.monotonic()
+            calm = begun = time.monotonic()
             if options.replace:
-                replace(cluster, admin)
+                begun = replace(cluster, admin)
             else:
                 move(cluster, admin, spare, back=False)
             ended = time.monotonic()
             load.close()
-            before, during = load.between(begun - CALM, begun), load.between(begun, ended)
+            before, during = load.between(calm - CALM, calm), load.between(begun, ended)
             ratio = round(during["mb_s"] / before["mb_s"], 2)
             found.append({"limit_mb_s": limit, "before": before, "during": during, "ratio": ratio})
             print(json.dumps(found[-1]), flush=True)

@@ -130,11 +130,14 @@ def wished(
     if command.expected_version != record.version:
         text = f"{command.expected_version} is not the partition's, {record.version}"
         raise invalid("expected_version", text)
+    if command.for_balance and record.target:
+        # It was drawn before: who moves it by hand would have moved it in vain.
+        raise invalid("for_balance", "the partition moves already")
     target = tuple(command.replicas)
     rules.check_replicas(target, nodes)
     if not record.target and not record.to_remove and set(target) == set(record.replicas):
         return _in_order(record, target)
-    kept = (record.before_balance or record.replicas) if command.for_balance else ()
+    kept = record.replicas if command.for_balance else ()
     return replace(record, target=target, before_balance=kept)
 
 

@@ -50,20 +50,22 @@ class Balancing:
         leads = group is not None and group.is_ready
         return leads and self._metadata.membership.balancing and not self._under_way
 
-    def draw(self, sizes: Mapping[int, int]) -> Callable[[], Moves]:
+    def draw(self, sizes: Mapping[int, int]) -> Callable[[], Moves | None]:
         """What plans the next moves, in any thread: with very many partitions it takes a while.
 
-        sizes: bytes by group.
+        sizes: bytes by group. It finds None where so much moves that nothing may be begun.
         """
         view = self._metadata.membership
         records = self._records()
         moving = sum(bool(record.target) for record in records)
         nodes = [node for node in view.holders() if self._alive(node)]
+        if moving >= MAX_MOVES:
+            return lambda: None
         return partial(plan, records, nodes, sizes, MAX_MOVES - moving)
 
-    def begin(self, moves: Moves) -> None:
+    def begin(self, moves: Moves | None) -> None:
         """Between two rounds of the driver; what has changed since it was drawn is refused."""
-        if not self.is_due:
+        if moves is None or not self.is_due:
             return
         for record, target in moves:
             wish = mpb.SetReplicas(

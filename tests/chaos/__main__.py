@@ -226,8 +226,12 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     own = options.dir is None
     given = None if own else LocalCluster.load(options.dir)
-    names, left_out = possible(options.faults, given)
-    cluster = given or _cluster_for([FAULTS[name] for name in names], secured=options.secured)
+    names, left_out = possible(options.faults, given, options.nodes)
+    if options.kills and not any(FAULTS[name].kills_nodes for name in names):
+        raise HarnessError(f"--kills: none of {', '.join(names) or 'nothing'} kills a node")
+    cluster = given or _cluster_for(
+        [FAULTS[name] for name in names], secured=options.secured, nodes=options.nodes
+    )
     load = Load(f"chaos-{seed}-{int(time.time())}", options.partitions, rate=options.rate)
     console.print(f"seed {seed}, {options.minutes} minutes of {', '.join(names)}", highlight=False)
     for name, why in left_out.items():
@@ -243,6 +247,7 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
             load=load,
             say=lambda text: console.print(text, highlight=False),
             left_out=left_out,
+            kills=options.kills,
         )
     finally:
         if own:
@@ -311,13 +316,15 @@ def measure_failover(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def possible(names: list[str], cluster: LocalCluster | None) -> tuple[list[str], dict[str, str]]:
+def possible(
+    names: list[str], cluster: LocalCluster | None, nodes: int = 3
+) -> tuple[list[str], dict[str, str]]:
     """The faults to inject, and of "all" those that cannot be had here, with the reason.
 
     Raises HarnessError for a fault that was asked for by its name and cannot be had.
     """
     chosen = list(FAULTS) if names == [ALL] else names
-    left_out = {name: why for name in chosen if (why := lacking(FAULTS[name], cluster))}
+    left_out = {name: why for name in chosen if (why := lacking(FAULTS[name], cluster, nodes))}
     crowded = any(FAULTS[name].needs_namespaces for name in chosen if name not in left_out)
     for name in chosen if crowded else ():
         if FAULTS[name].needs_room:
@@ -327,7 +334,7 @@ def possible(names: list[str], cluster: LocalCluster | None) -> tuple[list[str],
     return [name for name in chosen if name not in left_out], left_out
 
 
-def _cluster_for(kinds: list[type[Fault]], *, secured: bool) -> LocalCluster:
+def _cluster_for(kinds: list[type[Fault]], *, secured: bool, nodes: int = 3) -> LocalCluster:
     """A new cluster with what the faults need, in place of the last run's.
 
     secured: all clients of this process, and of those that it starts, speak TLS.
@@ -336,6 +343,7 @@ def _cluster_for(kinds: list[type[Fault]], *, secured: bool) -> LocalCluster:
     LocalCluster.remove(folder)
     cluster = LocalCluster(
         folder,
+        nodes,
         settings={},
         secured=secured,
         proxied=any(kind.needs_proxy for kind in kinds),
@@ -424,17 +432,24 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--partitions", type=number(int, 2), default=4)
     one.add_argument("--unprotected", action="store_true",
                      help="the same load without transactions: the checks must break")  # fmt: skip
-    one = command("run", run_all, compose=False)
+    _add_run(command("run", run_all, compose=False))
+    return parser
+
+
+def _add_run(one: argparse.ArgumentParser) -> None:
     one.add_argument("--minutes", type=float, default=1.0)
     one.add_argument("--faults", type=_names, default=[ALL], metavar="LIST",
                      help="of " + ", ".join(FAULTS) + "; none; all: what can be had")  # fmt: skip
     one.add_argument("--seed", type=int, help="default: a random one, which is printed")
     one.add_argument("--partitions", type=number(int, 2), default=4,
                      help="the last one is for conditional appends (default 4)")  # fmt: skip
+    one.add_argument("--nodes", type=number(int, 1, 9), default=3,
+                     help="if the run starts them; each has a replica (default 3)")  # fmt: skip
+    one.add_argument("--kills", type=number(int, 0), default=0,
+                     help="go on until so many nodes were killed (default 0)")  # fmt: skip
     one.add_argument("--secured", action="store_true", help="TLS on all ports")
     one.add_argument("--rate", type=int, default=400, help="records/s of each of three workers")
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY, help="where the report goes")
-    return parser
 
 
 def _end(number: int, _frame: object) -> None:

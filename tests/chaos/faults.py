@@ -26,13 +26,15 @@ class Fault(ABC):
     """
 
     name = ""
-    needs_three = False  # nodes; one of two cannot be replaced
+    least_nodes = 1  # one of two cannot be replaced
+    kills_nodes = False
     needs_proxy = needs_disks = needs_namespaces = needs_sickness = False
     needs_room = False  # for a node that the layout does not know
     shortest, longest = 0.3, 3.0  # seconds that it lasts
 
     def __init__(self, cluster: LocalCluster, topic: str, partitions: int) -> None:
         self.cluster, self.topic, self.partitions = cluster, topic, partitions
+        self.kills = 0  # of nodes, until now
 
     @abstractmethod
     def inject(self, rng: random.Random, wait: Wait) -> str:
@@ -50,21 +52,50 @@ class Fault(ABC):
 
 class KillLeader(Fault):
     name = "kill-leader"
+    kills_nodes = True
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         node, partition = self._leader(rng)
         self.cluster.kill([node])
+        self.kills += 1
         seconds = self._pause(rng, wait)
         self.cluster.start_nodes([node])
         return f"killed node {node}, leader of {self.topic}-{partition}, for {seconds} s"
 
 
+class KillSome(Fault):
+    """A leader, then others, as many as a majority can be without; each is back at its own time."""
+
+    name = "kill-some"
+    kills_nodes = True
+    least_nodes = 5
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        leader, partition = self._leader(rng)
+        others = [node for node in self.cluster.nodes if node != leader]
+        most = (len(self.cluster.nodes) - 1) // 2
+        down = [leader, *rng.sample(others, rng.randint(1, most - 1))]
+        for node in down:
+            self.cluster.kill([node])
+            self.kills += 1
+            self._pause(rng, wait)
+        rng.shuffle(down)
+        for node in down:
+            self.cluster.start_nodes([node], wait=False)
+            self._pause(rng, wait)
+        self.cluster.wait_serving(down)
+        self.cluster.wait_joined()
+        return f"killed {listed(sorted(down))}; node {leader} led {self.topic}-{partition}"
+
+
 class KillAll(Fault):
     name = "kill-all"
+    kills_nodes = True
     longest = 1.0
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         self.cluster.kill(self.cluster.nodes)
+        self.kills += len(self.cluster.nodes)
         seconds = self._pause(rng, wait)
         self.cluster.start_nodes(self.cluster.nodes)
         return f"killed all nodes at once, for {seconds} s"
@@ -168,6 +199,7 @@ class PowerCut(Fault):
     """The power of some nodes, or of all, is lost, with all that was not synced."""
 
     name = "power-cut"
+    kills_nodes = True
     needs_disks = True
     longest = 1.0
 
@@ -175,6 +207,7 @@ class PowerCut(Fault):
         nodes = list(self.cluster.nodes)
         down = sorted(rng.sample(nodes, rng.randint(1, len(nodes))))
         self.cluster.cut_power(down)
+        self.kills += len(down)
         seconds = self._pause(rng, wait)
         self.cluster.start_nodes(down)
         return f"cut the power of {listed(down)}, for {seconds} s"
@@ -273,7 +306,8 @@ class ReplaceDisk(Fault):
     """Of one node at a time, and only while no other one is being filled."""
 
     name = "replace-disk"
-    needs_three = True
+    kills_nodes = True
+    least_nodes = 3
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         node, partition = self._leader(rng)
@@ -281,6 +315,7 @@ class ReplaceDisk(Fault):
         with closing(NodeChanges(self.cluster, rng, wait, asked=others)) as changes:
             changes.settle(self.cluster.nodes)
             self.cluster.kill([node])
+            self.kills += 1
             empty(self.cluster.nodes[node].spec.data_dir)
             seconds = self._pause(rng, wait)
             changes.replace(node)
@@ -294,7 +329,8 @@ class AddNode(Fault):
     """One node more joins and takes partitions; then it goes. Nodes are killed meanwhile."""
 
     name = "add-node"
-    needs_three = needs_room = True
+    kills_nodes = True
+    least_nodes, needs_room = 3, True
     most_kills = 6
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
@@ -307,6 +343,7 @@ class AddNode(Fault):
             changes.move_to(self.topic, node)
             changes.remove(node)
             changes.settle(stay)
+        self.kills += len(changes.killed)
         self.cluster.wait_joined()
         return f"added node {node} and removed it again; killed meanwhile: {changes.killed}"
 
@@ -315,7 +352,8 @@ class RemoveNode(Fault):
     """A node goes, another one has come for it; then it comes back with an empty directory."""
 
     name = "remove-node"
-    needs_three = needs_room = True
+    kills_nodes = True
+    least_nodes, needs_room = 3, True
     most_kills = 6
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
@@ -334,6 +372,7 @@ class RemoveNode(Fault):
             changes.settle([node])
             changes.remove(other)
             changes.settle(self.cluster.nodes.keys() - {other})
+        self.kills += len(changes.killed)
         self.cluster.wait_joined()
         led = f"leader of {self.topic}-{partition}"
         return f"removed node {node}, {led}, and had it back; killed meanwhile: {changes.killed}"
@@ -367,8 +406,13 @@ def demand_readable(cluster: LocalCluster, node: int) -> None:
                 raise HarnessError(f"node {node} cannot read {topic.name}: {found.message}")
 
 
-def lacking(kind: type[Fault], cluster: LocalCluster | None = None) -> str:
-    """Why the fault cannot be had, of a cluster or else of this machine; empty if it can."""
+def lacking(kind: type[Fault], cluster: LocalCluster | None = None, nodes: int = 3) -> str:
+    """Why the fault cannot be had; empty if it can.
+
+    Of a cluster, or else of this machine and so many nodes that it starts.
+    """
+    if cluster is None and nodes < kind.least_nodes:
+        return f"needs --nodes {kind.least_nodes}"
     if cluster is None:
         reasons = (
             disk.missing() if kind.needs_disks else "",
@@ -384,8 +428,8 @@ def lacking(kind: type[Fault], cluster: LocalCluster | None = None) -> str:
     )
     if kind.needs_sickness and not sick.is_prepared(cluster):
         return "needs a cluster of the run's own, without --dir"
-    if kind.needs_three and len(cluster.nodes) < 3:
-        return "needs three nodes"
+    if len(cluster.nodes) < kind.least_nodes:
+        return f"needs {kind.least_nodes} nodes"
     if kind.needs_room and not cluster.may_grow:
         return "needs a cluster without --namespaces or TLS"
     missing = [f"--{option}" for absent, option in needed if absent]
@@ -405,6 +449,7 @@ FAULTS: dict[str, type[Fault]] = {
     fault.name: fault
     for fault in (
         KillLeader,
+        KillSome,
         KillAll,
         Pause,
         Cut,

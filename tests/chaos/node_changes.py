@@ -23,8 +23,8 @@ GAP = (0.3, 4.0)  # and between kills
 class NodeChanges:
     """Of one cluster, for one fault.
 
-    kills: how many nodes are killed while changes are waited for, one at a time. Any node that
-    runs then may be one.
+    kills: how many nodes are killed while changes are waited for, fewer at a time than a half of
+    those that run. Any of them may be one.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class NodeChanges:
         self._until(settled, f"nothing is under way with nodes {sorted(wanted)}")
 
     def move_to(self, topic: str, node: int) -> None:
-        """Each partition of the topic goes to this node and two others."""
+        """Each partition of the topic goes to this node, and to all others but one."""
         others = [one for one in self._cluster.nodes if one != node]
         for number in range(len(self._admin.describe_topic(topic).partitions)):
-            replicas = [node, *self._rng.sample(others, 2)]
+            replicas = [node, *self._rng.sample(others, len(others) - 1)]
             self._rng.shuffle(replicas)
             self._admin.reassign_partition(topic, number, replicas)
         self._until(
@@ -130,13 +130,16 @@ class NodeChanges:
         self._next_kill -= seconds
         if self._left == 0 or self._next_kill > 0:
             return
-        self._left -= 1
+        running = self._cluster.running
+        most = min(self._left, (len(running) - 1) // 2)
+        down = self._rng.sample(running, self._rng.randint(1, most))
+        self._left -= len(down)
         self._next_kill = self._rng.uniform(*GAP)
-        node = self._rng.choice(self._cluster.running)
-        self._cluster.kill([node])
+        self._cluster.kill(down)
         self._wait(self._rng.uniform(*KILLED_WHILE))
-        self._cluster.nodes[node].start()  # it may not serve before it is taken in
-        self.killed.append(node)
+        for node in down:
+            self._cluster.nodes[node].start()  # it may not serve before it is taken in
+        self.killed += down
 
 
 def empty(directory: Path) -> None:

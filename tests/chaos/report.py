@@ -61,7 +61,8 @@ def show(result: Result, console: Console) -> None:
     """Each check in a line: whether what it claims holds, and what speaks against it."""
     counts = result.history.counts()
     console.print(
-        f"{len(result.events)} faults; {counts['yes']:,} writes acknowledged, "
+        f"{len(result.events)} faults, {result.kills} kills; "
+        f"{counts['yes']:,} writes acknowledged, "
         f"{counts['no']:,} refused, {counts['unknown']:,} unknown; "
         f"{len(result.history.reads):,} reads",
         highlight=False,
@@ -94,6 +95,7 @@ def summary(result: Result) -> dict[str, object]:
         "faults": list(result.faults),
         "left_out": dict(result.left_out),
         "seconds": round(result.seconds, 1),
+        "kills": result.kills,
         "good": result.good,
         "writes": {
             **result.history.counts(),

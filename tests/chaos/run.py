@@ -25,7 +25,7 @@ from tests.chaos.workload import Load, Timeline, Workload
 LEADER_LOOK = 0.1  # seconds between looks at who leads, for the timeline
 CALM = (0.5, 2.0)  # seconds between faults
 WARM_UP = 1.0
-KILLS = ("kill-leader", "kill-all", "power-cut", "eio")
+KILLS = ("kill-leader", "kill-some", "kill-all", "power-cut", "eio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class Result:
     leaders: list[tuple[float, int, int]]  # (second, partition, leader or 0)
     checks: list[Check]
     recovery: list[float] = field(default_factory=list)  # after each kill and power cut, s
+    kills: int = 0  # of nodes, all faults together
     left_out: Mapping[str, str] = field(default_factory=dict)  # faults, and why
 
     @property
@@ -105,17 +106,19 @@ def run(
     load: Load,
     say: Callable[[str], None],
     left_out: Mapping[str, str] | None = None,
+    kills: int = 0,
 ) -> Result:
     """Lasts `seconds` at least, and until each fault was there once. The cluster must serve.
 
-    The topic is made unless it is there; it must be empty. left_out: faults that could not be
+    kills: and until so many nodes were killed. The topic, of which each node has a replica, is
+    made unless it is there; it must be empty. left_out: faults that could not be
     had, and why, for the report. Raises HarnessError if the cluster does not recover from a
     fault.
     """
     rng = random.Random(seed)
     api = cluster.api(cluster.running[0])
     if load.topic not in (topic.name for topic in api.topics()):
-        api.create_topic(load.topic, load.partitions, 0)
+        api.create_topic(load.topic, load.partitions, len(cluster.nodes))
     kinds = [FAULTS[name](cluster, load.topic, load.partitions) for name in faults]
     workload = Workload(cluster.bootstrap, cluster.addresses, load, rng)
     timeline, events, deck = workload.timeline, list[Event](), list[Fault]()
@@ -124,7 +127,11 @@ def run(
     watch.start()
     try:
         time.sleep(WARM_UP)
-        while kinds and (timeline.now < seconds or len(events) < len(kinds)):
+        while kinds and (
+            timeline.now < seconds
+            or len(events) < len(kinds)
+            or sum(kind.kills for kind in kinds) < kills
+        ):
             deck = deck or rng.sample(kinds, len(kinds))
             kind = deck.pop()
             start = timeline.now
@@ -156,6 +163,7 @@ def run(
         checks=checks,
         recovery=recoveries(events, timeline),
         left_out=left_out or {},
+        kills=sum(kind.kills for kind in kinds),
     )
 
 

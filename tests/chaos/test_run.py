@@ -24,6 +24,7 @@ from tests.integration.waiting import eventually
 TIMEOUT = 240.0
 # What needs disks and networks of the nodes' own, and why it cannot be had here.
 LONG = ("add-node", "remove-node")  # 20 seconds each
+CROWD = ("kill-some",)  # of five nodes
 ROOTED = ("partition", "power-cut", "disk-full")
 SICK = ("clock", "slow-disk", "eio")  # of a cluster that the run has started itself
 MISSING = disk.missing() or network.missing()
@@ -105,14 +106,16 @@ def run(root: Path, out: Path, *words: str) -> dict[str, Any]:
 
 def test_all_is_what_can_be_had(root: Path) -> None:
     names, left_out = possible(["all"], LocalCluster.load(root))
-    assert set(left_out) == {*ROOTED, *SICK}
+    assert set(left_out) == {*ROOTED, *SICK, *CROWD}
     assert {*names, *left_out} == FAULTS.keys()
     _, left_out = possible(["all"], None)
     assert "add-node" in left_out or MISSING, "it has no namespace"
+    assert "5" in left_out["kill-some"]
+    assert "kill-some" in possible(["all"], None, 5)[0]
 
 
 def test_a_run_with_every_fault_that_is_short(root: Path, tmp_path: Path) -> None:
-    names = FAULTS.keys() - {*ROOTED, *SICK, *LONG}
+    names = FAULTS.keys() - {*ROOTED, *SICK, *LONG, *CROWD}
     said = run(root, tmp_path, "--faults", ",".join(sorted(names)))
     assert {event["fault"] for event in said["events"]} == names
 
@@ -190,6 +193,8 @@ def is_stopped(pid: int) -> bool:
         (["power-cut", "1"], "start --disks"),
         (["disk-full", "1"], "start --disks"),
         (["run", "--faults", "power-cut,partition"], "start --namespaces"),
+        (["run", "--faults", "kill-some"], "needs 5 nodes"),
+        (["run", "--faults", "pause", "--kills", "1"], "--kills"),
     ],
 )
 def test_bad_arguments(root: Path, words: list[str], text: str) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import tests.sim.membership.balances
 import tests.sim.membership.node_schedules
 import tests.sim.membership.put_back_schedules
 import tests.sim.membership.repair_schedules

@@ -44,6 +44,7 @@ from tests.sim.checker import Violation
 from tests.sim.clock import NEVER
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.joining import Joining
+from tests.sim.levelling import Levelling
 from tests.sim.lives import Lives
 from tests.sim.machines import Load, Volume, opens, varied
 from tests.sim.shadow import ShadowedDriver
@@ -124,11 +125,10 @@ class Process:
         self.linked_since: dict[int, float] = {}
         self.leaders: dict[int, tuple[int, int]] = {}  # group -> (leader, term) after a round
         self.leaders_notified = False
-        replay = ReplayBudget(settings.checkpoint_node_bytes)
         self.watch = SyncWatch(
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
         )
-        self.driver = _driver(node, self.clock, replay)
+        self.driver = _driver(node, self.clock, ReplayBudget(settings.checkpoint_node_bytes))
         lease_ms = settings.lease_ms or LEASE_MS
         expiry_ms = settings.name_expiry_ms or lease_ms
         self.state = MetadataState(
@@ -179,6 +179,7 @@ class Process:
         self.changes = ReplicaChanges(self.driver, facts, directory_of, node.propose_metadata)
         self.node_changes = NodeChanges(self.driver, facts, node.propose_metadata)
         self.repairs = self._repairs(node, facts)
+        self.levelling = Levelling(node, self.driver, facts)
         self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
         self._open_metadata(node)
 
@@ -602,6 +603,7 @@ class Node:
             self.running.changes.look()
             self.running.node_changes.look()
             self.running.repairs.look()
+            self.running.levelling.look()
             self._plan_look()
 
     def propose_metadata(self, command: Any, done: Callable[[], None]) -> None:

@@ -51,12 +51,20 @@ def test_what_held_a_partition_is_known_until_the_move_is_done() -> None:
     nodes = (1, 2, 3, 4)
     record = wished(PartitionState(GROUP, (1, 2, 3)), wish(4, 2, 3), nodes)
     assert record.before_balance == (1, 2, 3)
-    again = wished(record, wish(1, 2, 4), nodes)
-    assert again.before_balance == (1, 2, 3), "of the first of several moves"
     assert not wished(record, wish(1, 2, 4, for_balance=False), nodes).before_balance
     report = pb.ReportReplicas(group_id=GROUP, version=1, voters=[4, 2, 3], instances=[1, 0, 0])
     done = reported(record, report)
     assert (done.replicas, done.target, done.before_balance) == ((4, 2, 3), (), ())
+
+
+def test_a_balance_moves_nothing_that_moves() -> None:
+    """A plan is drawn, then an operator moves the partition: its version is still the same."""
+    record, nodes = PartitionState(GROUP, (1, 2, 3)), (1, 2, 3, 4)
+    for first in (wish(1, 2, 4, for_balance=False), wish(1, 2, 4)):
+        moving = wished(record, first, nodes)
+        assert moving.version == record.version
+        with pytest.raises(Rejected, match=r"^for_balance: the partition moves"):
+            wished(moving, wish(4, 2, 3), nodes)
 
 
 def test_both_survive_a_snapshot() -> None:
@@ -101,6 +109,14 @@ class Leader:
         if self.balancing.is_due:
             self.balancing.begin(self.balancing.draw({})())
         return self.proposed
+
+
+def test_it_does_not_end_because_others_move_so_much() -> None:
+    """An operator's moves take all the room: nothing was looked at."""
+    by_hand = [replace(one, target=(1, 3)) for one in many(MAX_MOVES, 1, 2)]
+    leader = Leader(*by_hand, *(replace(one, group_id=one.group_id + 1000) for one in by_hand))
+    assert leader.look() == []
+    assert leader.balancing.is_due
 
 
 def many(count: int, *replicas: int) -> list[PartitionState]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.membership.balances import run_balances
 from tests.sim.membership.nodes import run_nodes
 from tests.sim.membership.seeds import run_changes, run_moves
 from tests.sim.run import Result
@@ -12,6 +13,7 @@ from tests.sim.run import Result
 FOUND = (55, 82)
 SEEDS = range(1_000_000, 1_000_030)
 PER_TEST = 15
+PER_BALANCE = 5
 
 
 @pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, PER_TEST))
@@ -30,6 +32,13 @@ def test_seeds_of_nodes() -> None:
     assert not {result.seed: result.error for result in results if result.error}
     assert sum(result.injected["change"] for result in results) > 3 * PER_TEST
     assert sum(result.injected["lost disk"] for result in results) > PER_TEST
+
+
+def test_seeds_of_balances() -> None:
+    results = [run_balances(seed) for seed in range(SEEDS.start, SEEDS.start + PER_BALANCE)]
+    assert not {result.seed: result.error for result in results if result.error}
+    assert sum(result.injected["balance's move"] for result in results) > 3 * PER_BALANCE
+    assert sum(result.injected["change"] for result in results) > PER_BALANCE
 
 
 @pytest.mark.parametrize("seed", FOUND)

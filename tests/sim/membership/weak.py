@@ -35,8 +35,9 @@ from cluster.consensus.tombstone import Tombstone
 from cluster.metadata import nodes as node_rules
 from cluster.metadata import placement, repairs
 from cluster.metadata import replicas as replica_rules
+from cluster.metadata.balance import plan
 from cluster.metadata.lives import Life
-from cluster.node import node_changes
+from cluster.node import balancing, node_changes
 from cluster.node.repairs import Repairs
 from cluster.node.replicas import Replicas
 from tests.sim.lives import Lives
@@ -74,6 +75,9 @@ CAUGHT_BY = {
     "counted-on-one-replica": "a_topic_gets_more_partitions_while_a_node_is_away",
     "expectation-ignored": "a_topic_gets_more_partitions_while_a_node_is_away",
     "leader-dropped": "replicas_become_one_and_three_again",
+    "balance-over-moves": "balances_end_and_keep_to_their_limits",
+    "balance-without-limit": "balances_end_and_keep_to_their_limits",
+    "ended-without-a-look": "balances_end_and_keep_to_their_limits",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
 
@@ -369,3 +373,33 @@ def leader_dropped() -> Any:
         return tuple(self._filled(others[:count], count))
 
     return [(placement._Load, "resize", first_ones)]
+
+
+# -- balances ----------------------------------------------------------------------------------
+
+
+@mutation("a balance moves what an operator moves by then")
+def balance_over_moves() -> Any:
+    before = replica_rules.wished
+
+    def trusting(record: Any, command: Any, nodes: Any) -> Any:
+        if not command.for_balance:
+            return before(record, command, nodes)
+        found = before(replace(record, target=()), command, nodes)
+        return replace(found, before_balance=record.replicas)
+
+    return [(replica_rules, "wished", trusting)]
+
+
+@mutation("a balance moves all at once")
+def balance_without_limit() -> Any:
+    def unlimited(records: Any, nodes: Any, sizes: Any, limit: int) -> Any:
+        return plan(records, nodes, sizes, 1000)
+
+    return [(balancing, "plan", unlimited)]
+
+
+@mutation("a balance ends when nothing may be begun")
+def ended_without_a_look() -> Any:
+    before = balancing.Balancing.begin
+    return [(balancing.Balancing, "begin", lambda self, moves: before(self, moves or []))]

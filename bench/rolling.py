@@ -1,0 +1,201 @@
+"""A rolling restart under load: how long a producer hears nothing for each node restarted.
+
+    python -m bench.rolling --rounds 10 [--rate 20] [--partitions 6] [--no-restarts]
+
+Three nodes. One process writes in bulk (--rate MB/s; 0: as fast as it goes); this one sends a
+small record to each partition every 10 ms. In each round each node is ended by SIGTERM, started,
+and its leaderships go back to it. A silence is the longest time in which a partition, that was
+sent to, acknowledged nothing:
+
+    stop    from SIGTERM to the end of the process
+    start   until it serves and all nodes hear each other
+    back    some seconds more, in which leaderships go back to it
+
+With --no-restarts the same spans are measured and nothing is done: what the load alone does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import tempfile
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+from bench.figures import percentiles
+from harness.local_cluster import LocalCluster
+from oncelog import Admin, Producer, RecordMetadata
+
+TOPIC = "rolled"
+MB = 1_000_000
+VALUE_BYTES = 1000
+PULSE = 0.01  # seconds
+BACK_AFTER_MS = 1000  # until a node that is back leads again
+SETTLE = 4.0  # seconds that belong to a restart after the node is back
+CALM = 5.0  # seconds before the first restart
+ACKNOWLEDGE = 120.0  # seconds after which a record counts as lost
+PHASES = ("stop", "start", "back")
+
+
+def bulk(bootstrap: str, rate: float, stop: Event, done: Any) -> None:
+    """In a process of its own; puts how many bytes were acknowledged, in how many seconds."""
+    value, began, sent = os.urandom(VALUE_BYTES), time.monotonic(), 0
+    with Producer(bootstrap, linger_ms=5) as producer:
+        while not stop.is_set():
+            if rate and sent > (time.monotonic() - began) * rate * MB:
+                time.sleep(0.001)
+                continue
+            producer.send(TOPIC, value)
+            sent += VALUE_BYTES
+    done.put((sent, time.monotonic() - began))
+
+
+@dataclass(slots=True)
+class Pulses:
+    """Small records to each partition; when each was sent, and acknowledged."""
+
+    bootstrap: str
+    partitions: int
+    failed: list[str] = field(default_factory=list)
+    acknowledged: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    _pending: list[Future[RecordMetadata]] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self.acknowledged = {number: [] for number in range(self.partitions)}
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with Producer(self.bootstrap, linger_ms=0) as producer:
+            while not self._stop.wait(PULSE):
+                for number in range(self.partitions):
+                    now = time.monotonic()
+                    found = producer.send(TOPIC, b"pulse", partition=number)
+                    found.add_done_callback(partial(self._answered, number, now))
+                    self._pending.append(found)
+
+    def _answered(self, number: int, sent: float, found: Future[RecordMetadata]) -> None:
+        error = found.exception()
+        if error is not None:
+            self.failed.append(repr(error))
+        else:
+            self.acknowledged[number].append((time.monotonic(), sent))
+
+    def stop(self) -> None:
+        assert self._thread is not None
+        self._stop.set()
+        self._thread.join()
+        for one in self._pending:
+            one.exception(ACKNOWLEDGE)
+
+    def silence(self, begin: float, end: float) -> tuple[float, int, float]:
+        """(milliseconds, of which partition, seconds after the beginning that it began)."""
+        longest = (0.0, 0, 0.0)
+        for number, found in self.acknowledged.items():
+            times = [begin, *(at for at, _ in found if begin < at < end), end]
+            for before, after in pairwise(times):
+                longest = max(longest, (1000 * (after - before), number, before - begin))
+        return longest
+
+    def waits(self, begin: float, end: float) -> list[float]:
+        """Milliseconds from the send to the acknowledgement."""
+        return [
+            1000 * (at - sent)
+            for found in self.acknowledged.values()
+            for at, sent in found
+            if begin <= at < end
+        ]
+
+
+def restart(cluster: LocalCluster, node: int, *, really: bool) -> list[float]:
+    """The times at which the phases begin, and at which the last one ends."""
+    times = [time.monotonic()]
+    if really:
+        code = cluster.nodes[node].terminate()
+        assert code == 0, cluster.nodes[node].log_tail()
+        times.append(time.monotonic())
+        cluster.start_nodes([node])
+        times.append(time.monotonic())
+    time.sleep(SETTLE)
+    return [*times, time.monotonic()]
+
+
+def measure(options: argparse.Namespace, root: Path) -> list[tuple[int, list[float]]]:
+    spans: list[tuple[int, list[float]]] = []
+    settings: dict[str, str | int] = {"preferred_leader_delay_ms": BACK_AFTER_MS}
+    context = multiprocessing.get_context("spawn")
+    stop, done = context.Event(), context.Queue()
+    with LocalCluster(root / "cluster", settings=settings) as cluster:
+        with Admin(cluster.bootstrap) as admin:
+            admin.create_topic(TOPIC, options.partitions, 3)
+        cluster.wait_level(TOPIC)
+        words = (cluster.bootstrap, options.rate, stop, done)
+        load, pulses = (
+            context.Process(target=bulk, args=words),
+            Pulses(cluster.bootstrap, options.partitions),
+        )
+        load.start()
+        pulses.start()
+        try:
+            time.sleep(CALM)
+            for number in range(options.rounds):
+                for node in cluster.nodes:
+                    times = restart(cluster, node, really=not options.no_restarts)
+                    spans.append((node, times))
+                    show(number, node, times, pulses)
+        finally:
+            stop.set()
+            pulses.stop()
+            sent, seconds = done.get(timeout=ACKNOWLEDGE)
+            load.join()
+        print(f"bulk: {sent / MB / seconds:.1f} MB/s over {seconds:.0f} s", flush=True)
+    summary(spans, pulses)
+    return spans
+
+
+def show(number: int, node: int, times: list[float], pulses: Pulses) -> None:
+    """One line for each restart."""
+    text = []
+    for phase, (begin, end) in zip(PHASES[-len(times) + 1 :], pairwise(times), strict=True):
+        silent, partition, after = pulses.silence(begin, end)
+        text.append(f"{phase} {end - begin:.1f} s, silent {silent:.0f} ms "
+                    f"(partition {partition}, {after:.2f} s in)")  # fmt: skip
+    print(f"round {number + 1} node {node}: {'; '.join(text)}", flush=True)
+
+
+def summary(spans: list[tuple[int, list[float]]], pulses: Pulses) -> None:
+    silences = [pulses.silence(times[0], times[-1])[0] for _, times in spans]
+    waits = pulses.waits(spans[0][1][0], spans[-1][1][-1])
+    found = {
+        "restarts": len(spans),
+        "silence": {name: round(value, 1) for name, value in percentiles(silences).items()},
+        "record": {name: round(value, 1) for name, value in percentiles(waits).items()},
+        "failed": pulses.failed[:5],
+    }
+    print(json.dumps(found), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--rate", type=float, default=0.0, help="MB/s; 0: as fast as it goes")
+    parser.add_argument("--no-restarts", action="store_true", help="measure the load alone")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as root:
+        measure(options, Path(root))
+
+
+if __name__ == "__main__":
+    main()

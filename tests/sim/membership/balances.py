@@ -1,0 +1,224 @@
+"""Random runs in which an operator balances the cluster while everything else goes on.
+
+The plan, when it is drawn, and what becomes of a move are the nodes' own code. Partitions begin
+on some of the nodes only; an operator begins and ends balances and moves partitions by hand.
+Checked all the while, of the metadata as its newest replica knows it:
+
+    a balance moves nothing that moves already, by hand or by a balance
+    no more at a time than the limit, and never to another number of replicas
+
+and in the end, when all is healed: a balance ends by itself, and nodes hold alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cluster.features import REPLICA_CHANGES
+from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import PartitionState
+from cluster.node import balancing
+from cluster.node.replicas import METADATA_GROUP
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.checker import Violation
+from tests.sim.cluster import Cluster, create_topic, register_node
+from tests.sim.faults import Faults
+from tests.sim.membership.seeds import DURATION, Wishes, drive, settings_of
+from tests.sim.run import Clients, Result, describe
+from tests.sim.schedules import limited, schedule
+from tests.sim.stage import GID
+
+PARTITIONS = (4, 8)  # of the topic, at least and at most
+MAX_MOVES = 2  # at a time, instead of the nodes' 50
+# A leader may go while its moves are on their way; its successor does not know of them.
+MOST_MOVES = 2 * MAX_MOVES
+LOOK = 0.02  # seconds between looks at the metadata
+DIRECTED = (1, 15)  # seeds that meet what is planted
+
+Records = Mapping[int, PartitionState]
+
+
+class Watch:
+    """What the metadata says of each partition, compared with what it said before."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._before = cluster, dict[int, PartitionState]()
+        self._index = 0
+        self.moves = 0  # begun by balances
+
+    def look(self) -> None:
+        self._cluster.scheduler.after(LOOK, self.look)
+        states = [node.running.state for node in self._cluster.live()]
+        newest = max(states, key=lambda state: state.applied_index, default=None)
+        if newest is None or newest.applied_index <= self._index:
+            return
+        self._index, now = newest.applied_index, records_of(newest)
+        for group, record in now.items():
+            before = self._before.get(group)
+            if record.before_balance and before is not None:
+                self._compare(before, record)
+        balanced = sum(bool(record.before_balance) for record in now.values())
+        if balanced > MOST_MOVES:
+            raise Violation(f"a balance moves {balanced} partitions at a time: {now}")
+        self._before = now
+
+    def _compare(self, before: PartitionState, now: PartitionState) -> None:
+        if len(now.target) != len(now.before_balance):
+            raise Violation(f"a balance changes how many replicas there are: {now}")
+        if (now.version, now.target) == (before.version, before.target):
+            return
+        if before.target and now.target != before.target and now.version == before.version:
+            raise Violation(f"a balance moves what moves already: {before}, then {now}")
+        self.moves += not before.before_balance
+
+
+class Operator:
+    """Begins and ends balances, and moves partitions by hand, until it is closed.
+
+    Then it asks for one balance more, which has to end by itself.
+    """
+
+    def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
+        self.cluster, self.rng = cluster, rng
+        self.closed, self.balances, self.by_hand = False, 0, 0
+        self.last_began = False
+        self._wishes = Wishes(cluster, clients, rng)
+
+    def tick(self) -> None:
+        self.cluster.scheduler.after(0.3 + 2.0 * self.rng.random(), self.tick)
+        leader = self.cluster.leader(METADATA_GROUP)
+        if leader is None:
+            return
+        state, draw = leader.running.state, self.rng.random()
+        if not state.features.is_on(REPLICA_CHANGES):
+            self._wishes._finalize(leader, state)
+        elif state.partition(GID) is None:
+            return
+        elif self.closed:
+            self._last(state)
+        elif draw < 0.4:
+            self._balance(begin=True)
+        elif draw < 0.55:
+            self._balance(begin=False)
+            self._take_back(state)
+        elif draw < 0.75:
+            self._move(state)
+
+    def _last(self, state: MetadataState) -> None:
+        if not self.last_began:
+            self._balance(begin=True)
+        elif not state.membership.balancing and not level(records_of(state), self.cluster):
+            raise Violation(f"a balance has ended, and nodes do not hold alike: {state.topics()}")
+
+    def _balance(self, *, begin: bool) -> None:
+        last = self.closed
+
+        def done(result: bytes) -> None:
+            taken = not mpb.MetadataResult.FromString(result).error
+            self.balances += begin and taken
+            self.last_began = self.last_began or (last and taken)
+
+        change = mpb.ChangeBalance(balancing=begin)
+        self.cluster.command(mpb.MetadataCommand(change_balance=change), done)
+
+    def _take_back(self, state: MetadataState) -> None:
+        for record in records_of(state).values():
+            if record.before_balance:
+                self._wish(record, record.before_balance)
+
+    def _move(self, state: MetadataState) -> None:
+        record = self.rng.choice([*records_of(state).values()])
+        size = self.rng.choice((2, 3, 3, 4)) if len(record.replicas) > 1 else 1
+        self.by_hand += 1
+        self._wish(record, self.rng.sample(self.cluster.node_ids, size))
+
+    def _wish(self, record: PartitionState, nodes: Any) -> None:
+        wish = mpb.SetReplicas(
+            group_id=record.group_id, replicas=nodes, expected_version=record.version
+        )
+        self.cluster.command(mpb.MetadataCommand(set_replicas=wish), lambda result: None)
+
+
+def records_of(state: MetadataState) -> dict[int, PartitionState]:
+    return {one.group_id: one for topic in state.topics() for one in topic.partitions}
+
+
+def level(records: Records, cluster: Cluster) -> bool:
+    """No node holds, or shall hold, two replicas more than another."""
+    held = Counter(node for one in records.values() for node in one.target or one.replicas)
+    counts = [held[node] for node in cluster.node_ids]
+    return max(counts) - min(counts) <= 1
+
+
+class Uneven(Clients):
+    """One topic, on three nodes at first; no others come, so that what is level stays so."""
+
+    def _any_command(self) -> mpb.MetadataCommand:
+        ids = mpb.AllocateProducerIds(node_id=1, count=self.rng.randint(1, 100))
+        return mpb.MetadataCommand(allocate_producer_ids=ids)
+
+
+def run_balances(seed: int, *, verbose: bool = False) -> Result:
+    """Runs one seed to its end or to its first violation."""
+    rng = random.Random(seed)
+    result = Result(seed)
+    settings = replace(settings_of(rng), metadata=True, smallest_majority=2)
+    cluster = Cluster(settings, seed, verbose=verbose)
+    try:
+        with limited(balancing, "MAX_MOVES", MAX_MOVES):
+            operator, watch, faults = _drive(cluster, rng)
+        result.injected = {
+            **faults.injected, "balance": operator.balances, "change": operator.by_hand,
+            "balance's move": watch.moves,
+        }  # fmt: skip
+    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+        result.failed(error)
+    result.count(cluster)
+    return result
+
+
+def _drive(cluster: Cluster, rng: random.Random) -> tuple[Operator, Watch, Faults]:
+    clients, some = Uneven(cluster), rng.sample(cluster.node_ids, 3)
+    placements = [rng.sample(some, 3) for _ in range(rng.randint(*PARTITIONS))]
+    clients.bootstrap = [
+        *(register_node(node) for node in cluster.node_ids),
+        create_topic(f"t{GID}", placements, cluster.settings),
+    ]
+    gap = 1.0 + 3.0 * cluster.rng.random()
+    faults = Faults(cluster, clients, until=DURATION * 0.65, gap=gap)
+    operator, watch = Operator(cluster, clients, rng), Watch(cluster)
+    watch.look()
+    drive(cluster, clients, faults, operator, lambda one: _is_done(one, operator), _not_done)
+    return operator, watch, faults
+
+
+def _is_done(cluster: Cluster, operator: Operator) -> bool:
+    leader = cluster.leader(METADATA_GROUP)
+    if leader is None or not operator.last_began or not cluster.at_rest():
+        return False
+    state = leader.running.state
+    records = records_of(state)
+    moving = any(record.target for record in records.values())
+    return not state.membership.balancing and not moving and level(records, cluster)
+
+
+def _not_done(cluster: Cluster) -> str:
+    leader = cluster.leader(METADATA_GROUP)
+    if leader is None:
+        return f"nobody leads the metadata: {describe(cluster)}"
+    state = leader.running.state
+    held = [(*one.replicas, *one.target) for one in records_of(state).values()]
+    return f"the balance does not end ({state.membership.balancing}): {held}; {describe(cluster)}"
+
+
+@schedule
+def balances_end_and_keep_to_their_limits() -> None:
+    """Few seeds of the above, for what is planted."""
+    for seed in DIRECTED:
+        error = run_balances(seed).error
+        if error:
+            raise Violation(f"seed {seed}: {error}")
