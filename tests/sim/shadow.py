@@ -57,7 +57,7 @@ class Replica:
         self.shortest = FIRST
         self.held: dict[int, set[Entry]] = {}
         self.installing = (0, 0)  # index and term of a snapshot that was not seen to be durable
-        self.syncing: tuple[int, int, int] | None = None  # last index, term, vote
+        self.syncing: tuple[int, int, tuple[int, int]] | None = None  # last index and term, state
         self.granted: set[tuple[int, int]] = set()  # (term, candidate)
         self.accepted: dict[int, int] = {}  # term -> the highest index proven equal
 
@@ -73,18 +73,25 @@ class Replica:
 
     def begin_sync(self) -> None:
         oracle = self.oracle
-        self.syncing = (oracle.log.last, oracle.term, oracle.voted_for)
+        self.syncing = (oracle.log.last, oracle.log.last_term, (oracle.term, oracle.voted_for))
 
     def end_sync(self) -> None:
-        """No message is worked off while a sync runs: all that was there is durable."""
-        if self.syncing is not None:
-            oracle, (last, term, vote) = self.oracle, self.syncing
-            assert (oracle.log.last, oracle.term, oracle.voted_for) == self.syncing
-            self.syncing = None
-            self.hard_states = [(term, vote)]
-            self.shortest = last
+        """What was there when the sync began is durable.
+
+        No message is worked off while it runs; but if a slice before it could not be written,
+        since the disk was full, then what that slice did is not in it.
+        """
+        if self.syncing is None:
+            return
+        log, (last, last_term, state) = self.oracle.log, self.syncing
+        self.syncing = None
+        self.hard_states = self.hard_states[self.hard_states.index(state) :]
+        if log.last < last or log.term(last) != last_term:
+            return  # some of it was replaced in memory: how much still counts is not said
+        self.shortest = last
+        self.oracle.sync(last)
+        if log.last == last:
             self.held.clear()
-            oracle.sync(last)
 
 
 class Shadow:
@@ -381,7 +388,7 @@ class ShadowedDriver(Driver):
 
     def begin(self) -> bool:
         must_sync = super().begin()
-        for group in self.groups.values() if must_sync else ():
+        for group in self.groups.values() if must_sync and not self.storage_full else ():
             self._shadow.syncs(group)
         return must_sync
 

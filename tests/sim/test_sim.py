@@ -57,6 +57,7 @@ FOUND = (
     151695,
     152930,
     202695,
+    318672,
 )
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
