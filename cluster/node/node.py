@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
 import sys
 import time
@@ -64,7 +63,7 @@ from cluster.node.offered import add_services, guards
 from cluster.node.other_nodes import OtherNodes, Places
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
-from cluster.node.places import named
+from cluster.node.places import identity_of, named
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.registration import Registration
 from cluster.node.replica_reports import ReplicaDuties
@@ -87,7 +86,6 @@ from cluster.services.samples import group_samples
 from cluster.services.turns import Turns
 from cluster.transport.link import MAX_FRAME_BYTES, Identity
 from cluster.transport.listener import PeerListener
-from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
@@ -226,16 +224,11 @@ class Node:
         if not lock.instance:
             lock.note_members(config.nodes)
         addresses = {**said, **named(config)}
-        identity = Identity(
-            config.cluster_id,
-            config.node_id,
-            incarnation=int.from_bytes(os.urandom(8)),
-            directory_id=lock.directory_id,
-            membership=Membership(lock.members, lock.founding, lock.note_founding),
-            insecure=config.insecure,
-            instance=lock.instance,
-            versions=PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
-            write_life=lambda hello: node.registration.write(hello),  # noqa: PLW0108
+        identity = identity_of(
+            config,
+            lock,
+            PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
+            lambda hello: node.registration.write(hello),  # noqa: PLW0108 - made later
         )
         # The ports come before anything in the data directory is touched.
         listener = PeerListener(
@@ -248,6 +241,7 @@ class Node:
             security.peers,
             lambda join: node.others.welcome(join),  # noqa: PLW0108
             lambda hello: node.registration.refusal(hello),  # noqa: PLW0108
+            lambda hello: node.others.heard_of(hello),  # noqa: PLW0108
         )
         stack.callback(listener.stop)
         if config.peer_listen:

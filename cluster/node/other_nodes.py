@@ -1,10 +1,12 @@
 """Which other nodes there are and where: by the settings at first, then by the metadata.
 
-    settings `nodes`, Welcome --addresses--> OtherNodes --> links, who may connect
+    settings `nodes`, Welcome, Hello --addresses--> OtherNodes --> links, who may connect
     metadata: JoinNode ----------------------'     '--JoinNode--> metadata (where this node is)
     joining node --Join--> OtherNodes.welcome --Welcome-->
 
-An address that the settings name counts before what a node says of itself.
+An address that the settings name counts before what a node says of itself. As long as the
+metadata here is behind what other nodes say, it takes nobody away: what it lacks may be on its
+way from a node that it does not know yet.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from cluster.config import NodeConfig, check_peer_ports
+from cluster.config import MAX_NODES, NodeConfig, check_peer_ports
 from cluster.errors import ClusterError
 from cluster.exposure import check_exposure
 from cluster.metadata.state import MetadataState
@@ -67,6 +69,7 @@ class OtherNodes:
         self._metadata, self._proposer, self._group = metadata, proposer, proposer.group
         self._named = named(config)
         self._said = {node: at for node, at in places.said.items() if node != config.node_id}
+        self._said_version = self._identity.instance  # of the configuration that `said` is from
         self._gone_since: float | None = None
         self._is_removed = False
         self._proposing: set[int] = set()
@@ -78,15 +81,31 @@ class OtherNodes:
     def follow(self) -> None:
         """The metadata may name other nodes than before."""
         view = self._metadata.membership
-        if view.own.replicas:
+        is_behind = view.own.version < self._said_version
+        if view.own.replicas and not is_behind:
             known = {*self._metadata.nodes, *view.own.replicas}
         else:
             known = {*self._metadata.nodes, *self._named, *self._said, *view.peers}
-        found = {**self._said, **view.peers, **self._named}
+        older, newer = (view.peers, self._said) if is_behind else (self._said, view.peers)
+        found = {**older, **newer, **self._named}
         others = sorted(known - {self._config.node_id})
         self._addresses.clear()
         self._addresses.update({node: found[node] for node in others if node in found})
         self._peers.connect_to(self._addresses)
+
+    def heard_of(self, hello: pb.Hello) -> None:
+        """Of another node of this cluster. One that joined later than all known here is let in."""
+        ours, address = self._identity.membership.founding, hello.peer_address
+        if not ours or hello.founding != ours or hello.node_id == self._config.node_id:
+            return
+        if hello.instance <= self._metadata.membership.own.version or not address:
+            return
+        if self._said.get(hello.node_id) == address or len(self._said) >= MAX_NODES:
+            return
+        log.info("node %d is at %s, as it says: this node is behind", hello.node_id, address)
+        self._said[hello.node_id] = address
+        self._said_version = max(self._said_version, hello.instance)
+        self.follow()
 
     def welcome(self, join: pb.Join) -> pb.Welcome:
         """Answers a node with a new directory; what it may become is proposed."""
@@ -95,6 +114,12 @@ class OtherNodes:
         ours = self._identity.membership
         group = self._group.members
         answer, command = welcome(join, self._metadata, group, ours.members, ours.founding)
+        if answer.instance:
+            # One that is away may not have said itself where it is.
+            known = {**self._addresses, self._config.node_id: own_stream(self._config)}
+            answer.peers.update(
+                {node: at for node, at in known.items() if node not in answer.peers}
+            )
         if command is not None and command.node_id not in self._proposing:
             self._proposing.add(command.node_id)
             self._tasks.spawn(self._propose(command))

@@ -1,11 +1,38 @@
-"""Where nodes take their peers' streams, as this node's settings say."""
+"""Who this node is, and where nodes take their peers' streams, as its settings say."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 
 from cluster.addresses import shifted
 from cluster.config import NodeConfig
+from cluster.transport.link import Identity
+from cluster.transport.membership import Membership
+from cluster.transport.versions import PeerVersions
+from cluster.v1 import peer_pb2 as pb
+from storage.identity import DirectoryLock
+
+
+def identity_of(
+    config: NodeConfig,
+    lock: DirectoryLock,
+    versions: PeerVersions,
+    write_life: Callable[[pb.Hello], None],
+) -> Identity:
+    """What this process says in each Hello."""
+    return Identity(
+        config.cluster_id,
+        config.node_id,
+        incarnation=int.from_bytes(os.urandom(8)),
+        directory_id=lock.directory_id,
+        membership=Membership(lock.members, lock.founding, lock.note_founding),
+        insecure=config.insecure,
+        instance=lock.instance,
+        peer_address=own_stream(config),
+        versions=versions,
+        write_life=write_life,
+    )
 
 
 def own_listen(config: NodeConfig) -> str:

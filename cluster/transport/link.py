@@ -57,7 +57,8 @@ ANSWER_PIECE = 64 * 1024  # bytes of answers that are taken at a time
 class Identity:
     """Who this process is, as its Hello says. write_life(hello): which start of its directory.
 
-    instance: the metadata group's replica that the directory joined as; 0: it began with it.
+    instance:     the metadata group's replica that the directory joined as; 0: it began with it.
+    peer_address: where it takes its peers' streams.
     """
 
     cluster_id: str
@@ -68,6 +69,7 @@ class Identity:
     versions: PeerVersions
     insecure: bool = False
     instance: int = 0
+    peer_address: str = ""
     write_life: Callable[[pb.Hello], None] = lambda hello: None
 
     def hello(self, refused: str = "") -> pb.Hello:
@@ -81,6 +83,7 @@ class Identity:
             founding=self.membership.founding,
             insecure=self.insecure,
             instance=self.instance,
+            peer_address=self.peer_address,
         )
         self.versions.write(hello)
         self.write_life(hello)

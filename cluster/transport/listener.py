@@ -50,6 +50,7 @@ class PeerListener:
     tls:          None where nodes speak in the clear.
     put_back:     why a peer's directory is an older copy, or nothing.
     welcome:      to a node with a new data directory; None: such are strangers.
+    heard_of:     a node says who it is; it may be newer than all that is known here.
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class PeerListener:
         tls: PeerTls | None = None,
         welcome: Callable[[pb.Join], pb.Welcome] | None = None,
         put_back: Callable[[pb.Hello], str] = lambda hello: "",
+        heard_of: Callable[[pb.Hello], None] = lambda hello: None,
     ) -> None:
         self.identity, self._peers, self.tls = identity, peers, tls
-        self.welcome, self._put_back = welcome, put_back
+        self.welcome, self._put_back, self._heard_of = welcome, put_back, heard_of
         self.receive, self.answer = receive, answer
         self._directory_of, self.max_frame = directory_of, max_frame
         self._sockets: list[socket.socket] = []
@@ -140,7 +142,10 @@ class PeerListener:
 
     def is_stranger(self, hello: pb.Hello) -> bool:
         """Whether it does not even name this cluster and one of its nodes."""
-        return hello.cluster_id != self.identity.cluster_id or hello.node_id not in self._peers
+        if hello.cluster_id != self.identity.cluster_id:
+            return True
+        self._heard_of(hello)
+        return hello.node_id not in self._peers
 
     def refusal(self, hello: pb.Hello) -> str:
         """Why this peer may not connect, or nothing. Logs a new reason."""
@@ -264,12 +269,12 @@ class PeerStream(asyncio.BufferedProtocol):
             return
         if not head.HasField("hello"):
             raise FrameError("hello: must come first")
-        if self._listener.is_stranger(head.hello):
-            raise FrameError("hello: of a stranger")
         if self._certified is not None and head.hello.node_id != self._certified.node_id:
             named = self._certified.node_id
             text = f"of node {head.hello.node_id} with the certificate of node {named}"
             raise FrameError(f"hello: {text}")
+        if self._listener.is_stranger(head.hello):
+            raise FrameError("hello: of a stranger")
         refused = self._listener.refusal(head.hello)
         self._transport.write(framed(encode_hello(self._listener.identity.hello(refused))))
         if refused:

@@ -105,6 +105,27 @@ def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeClust
     assert "refuses this node" not in cluster.nodes[1].log_text()
 
 
+def test_a_node_that_was_away_hears_from_one_that_came_meanwhile(make_cluster: MakeCluster) -> None:
+    """The newest node leads, and has no place in what the one that was away knows."""
+    cluster = make_cluster(4, start=False)
+    early = {node: cluster.nodes[node].spec.nodes[node] for node in (1, 2, 3)}
+    for node in early:
+        cluster.nodes[node] = NodeProcess(replace(cluster.nodes[node].spec, nodes=early))
+    cluster.start_nodes(early)
+    with Admin(cluster.bootstrap) as admin:
+        cluster.kill([3])
+        joining(cluster, 4, early[1]).start()
+        admin.change_node(4, "add")
+        wait_settled(admin, 4)
+        for node in (1, 2):
+            admin.change_node(node, "drain")
+        eventually(lambda: admin.describe_cluster().controller_id == 4, "node 4 leads")
+        admin.create_topic(TOPIC, 1, 3)
+        cluster.nodes[3].start()
+        with Admin(cluster.addresses[3]) as at_3:
+            eventually(lambda: TOPIC in at_3.list_topics(), "node 3 knows what came since")
+
+
 def joining(cluster: LocalCluster, node: int, at: str) -> NodeProcess:
     """The node as a new one, that knows one address and no other node."""
     spec = cluster.nodes[node].spec
