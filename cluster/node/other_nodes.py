@@ -95,12 +95,16 @@ class OtherNodes:
 
     def heard_of(self, hello: pb.Hello) -> None:
         """Of another node of this cluster. One that joined later than all known here is let in."""
-        ours, address = self._identity.membership.founding, hello.peer_address
-        if not ours or hello.founding != ours or hello.node_id == self._config.node_id:
+        ours, address = self._identity, hello.peer_address
+        founding = ours.membership.founding
+        is_ours = hello.cluster_id == ours.cluster_id and hello.founding == founding != 0
+        if not is_ours or hello.node_id == ours.node_id:
             return
         if hello.instance <= self._metadata.membership.own.version or not address:
             return
-        if self._said.get(hello.node_id) == address or len(self._said) >= MAX_NODES:
+        if hello.node_id not in self._said and len(self._said) >= MAX_NODES:
+            return
+        if self._said.get(hello.node_id) == address and hello.instance <= self._said_version:
             return
         log.info("node %d is at %s, as it says: this node is behind", hello.node_id, address)
         self._said[hello.node_id] = address

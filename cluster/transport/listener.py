@@ -67,7 +67,7 @@ class PeerListener:
         heard_of: Callable[[pb.Hello], None] = lambda hello: None,
     ) -> None:
         self.identity, self._peers, self.tls = identity, peers, tls
-        self.welcome, self._put_back, self._heard_of = welcome, put_back, heard_of
+        self.welcome, self._put_back, self.heard_of = welcome, put_back, heard_of
         self.receive, self.answer = receive, answer
         self._directory_of, self.max_frame = directory_of, max_frame
         self._sockets: list[socket.socket] = []
@@ -142,10 +142,7 @@ class PeerListener:
 
     def is_stranger(self, hello: pb.Hello) -> bool:
         """Whether it does not even name this cluster and one of its nodes."""
-        if hello.cluster_id != self.identity.cluster_id:
-            return True
-        self._heard_of(hello)
-        return hello.node_id not in self._peers
+        return hello.cluster_id != self.identity.cluster_id or hello.node_id not in self._peers
 
     def refusal(self, hello: pb.Hello) -> str:
         """Why this peer may not connect, or nothing. Logs a new reason."""
@@ -269,10 +266,8 @@ class PeerStream(asyncio.BufferedProtocol):
             return
         if not head.HasField("hello"):
             raise FrameError("hello: must come first")
-        if self._certified is not None and head.hello.node_id != self._certified.node_id:
-            named = self._certified.node_id
-            text = f"of node {head.hello.node_id} with the certificate of node {named}"
-            raise FrameError(f"hello: {text}")
+        self._check_certificate("hello", head.hello.node_id)
+        self._listener.heard_of(head.hello)
         if self._listener.is_stranger(head.hello):
             raise FrameError("hello: of a stranger")
         refused = self._listener.refusal(head.hello)
@@ -293,13 +288,16 @@ class PeerStream(asyncio.BufferedProtocol):
         assert self._transport is not None
         if join.cluster_id != self._listener.identity.cluster_id:
             raise FrameError("join: of a stranger")
-        if self._certified is not None and join.node_id != self._certified.node_id:
-            named = self._certified.node_id
-            text = f"of node {join.node_id} with the certificate of node {named}"
-            raise FrameError(f"join: {text}")
+        self._check_certificate("join", join.node_id)
         self._reader.on_frame = self._ignored
         self._transport.write(framed(encode_head(pb.Frame(welcome=welcome(join)))))
         self._transport.close()
+
+    def _check_certificate(self, frame: str, node: int) -> None:
+        """Raises FrameError if the certificate is another node's."""
+        if self._certified is not None and node != self._certified.node_id:
+            named = self._certified.node_id
+            raise FrameError(f"{frame}: of node {node} with the certificate of node {named}")
 
     def _received(self, frame: memoryview) -> None:
         assert self._hello is not None and self._transport is not None
