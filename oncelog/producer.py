@@ -66,7 +66,7 @@ class Producer:
         self._topics = self._cluster.leaders.topics
         self._placement = Placement(self._accumulator, self.config.partitioner, self._sender.ask)
         # For `send`: one attribute instead of three.
-        self._sticky = self._accumulator.sticky
+        self._sticky = self._accumulator.stickiness.batches
         self._acquire = self._accumulator.lock.acquire
         self._release = self._accumulator.lock.release
         runtime.register(self)

@@ -112,8 +112,7 @@ class Kafka(Peer):
 
     def _command(self, main: str, *arguments: object, jvm: tuple[str, ...] = ()) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self._work / 'log4j2.properties'}"
-        path = f"{self._jars}/*"
-        words = (self._java, *jvm, logging, "-cp", path, main, *arguments)
+        words = (self._java, *jvm, logging, *self.java_words(), main, *arguments)
         return [str(word) for word in words]
 
     def start(self, directory: Path) -> None:

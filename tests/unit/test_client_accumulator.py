@@ -152,9 +152,9 @@ def test_a_flush_makes_everything_due_until_it_ends() -> None:
 def test_the_sticky_batch_is_forgotten_when_it_is_closed() -> None:
     rig = Rig(linger_s=0)
     rig.append(1, others=[rig.accumulator.lane(A)])
-    assert rig.accumulator.sticky["t"].tp == A
+    assert rig.accumulator.stickiness.batches["t"].tp == A
     rig.take()
-    assert rig.accumulator.sticky == {}
+    assert rig.accumulator.stickiness.batches == {}
 
 
 def test_keyless_records_go_to_another_partition_when_a_batch_is_full() -> None:
@@ -162,9 +162,9 @@ def test_keyless_records_go_to_another_partition_when_a_batch_is_full() -> None:
     rig = Rig(batch_size=ROOM + 10)
     elsewhere = [rig.accumulator.lane(B)]
     rig.append(10, others=elsewhere)
-    assert rig.accumulator.sticky["t"].tp == A
+    assert rig.accumulator.stickiness.batches["t"].tp == A
     rig.append(10, others=elsewhere)
-    assert rig.accumulator.sticky["t"].tp == B
+    assert rig.accumulator.stickiness.batches["t"].tp == B
     assert rig.ready() == [A]
     assert len(rig.take(A).values) == 1
 
@@ -323,7 +323,7 @@ def test_a_forked_child_sends_nothing_of_its_parents() -> None:
         accumulator.abandon(errors.ClientClosedError("made before a fork"))
         with pytest.raises(errors.ClientClosedError, match="before a fork"):
             rig.append()
-    assert (accumulator.sticky, accumulator.take(A)) == ({}, None)
+    assert (accumulator.stickiness.batches, accumulator.take(A)) == ({}, None)
 
 
 def test_the_wait_ends_after_max_block_ms() -> None:

@@ -68,7 +68,6 @@ class Accumulator:
         self._delivery_lock = threading.RLock()
         self._lanes: dict[TopicPartition, Lane] = {}
         self.stickiness = Stickiness()
-        self.sticky = self.stickiness.batches
         self._ready: dict[TopicPartition, None] = {}
         self._lingering: deque[OpenBatch] = deque()
         self._linger_ends = _NEVER  # no later than that of the first one that lingers
@@ -131,7 +130,7 @@ class Accumulator:
                     self._wake_wanted, lane = True, random.choice(others)
                 batch = self._numbered_room(lane, sequence, sequence, size, cap, alone)
             if others:
-                self.sticky[lane.tp.topic] = batch
+                self.stickiness.batches[lane.tp.topic] = batch
             if timestamp_us is not None:
                 batch.stamp(timestamp_us)
             elif now >= batch.tick_at:
