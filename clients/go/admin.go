@@ -38,6 +38,14 @@ func (a *Admin) Close() { a.cluster.close() }
 
 // --- topics --------------------------------------------------------------------------
 
+// heldFor: for a call that the node may hold for `limit`; ambiguous: an answer was lost.
+func heldFor(limit time.Duration, ambiguous *bool) callOptions {
+	return callOptions{
+		total: limit + time.Second, attempt: limit + time.Second,
+		onRetry: func(error) { *ambiguous = true },
+	}
+}
+
 // CreateTopic creates a topic and waits, up to half a minute or until ctx ends, until each
 // partition has a leader. 0 partitions or replicas: the cluster's default.
 func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replicas int32, config TopicConfig) (TopicInfo, error) {
@@ -48,8 +56,7 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 	}
 	var answer *pb.CreateTopicResponse
 	ambiguous := false
-	err := a.cluster.call(ctx,
-		callOptions{total: limit + time.Second, attempt: limit + time.Second, onRetry: func(error) { ambiguous = true }},
+	err := a.cluster.call(ctx, heldFor(limit, &ambiguous),
 		func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 			answer, err = pb.NewClusterServiceClient(conn).CreateTopic(ctx, request)
 			return err

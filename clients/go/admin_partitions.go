@@ -3,7 +3,6 @@ package oncelog
 import (
 	"context"
 	"errors"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -47,8 +46,7 @@ func (a *Admin) ResizeTopic(ctx context.Context, name string, resize Resize) (Re
 	}
 	var answer *pb.ResizeTopicResponse
 	ambiguous := false
-	err := a.cluster.call(ctx,
-		callOptions{total: limit + time.Second, attempt: limit + time.Second, onRetry: func(error) { ambiguous = true }},
+	err := a.cluster.call(ctx, heldFor(limit, &ambiguous),
 		func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 			answer, err = pb.NewClusterServiceClient(conn).ResizeTopic(ctx, request)
 			return err

@@ -245,6 +245,14 @@ function settings(all: pb.ClusterSetting[]): Map<string, bigint> {
   return new Map(all.map(({ name, value }) => [name, value]));
 }
 
+/** Limits of a call that the node may hold for so long; `retries`: why it was made again. */
+function heldFor(timeoutMs: number) {
+  const total = timeoutMs + 1000;
+  const retries: OncelogError[] = [];
+  const onRetry = (e: OncelogError) => void retries.push(e);
+  return { limits: { total, attempt: total, onRetry }, retries };
+}
+
 /** Calls are tried at other nodes while errors are retriable. */
 export class Admin implements AsyncDisposable {
   readonly #cluster: Cluster;
@@ -279,16 +287,11 @@ export class Admin implements AsyncDisposable {
     timeoutMs = CREATE_TIMEOUT,
   ): Promise<TopicInfo> {
     const request = { name, partitions, replicas, config: configMessage(config), timeoutMs };
-    const total = timeoutMs + 1000;
-    let ambiguous = false;
-    const onRetry = () => {
-      ambiguous = true;
-    };
+    const { limits, retries } = heldFor(timeoutMs);
     try {
-      const limits = { total, attempt: total, onRetry };
       return topicInfo((await this.#cluster.call(clusterCalls.createTopic, request, limits)).topic);
     } catch (e) {
-      if (!(e instanceof OncelogError) || e.kind !== "TOPIC_ALREADY_EXISTS" || !ambiguous) throw e;
+      if (!(e instanceof OncelogError) || e.kind !== "TOPIC_ALREADY_EXISTS" || retries.length === 0) throw e;
       // After a call whose answer was lost it may be the topic that we asked for.
       const [found] = await this.describeTopics(name);
       const most = Math.max(0, ...(found?.partitions.map((p) => p.replicas.length) ?? []));
@@ -336,20 +339,15 @@ export class Admin implements AsyncDisposable {
    * its partitions another number of replicas, which are there later.
    */
   async resizeTopic(name: string, resize: Resize, timeoutMs = CREATE_TIMEOUT): Promise<Resized> {
-    const total = timeoutMs + 1000;
-    let ambiguous = false;
-    const onRetry = () => {
-      ambiguous = true;
-    };
+    const { limits, retries } = heldFor(timeoutMs);
     try {
-      const limits = { total, attempt: total, onRetry };
       const request = { name, ...resize, timeoutMs };
       const answer = await this.#cluster.call(clusterCalls.resizeTopic, request, limits);
       const { topic, moves, count } = answer;
       return { topic: topicInfo(topic), moves: moves.map(plain), count };
     } catch (e) {
       const refused = e instanceof OncelogError && e.details.field === "partitions";
-      if (!refused || !ambiguous) throw e;
+      if (!refused || retries.length === 0) throw e;
       // After a call whose answer was lost they may be those that we asked for.
       const [topic] = await this.describeTopics(name);
       if (topic === undefined || topic.partitions.length !== resize.partitions) throw e;

@@ -314,14 +314,10 @@ public final class Admin implements AutoCloseable {
             .setTimeoutMs((int) Math.min(Math.max(limit.toMillis(), 1), Integer.MAX_VALUE))
             .build();
     AtomicBoolean ambiguous = new AtomicBoolean();
-    long total = limit.toNanos() + Times.SECOND;
     try {
       return info(
           cluster
-              .call(
-                  new Cluster.Limits(total, total, () -> ambiguous.set(true)),
-                  ClusterServiceGrpc.getCreateTopicMethod(),
-                  request)
+              .call(heldFor(limit, ambiguous), ClusterServiceGrpc.getCreateTopicMethod(), request)
               .getTopic());
     } catch (OncelogException e) {
       if (e.kind() != ErrorKind.TOPIC_ALREADY_EXISTS || !ambiguous.get()) {
@@ -336,6 +332,12 @@ public final class Admin implements AutoCloseable {
       }
       return found;
     }
+  }
+
+  /** Of a call that the node may hold for so long; ambiguous: an answer was lost. */
+  private static Cluster.Limits heldFor(Duration limit, AtomicBoolean ambiguous) {
+    long total = limit.toNanos() + Times.SECOND;
+    return new Cluster.Limits(total, total, () -> ambiguous.set(true));
   }
 
   /** Deletes a topic with its records. */
@@ -408,13 +410,10 @@ public final class Admin implements AutoCloseable {
             .setTimeoutMs((int) CREATE_LIMIT.toMillis())
             .build();
     AtomicBoolean ambiguous = new AtomicBoolean();
-    long total = CREATE_LIMIT.toNanos() + Times.SECOND;
     try {
       var answer =
           cluster.call(
-              new Cluster.Limits(total, total, () -> ambiguous.set(true)),
-              ClusterServiceGrpc.getResizeTopicMethod(),
-              request);
+              heldFor(CREATE_LIMIT, ambiguous), ClusterServiceGrpc.getResizeTopicMethod(), request);
       List<PartitionMove> moves = new ArrayList<>();
       for (var move : answer.getMovesList()) {
         moves.add(
