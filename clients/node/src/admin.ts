@@ -291,7 +291,8 @@ export class Admin implements AsyncDisposable {
     try {
       return topicInfo((await this.#cluster.call(clusterCalls.createTopic, request, limits)).topic);
     } catch (e) {
-      if (!(e instanceof OncelogError) || e.kind !== "TOPIC_ALREADY_EXISTS" || retries.length === 0) throw e;
+      if (!(e instanceof OncelogError) || e.kind !== "TOPIC_ALREADY_EXISTS" || retries.length === 0)
+        throw e;
       // After a call whose answer was lost it may be the topic that we asked for.
       const [found] = await this.describeTopics(name);
       const most = Math.max(0, ...(found?.partitions.map((p) => p.replicas.length) ?? []));
