@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -85,6 +85,13 @@ def test_a_lost_disk_is_replaced_while_clients_write(make_cluster: MakeCluster) 
     check_all_are_there(cluster, sent)
 
 
+def drain_all_but(admin: Admin, leader: int, others: Sequence[int]) -> None:
+    """Until it leads the metadata."""
+    for node in others:
+        admin.change_node(node, "drain")
+    eventually(lambda: admin.describe_cluster().controller_id == leader, f"node {leader} leads")
+
+
 def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeCluster) -> None:
     """What it must hear comes from a directory that it does not know of: the leader's new one."""
     cluster = make_cluster(5)
@@ -94,9 +101,7 @@ def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeClust
         admin.change_node(1, "replace")
         cluster.start_nodes([1])
         wait_settled(admin, 1)
-        for node in (2, 3, 5):
-            admin.change_node(node, "drain")
-        eventually(lambda: admin.describe_cluster().controller_id == 1, "node 1 leads")
+        drain_all_but(admin, 1, (2, 3, 5))
         cluster.start_nodes([4])
         admin.create_topic(TOPIC, 1, 3)
         with Admin(cluster.addresses[4]) as at_4:
@@ -117,9 +122,7 @@ def test_a_node_that_was_away_hears_from_one_that_came_meanwhile(make_cluster: M
         joining(cluster, 4, early[1]).start()
         admin.change_node(4, "add")
         wait_settled(admin, 4)
-        for node in (1, 2):
-            admin.change_node(node, "drain")
-        eventually(lambda: admin.describe_cluster().controller_id == 4, "node 4 leads")
+        drain_all_but(admin, 4, (1, 2))
         admin.create_topic(TOPIC, 1, 3)
         cluster.nodes[3].start()
         with Admin(cluster.addresses[3]) as at_3:
