@@ -20,7 +20,7 @@ from oncelog.v1 import security_pb2_grpc
 if TYPE_CHECKING:
     from conformance.broker.stage import Stage
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Message)
 
 
 class Node:
