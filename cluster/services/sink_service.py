@@ -18,7 +18,7 @@ from cluster.services.context import NodeContext
 from cluster.services.deciding import Coordination, Decisions
 from cluster.services.errors import accepted, public_errors, rejection
 from cluster.services.requests import count_in_range, in_range, invalid, page_size, timeout_s
-from cluster.transactions.coordinator import MAX_TOTAL_MS, MIN_IDLE_MS
+from cluster.transactions.coordinator import MAX_TOTAL_MS, MIN_IDLE_MS, Coordinator
 from cluster.transactions.sinks import Asked, Sink
 from cluster.transactions.transaction import MAX_RUNS, Transaction
 from cluster.transactions.types import BY_OWNER, UNKNOWN_TRANSACTION, Expected, Refused
@@ -154,9 +154,10 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
     @public_errors
     async def ListSinks(self, request: pb.ListSinksRequest, context: Any) -> pb.ListSinksResponse:
         limit = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED)
+        coordinator = self.node.metadata.coordinator
         found = (
-            self._description(key, sink)
-            for key, sink in self.node.metadata.coordinator.sinks
+            description(coordinator, key, sink)
+            for key, sink in coordinator.sinks
             if key > request.after and not sink.nameless
         )
         return pb.ListSinksResponse(sinks=islice(found, limit))
@@ -166,38 +167,41 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
         self, request: pb.DescribeSinkRequest, context: Any
     ) -> pb.DescribeSinkResponse:
         await self._decisions.catch_up()
-        sink = self.node.metadata.coordinator.sinks.get(request.sink)
+        coordinator = self.node.metadata.coordinator
+        sink = coordinator.sinks.get(request.sink)
         if sink is None:
             raise rejection(UNKNOWN_TRANSACTION, f"there is no sink {request.sink!r}")
-        return pb.DescribeSinkResponse(sink=self._description(request.sink, sink))
-
-    def _description(self, key: str, sink: Sink) -> pb.SinkDescription:
-        opened, before = self.node.metadata.coordinator.open_in(key), sink.before
-        return pb.SinkDescription(
-            sink=key,
-            jobs=sink.jobs,
-            query=sink.query,
-            run=sink.run,
-            ticket=sink.ticket,
-            committed_batch=sink.committed_batch,
-            record_count=sink.committed_records,
-            digest=sink.committed_digest,
-            open_transaction_id=opened.transaction_id if opened is not None else 0,
-            open_batch=sink.batch if opened is not None else 0,
-            version=sink.version,
-            before=None
-            if before is None
-            else pb.SinkBefore(
-                query=before.query,
-                batch=before.batch,
-                record_count=before.records,
-                digest=before.digest,
-            ),
-            committed=[pb.BatchRange(first=first, last=last) for first, last in sink.ranges],
-        )
+        return pb.DescribeSinkResponse(sink=description(coordinator, request.sink, sink))
 
     @public_errors
     async def ResetSink(self, request: pb.ResetSinkRequest, context: Any) -> pb.ResetSinkResponse:
         reset = tpb.ResetSink(sink=request.sink)
         accepted(await self._decisions.propose(tpb.TransactionCommand(reset_sink=reset), 0))
         return pb.ResetSinkResponse()
+
+
+def description(coordinator: Coordinator, key: str, sink: Sink) -> pb.SinkDescription:
+    """What is known of a sink."""
+    opened, before = coordinator.open_in(key), sink.before
+    return pb.SinkDescription(
+        sink=key,
+        jobs=sink.jobs,
+        query=sink.query,
+        run=sink.run,
+        ticket=sink.ticket,
+        committed_batch=sink.committed_batch,
+        record_count=sink.committed_records,
+        digest=sink.committed_digest,
+        open_transaction_id=opened.transaction_id if opened is not None else 0,
+        open_batch=sink.batch if opened is not None else 0,
+        version=sink.version,
+        before=None
+        if before is None
+        else pb.SinkBefore(
+            query=before.query,
+            batch=before.batch,
+            record_count=before.records,
+            digest=before.digest,
+        ),
+        committed=[pb.BatchRange(first=first, last=last) for first, last in sink.ranges],
+    )

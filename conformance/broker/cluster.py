@@ -15,7 +15,7 @@ from typing import Any
 
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Verdict, fenced
-from cluster.features import REPLICA_CHANGES, TRANSACTIONS
+from cluster.features import PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS
 from cluster.metadata.lease_tokens import proves, sign
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import TopicState, check_more_partitions
@@ -28,6 +28,7 @@ from cluster.services.leases import unproven
 from cluster.services.producing import meta_of
 from cluster.transactions.runs import RunTable
 from cluster.v1 import metadata_pb2 as meta
+from cluster.v1 import transactions_pb2 as tpb
 from conformance.broker import payloads
 from conformance.broker.members import Members
 from conformance.broker.transactions import Transactions
@@ -37,6 +38,7 @@ from oncelog.v1 import log_pb2 as pb
 
 SECRET = bytes(range(32))
 FOR_EVER = 2**31 - 1
+FEATURES = (PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS)
 
 
 class Partition:
@@ -105,7 +107,7 @@ class Cluster:
         self._nonce = 0
         self._news = asyncio.Event()
         self.propose(create_lease_secret=meta.CreateLeaseSecret(secret=SECRET))
-        upgrade = meta.FinalizeUpgrade(version=2, features=[REPLICA_CHANGES, TRANSACTIONS])
+        upgrade = meta.FinalizeUpgrade(version=2, features=FEATURES)
         self.propose(finalize_upgrade=upgrade)
 
     @property
@@ -419,6 +421,15 @@ class Cluster:
     def abort_transaction(self, transaction: int) -> None:
         """An operator aborts it."""
         self.transactions.abort(transaction)
+
+    def begin_batch(self, sink: str, query: str, run: str, batch: int) -> None:
+        """A new run of somebody's query begins a batch."""
+        draw = tpb.TransactionCommand(draw_ticket=tpb.DrawTicket(sink=sink))
+        ticket = self.propose(transaction=draw).sink.ticket
+        begin = tpb.BeginBatch(
+            sink=sink, query=query, run=run, ticket=ticket, batch=batch, total_ms=3600_000
+        )
+        self.propose(transaction=tpb.TransactionCommand(begin_batch=begin))
 
     def recreate_topic(self, name: str, partitions: int = 1) -> None:
         self.delete_topic(name)

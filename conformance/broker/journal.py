@@ -18,13 +18,13 @@ class Event:
 
 
 def matches(where: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether the facts are as asked for. A list asks for one of its items; `covers` for a
-    batch that holds the sequence."""
+    """Whether the facts are as asked for. A list asks for one of its items, where the fact is
+    none itself; `covers` for a batch that holds the sequence."""
     for name, wanted in where.items():
         if name == "covers":
             if not facts["first"] <= wanted <= facts["last"]:
                 return False
-        elif isinstance(wanted, list):
+        elif isinstance(wanted, list) and not isinstance(facts.get(name), list):
             if facts.get(name) not in wanted:
                 return False
         elif facts.get(name) != wanted:

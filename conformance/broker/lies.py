@@ -28,6 +28,15 @@ CALLS = (
     "create_topic",
     "resize_topic",
     "delete_topic",
+    "reassign_partition",
+    "change_node",
+    "list_nodes",
+    "balance",
+    "alter_permissions",
+    "list_permissions",
+    "check_permission",
+    "alter_quotas",
+    "list_quotas",
     "commit_offsets",
     "fetch_offsets",
     "begin",
@@ -40,6 +49,9 @@ CALLS = (
     "begin_batch",
     "end_batch",
     "abort_batch",
+    "list_sinks",
+    "describe_sink",
+    "reset_sink",
 )
 
 
@@ -59,6 +71,7 @@ class Lie:
     set: Mapping[str, Any] = field(default_factory=dict)  # fields of the answer
     # For calls with one answer: a status with ErrorInfo of this reason, or a bare gRPC code.
     status: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)  # of the status
     grpc: str = ""
     delay_ms: int = 0
     # Of batches: answers wait until `release` of this name, which gives them out backwards.

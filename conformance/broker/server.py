@@ -12,6 +12,7 @@ import grpc.aio
 from conformance.broker.cluster import Cluster
 from conformance.broker.gate import Gate
 from conformance.broker.groups import GroupService
+from conformance.broker.honest import Honest, SecurityService
 from conformance.broker.journal import Journal
 from conformance.broker.lies import Lie, Script
 from conformance.broker.producing import Batches, Held
@@ -26,6 +27,7 @@ from oncelog.v1 import (
     group_pb2_grpc,
     log_pb2_grpc,
     producer_pb2_grpc,
+    security_pb2_grpc,
     sink_pb2_grpc,
     transaction_pb2_grpc,
 )
@@ -53,6 +55,7 @@ CLUSTER_ACTIONS = (
     "assign_member",
     "fence_member",
     "abort_transaction",
+    "begin_batch",
 )
 NODE_ACTIONS = ("stop_node", "start_node", "freeze_node", "thaw_node", "cut_after")
 HELD_ACTIONS = ("release", "arrive")
@@ -102,7 +105,10 @@ class Broker:
         log = LogService(stage, Batches(stage, self._held))
         log_pb2_grpc.add_LogServiceServicer_to_server(log, server)
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(ProducerService(stage), server)
-        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(stage), server)
+        honest = Honest(stage)
+        cluster = ClusterService(stage, honest)
+        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(cluster, server)
+        security_pb2_grpc.add_SecurityServiceServicer_to_server(SecurityService(honest), server)
         group_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage), server)
         transactions = TransactionService(stage)
         transaction_pb2_grpc.add_TransactionServiceServicer_to_server(transactions, server)

@@ -13,6 +13,7 @@ from cluster.dedup.verdict import Kind
 from cluster.metadata.topics import check_more_partitions
 from cluster.partition.types import Answer
 from cluster.v1 import metadata_pb2 as meta
+from conformance.broker.honest import Honest
 from conformance.broker.lies import Lie
 from conformance.broker.producing import Batches
 from conformance.broker.reading import Reader
@@ -245,8 +246,9 @@ def _verdict(name: str) -> Any:
 class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
     """Nodes and topics."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, honest: Honest) -> None:
         self._stage = stage
+        self._honest, self._node = honest, honest.cluster
 
     async def DescribeCluster(
         self, request: cluster_pb2.DescribeClusterRequest, context: Any
@@ -322,6 +324,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
                 leader_id=partition.leader_id,
                 term=partition.term,
                 replicas=partition.replicas,
+                target=state.target,
                 added_ms=state.added_ms,
                 log_start_offset=partition.log_start,
                 high_watermark=partition.high_watermark(self._stage.node_id),
@@ -373,3 +376,16 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
 
         facts = {"topic": request.name}
         return await self._stage.answer("delete_topic", facts, request, context, truth)
+
+    async def ReassignPartition(self, request: Any, context: Any) -> Any:
+        method = self._node.ReassignPartition
+        return await self._honest.answer("reassign_partition", method, request, context)
+
+    async def ChangeNode(self, request: Any, context: Any) -> Any:
+        return await self._honest.answer("change_node", self._node.ChangeNode, request, context)
+
+    async def ListNodes(self, request: Any, context: Any) -> Any:
+        return await self._honest.answer("list_nodes", self._node.ListNodes, request, context)
+
+    async def BalanceCluster(self, request: Any, context: Any) -> Any:
+        return await self._honest.answer("balance", self._node.BalanceCluster, request, context)

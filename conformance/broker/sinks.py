@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cluster.services.errors import rejection
+from cluster.services.sink_service import DEFAULT_LISTED, description
 from cluster.transactions.run_records import expected_record
 from cluster.transactions.sinks import Asked
 from cluster.transactions.types import Expected, Refused, State
@@ -130,3 +131,38 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
 
         facts = {"transaction": request.transaction_id}
         return await self._stage.answer("abort_batch", facts, request, context, truth)
+
+    async def ListSinks(self, request: pb.ListSinksRequest, context: Any) -> Any:
+        async def truth(_: Lie | None) -> pb.ListSinksResponse:
+            coordinator = self._stage.cluster.metadata.coordinator
+            found = [
+                description(coordinator, key, sink)
+                for key, sink in coordinator.sinks
+                if key > request.after and not sink.nameless
+            ]
+            return pb.ListSinksResponse(sinks=found[: request.limit or DEFAULT_LISTED])
+
+        facts = {"after": request.after, "limit": request.limit}
+        return await self._stage.answer("list_sinks", facts, request, context, truth)
+
+    async def DescribeSink(self, request: pb.DescribeSinkRequest, context: Any) -> Any:
+        async def truth(_: Lie | None) -> pb.DescribeSinkResponse:
+            coordinator = self._stage.cluster.metadata.coordinator
+            sink = coordinator.sinks.get(request.sink)
+            if sink is None:
+                raise errors.UnknownTransactionError(f"there is no sink {request.sink!r}")
+            return pb.DescribeSinkResponse(sink=description(coordinator, request.sink, sink))
+
+        facts = {"sink": request.sink}
+        return await self._stage.answer("describe_sink", facts, request, context, truth)
+
+    async def ResetSink(self, request: pb.ResetSinkRequest, context: Any) -> Any:
+        async def truth(_: Lie | None) -> pb.ResetSinkResponse:
+            reset = tpb.ResetSink(sink=request.sink)
+            cluster = self._stage.cluster
+            cluster.propose(transaction=tpb.TransactionCommand(reset_sink=reset))
+            cluster.transactions.mark()  # what it had open is aborted
+            return pb.ResetSinkResponse()
+
+        facts = {"sink": request.sink}
+        return await self._stage.answer("reset_sink", facts, request, context, truth)

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
 
 from cluster.metadata.topics import Rejected
 from cluster.services.errors import rejection
@@ -20,7 +22,7 @@ from conformance.broker.lies import Lie, Script
 from oncelog import errors
 from oncelog.wire.status import BY_REASON, to_status
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Message)
 
 
 class Stage:
@@ -86,14 +88,15 @@ class Stage:
         if lie.status:
             raise self.error(lie)
         assert answer is not None, "what is not instead of the answer leaves it"
-        for name, value in lie.set.items():
-            setattr(answer, name, value)
+        for name in lie.set:
+            answer.ClearField(name)
+        ParseDict(dict(lie.set), answer)
         return answer
 
     def error(self, lie: Lie) -> errors.OncelogError:
         if lie.status == "NOT_LEADER":
             return self.cluster.not_leader(lie.leader)
-        return BY_REASON[lie.status]("by the script")
+        return BY_REASON[lie.status]("by the script", **lie.details)
 
 
 async def abort(context: Any, error: errors.OncelogError) -> None:

@@ -15,6 +15,7 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 import oncelog
+from conformance.drivers.administration import AdminVerbs
 from conformance.drivers.sinks import SinkVerbs
 from oncelog import (
     Admin,
@@ -129,6 +130,7 @@ class Driver:
             "list_transactions": self._list_transactions,
             "describe_transaction": self._describe_transaction,
             "end_transaction": self._end_transaction,
+            **AdminVerbs(self._clients).verbs,
             **self._sinks.verbs,
         }
 
@@ -437,11 +439,22 @@ class Driver:
 
     def _describe_cluster(self, fields: Fields) -> Fields:
         found = self._clients[fields["handle"]].describe_cluster()
-        nodes = [{"node_id": node.node_id, "address": node.address} for node in found.nodes]
+        nodes = [
+            {
+                "node_id": node.node_id,
+                "address": node.address,
+                "alive": node.alive,
+                "clock_disagrees": node.clock_disagrees,
+                "release": node.release,
+                "insecure": node.insecure,
+            }
+            for node in found.nodes
+        ]
         return {
             "cluster_id": found.cluster_id,
             "controller_id": found.controller_id,
             "nodes": nodes,
+            "damaged_replicas": found.damaged_replicas,
         }
 
     def _fence_producer(self, fields: Fields) -> Fields:

@@ -125,6 +125,8 @@ COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     "ends-nothing": {"end_batch": _as("hello")},
     "aborts-no-batch": {"abort_batch": _as("hello")},
     "one-partition-topics": {"create_topic": _without("partitions")},
+    "does-what-it-shall-only-plan": {"change_node": _without("dry_run")},
+    "removes-no-quota": {"alter_quotas": _without("remove")},
 }
 # Fault -> verb -> what is done to its answer.
 ANSWERS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {

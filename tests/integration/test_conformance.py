@@ -67,6 +67,8 @@ WRONG_FAULTS = {
     "speaks-in-the-clear": ["certificate", "token", "token-in-the-clear"],
     "reads-a-token-once": ["token-is-read-again", "token-over-in-a-stream"],
     "one-partition-topics": ["topic-from-birth-to-end"],
+    "does-what-it-shall-only-plan": ["node-is-drained"],
+    "removes-no-quota": ["quotas"],
     "everything-is-committed": ["unknown-outcome", "resolve-never", "resolve-forgotten"],
     "sequences-begin-anew": ["last-sequence-of-the-predecessor", "name-with-own-sequences"],
     "forgets-outcomes": ["unknown-outcome", "fenced-in-doubt", "lease-is-over-in-doubt"],
