@@ -5,8 +5,7 @@ import type {
   Balance,
   BalanceAction,
   ClusterInfo,
-  NodeAction,
-  NodeChangeOptions,
+  NodeChange,
   NodeStatus,
   PermissionRule,
   Permissions,
@@ -186,12 +185,8 @@ export class Admin implements AsyncDisposable {
    * Decides what becomes of a node, and returns what that does, for people; `listNodes` tells how
    * far it is. Throws INVALID_REQUEST, NOT_SUPPORTED.
    */
-  async changeNode(
-    nodeId: number,
-    action: NodeAction,
-    options: NodeChangeOptions = {},
-  ): Promise<readonly string[]> {
-    const request = { nodeId, action: messages.nodeAction(action), ...options };
+  async changeNode(nodeId: number, change: NodeChange): Promise<readonly string[]> {
+    const request = { nodeId, ...change, action: messages.nodeAction(change.action) };
     return (await this.#cluster.call(clusterCalls.changeNode, request)).effects;
   }
 

@@ -132,8 +132,9 @@ export interface NodeInfo {
  */
 export type NodeAction = "add" | "replace" | "remove" | "keep" | "drain" | "undrain";
 
-/** How `changeNode` goes about it. */
-export interface NodeChangeOptions {
+/** What `changeNode` changes. */
+export interface NodeChange {
+  readonly action: NodeAction;
   /** Check it, and say what it would do. */
   readonly dryRun?: boolean;
   /** Of "replace": go on although partitions have no majority, or no replica, without the node. */
@@ -216,6 +217,8 @@ export interface ClusterInfo {
   readonly upgrade: UpgradeInfo;
   /** What all nodes go by. */
   readonly settings: ReadonlyMap<string, bigint>;
+  /** For people: of the answering node, and what becomes of each. */
+  readonly damagedReplicas: readonly string[];
 }
 
 /** A producer id and epoch. */

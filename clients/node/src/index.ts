@@ -11,7 +11,7 @@ export type {
   ClusterInfo,
   ExpectedOffsets,
   NodeAction,
-  NodeChangeOptions,
+  NodeChange,
   NodeInfo,
   NodeStatus,
   PartitionInfo,

@@ -340,6 +340,7 @@ public final class Admin implements AutoCloseable {
    *
    * @param controllerId leader of the metadata group; 0: not known
    * @param settings what all nodes go by
+   * @param damagedReplicas for people: of the answering node, and what becomes of each
    */
   public record ClusterInfo(
       String clusterId,
@@ -352,7 +353,8 @@ public final class Admin implements AutoCloseable {
       int underReplicatedPartitions,
       long maxMessageBytes,
       UpgradeInfo upgrade,
-      Map<String, Long> settings) {}
+      Map<String, Long> settings,
+      List<String> damagedReplicas) {}
 
   /**
    * Allows, or denies, a principal operations on a topic, group, producer, sink, or the cluster.

@@ -108,7 +108,8 @@ final class AdminMessages {
         answer.getUnderReplicatedPartitions(),
         answer.getMaxMessageBytes(),
         info(answer.getUpgrade()),
-        settings(answer.getSettingsList()));
+        settings(answer.getSettingsList()),
+        List.copyOf(answer.getDamagedReplicasList()));
   }
 
   private static Admin.NodeInfo info(NodeInfo node) {
