@@ -66,20 +66,18 @@ export function nodeStatus(node: pb.NodeStatus): NodeStatus {
 }
 
 export function nodeAction(action: NodeAction): pb.NodeAction {
-  return pb.NodeAction[named(pb.NodeAction, action)];
+  return numberOf(pb.NodeAction, action);
 }
 
 export function balanceAction(action: BalanceAction): pb.BalanceAction {
-  return pb.BalanceAction[named(pb.BalanceAction, action)];
+  return numberOf(pb.BalanceAction, action);
 }
 
-/** The enum's name of an action. Throws INVALID_REQUEST if it has none: not all callers have types. */
-function named<E extends object>(all: E, action: string): keyof E {
-  const name = action.toUpperCase();
-  if (!Object.hasOwn(all, name)) {
-    throw new OncelogError("INVALID_REQUEST", `action: "${action}" is none`, { field: "action" });
-  }
-  return name as keyof E;
+/** Of an action, in its enum. Not all callers have types: throws INVALID_REQUEST if it is none. */
+function numberOf(all: Record<string, string | number>, action: string): number {
+  const number = all[String(action).toUpperCase()];
+  if (typeof number === "number") return number;
+  throw new OncelogError("INVALID_REQUEST", `action: "${action}" is none`, { field: "action" });
 }
 
 export function balance(answer: pb.BalanceClusterResponse): Balance {
