@@ -11,8 +11,8 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-// Admin manages topics and looks at the cluster, its producers and groups. It is for use by any
-// number of goroutines. Calls are tried at other nodes while errors are retriable.
+// Admin manages topics, nodes, permissions and quotas, and looks at the cluster, its producers,
+// groups, transactions and sinks. It is for use by any number of goroutines. Calls are tried at other nodes while errors are retriable.
 type Admin struct {
 	config  AdminConfig
 	cluster *cluster
@@ -98,10 +98,8 @@ func (t *TopicInfo) replicas() (most int) {
 
 // DeleteTopic deletes a topic with its records.
 func (a *Admin) DeleteTopic(ctx context.Context, name string) error {
-	return a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) error {
-		_, err := pb.NewClusterServiceClient(conn).DeleteTopic(ctx, &pb.DeleteTopicRequest{Name: name})
-		return err
-	})
+	_, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.DeleteTopic, &pb.DeleteTopicRequest{Name: name})
+	return err
 }
 
 // AlterTopic changes the settings that are given. Leaders hear of it a moment later.
@@ -109,21 +107,13 @@ func (a *Admin) AlterTopic(ctx context.Context, name string, config TopicConfig)
 	request := &pb.AlterTopicRequest{
 		Name: name, Config: config.message(), SetExpectedOffsets: config.ExpectedOffsets != "",
 	}
-	var answer *pb.AlterTopicResponse
-	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewClusterServiceClient(conn).AlterTopic(ctx, request)
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.AlterTopic, request)
 	return topicInfo(answer.GetTopic()), err
 }
 
 // DescribeTopics returns these topics, in this order, or all, by name.
 func (a *Admin) DescribeTopics(ctx context.Context, names ...string) ([]TopicInfo, error) {
-	var answer *pb.DescribeTopicsResponse
-	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewClusterServiceClient(conn).DescribeTopics(ctx, &pb.DescribeTopicsRequest{Names: names})
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.DescribeTopics, &pb.DescribeTopicsRequest{Names: names})
 	if err != nil {
 		if errors.Is(err, ErrUnknownTopicOrPartition) {
 			// The node may be behind: who asks again asks another one.
@@ -202,11 +192,7 @@ func (a *Admin) DescribeCluster(ctx context.Context) (ClusterInfo, error) {
 }
 
 func describeCluster(ctx context.Context, c *cluster) (ClusterInfo, error) {
-	var answer *pb.DescribeClusterResponse
-	err := c.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewClusterServiceClient(conn).DescribeCluster(ctx, &pb.DescribeClusterRequest{})
-		return err
-	})
+	answer, err := ask(ctx, c, pb.NewClusterServiceClient, pb.ClusterServiceClient.DescribeCluster, &pb.DescribeClusterRequest{})
 	info := ClusterInfo{
 		ClusterID: answer.GetClusterId(), AnsweringNodeID: answer.GetAnsweringNodeId(),
 		ControllerID: answer.GetControllerId(), Topics: answer.GetTopics(),
@@ -215,6 +201,7 @@ func describeCluster(ctx context.Context, c *cluster) (ClusterInfo, error) {
 		MaxMessageBytes:           answer.GetMaxMessageBytes(),
 		Upgrade:                   upgradeInfo(answer.GetUpgrade()),
 		Settings:                  settingsOf(answer.GetSettings()),
+		DamagedReplicas:           answer.GetDamagedReplicas(),
 	}
 	for _, node := range answer.GetNodes() {
 		info.Nodes = append(info.Nodes, NodeInfo{
@@ -222,6 +209,7 @@ func describeCluster(ctx context.Context, c *cluster) (ClusterInfo, error) {
 			ClockDisagrees: node.GetClockDisagrees(), Release: node.GetRelease(),
 			OldestClusterVersion: node.GetOldestClusterVersion(),
 			NewestClusterVersion: node.GetNewestClusterVersion(), Features: node.GetFeatures(),
+			Insecure: node.GetInsecure(),
 		})
 	}
 	return info, err
@@ -238,22 +226,14 @@ func upgradeInfo(upgrade *pb.UpgradeInfo) UpgradeInfo {
 // afterwards. It returns what is on now, or an error of [ErrNotSupported] that names the nodes
 // in the way.
 func (a *Admin) FinalizeUpgrade(ctx context.Context) (UpgradeInfo, error) {
-	var answer *pb.FinalizeUpgradeResponse
-	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewClusterServiceClient(conn).FinalizeUpgrade(ctx, &pb.FinalizeUpgradeRequest{})
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.FinalizeUpgrade, &pb.FinalizeUpgradeRequest{})
 	return upgradeInfo(answer.GetUpgrade()), err
 }
 
 // SetClusterSetting sets what all nodes go by, and returns all such settings.
 func (a *Admin) SetClusterSetting(ctx context.Context, name string, value int64) (map[string]int64, error) {
 	request := &pb.SetClusterSettingRequest{Setting: &pb.ClusterSetting{Name: name, Value: value}}
-	var answer *pb.SetClusterSettingResponse
-	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewClusterServiceClient(conn).SetClusterSetting(ctx, request)
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.SetClusterSetting, request)
 	return settingsOf(answer.GetSettings()), err
 }
 
@@ -285,11 +265,7 @@ func (a *Admin) LeaseProducer(ctx context.Context, producerName string) (Produce
 	if producerName != "" {
 		request.Nonce = nonce()
 	}
-	var answer *pb.LeaseProducerResponse
-	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewProducerServiceClient(conn).LeaseProducer(ctx, request)
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewProducerServiceClient, pb.ProducerServiceClient.LeaseProducer, request)
 	return ProducerLease{
 		answer.GetProducerId(), answer.GetEpoch(), answer.GetExpireMs(),
 		time.Duration(answer.GetLifetimeMs()) * ms, answer.GetLeaseToken(),
@@ -299,21 +275,13 @@ func (a *Admin) LeaseProducer(ctx context.Context, producerName string) (Produce
 // FenceProducer raises a name's epoch for nobody, and returns its producer id and epoch.
 func (a *Admin) FenceProducer(ctx context.Context, producerName string) (producerID int64, epoch int32, err error) {
 	request := &pb.FenceProducerRequest{ProducerName: producerName, Nonce: nonce()}
-	var answer *pb.FenceProducerResponse
-	err = a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewProducerServiceClient(conn).FenceProducer(ctx, request)
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewProducerServiceClient, pb.ProducerServiceClient.FenceProducer, request)
 	return answer.GetProducerId(), answer.GetEpoch(), err
 }
 
 // ListProducerNames returns all names, as the node that answers knows them.
 func (a *Admin) ListProducerNames(ctx context.Context) ([]ProducerName, error) {
-	var answer *pb.ListProducerNamesResponse
-	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewProducerServiceClient(conn).ListProducerNames(ctx, &pb.ListProducerNamesRequest{})
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewProducerServiceClient, pb.ProducerServiceClient.ListProducerNames, &pb.ListProducerNamesRequest{})
 	names := make([]ProducerName, 0, len(answer.GetNames()))
 	for _, name := range answer.GetNames() {
 		names = append(names, ProducerName{

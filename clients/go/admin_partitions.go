@@ -52,14 +52,7 @@ func (a *Admin) ResizeTopic(ctx context.Context, name string, resize Resize) (Re
 			return err
 		})
 	if err == nil {
-		resized := Resized{Topic: topicInfo(answer.GetTopic()), Count: answer.GetCount()}
-		for _, move := range answer.GetMoves() {
-			resized.Moves = append(resized.Moves, PartitionMove{
-				move.GetTopic(), move.GetPartition(), move.GetReplicas(), move.GetTarget(),
-				move.GetBytes(), move.GetCopied(), move.GetWaitsFor(),
-			})
-		}
-		return resized, nil
+		return Resized{topicInfo(answer.GetTopic()), partitionMoves(answer.GetMoves()), answer.GetCount()}, nil
 	}
 	if !errors.Is(err, ErrInvalidRequest) || asError(err).Field != "partitions" || !ambiguous {
 		return Resized{}, err
@@ -79,10 +72,16 @@ func (a *Admin) ResizeTopic(ctx context.Context, name string, resize Resize) (Re
 // returns when the wish is stored; TopicInfo tells how far it is.
 func (a *Admin) ReassignPartition(ctx context.Context, tp TopicPartition, replicas ...int32) (TopicInfo, error) {
 	request := &pb.ReassignPartitionRequest{Topic: tp.Topic, Partition: tp.Partition, Replicas: replicas}
-	var answer *pb.ReassignPartitionResponse
-	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewClusterServiceClient(conn).ReassignPartition(ctx, request)
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.ReassignPartition, request)
 	return topicInfo(answer.GetTopic()), err
+}
+
+func partitionMoves(messages []*pb.PartitionMove) (moves []PartitionMove) {
+	for _, move := range messages {
+		moves = append(moves, PartitionMove{
+			move.GetTopic(), move.GetPartition(), move.GetReplicas(), move.GetTarget(),
+			move.GetBytes(), move.GetCopied(), move.GetWaitsFor(),
+		})
+	}
+	return moves
 }

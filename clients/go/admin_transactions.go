@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
@@ -41,11 +39,7 @@ func (a *Admin) ListTransactions(ctx context.Context, producerName string, older
 	request := &pb.ListTransactionsRequest{
 		ProducerName: producerName, OlderThanMs: olderThan.Milliseconds(), Limit: limit,
 	}
-	var answer *pb.ListTransactionsResponse
-	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewTransactionServiceClient(conn).ListTransactions(ctx, request)
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewTransactionServiceClient, pb.TransactionServiceClient.ListTransactions, request)
 	var found []TransactionInfo
 	for _, one := range answer.GetTransactions() {
 		found = append(found, transactionInfo(one))
@@ -57,11 +51,7 @@ func (a *Admin) ListTransactions(ctx context.Context, producerName string, older
 // other since; an error of [ErrUnknownTransaction] for any other.
 func (a *Admin) DescribeTransaction(ctx context.Context, transactionID int64) (TransactionInfo, error) {
 	request := &pb.DescribeTransactionRequest{TransactionId: transactionID}
-	var answer *pb.DescribeTransactionResponse
-	err := a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		answer, err = pb.NewTransactionServiceClient(conn).DescribeTransaction(ctx, request)
-		return err
-	})
+	answer, err := ask(ctx, a.cluster, pb.NewTransactionServiceClient, pb.TransactionServiceClient.DescribeTransaction, request)
 	if err != nil {
 		return TransactionInfo{}, err
 	}
@@ -72,10 +62,8 @@ func (a *Admin) DescribeTransaction(ctx context.Context, transactionID int64) (T
 // if it is too late.
 func (a *Admin) AbortTransaction(ctx context.Context, transactionID int64) error {
 	request := &pb.AbortTransactionRequest{TransactionId: transactionID}
-	return a.cluster.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) error {
-		_, err := pb.NewTransactionServiceClient(conn).AbortTransaction(ctx, request)
-		return err
-	})
+	_, err := ask(ctx, a.cluster, pb.NewTransactionServiceClient, pb.TransactionServiceClient.AbortTransaction, request)
+	return err
 }
 
 func transactionInfo(t *pb.TransactionDescription) TransactionInfo {

@@ -259,6 +259,18 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 	}
 }
 
+// ask makes one call, which any node answers, with a stub that newClient makes.
+func ask[Client, Request, Answer any](
+	ctx context.Context, c *cluster, newClient func(grpc.ClientConnInterface) Client,
+	method func(Client, context.Context, Request, ...grpc.CallOption) (Answer, error), request Request,
+) (answer Answer, err error) {
+	err = c.call(ctx, callOptions{}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		answer, err = method(newClient(conn), ctx, request)
+		return err
+	})
+	return answer, err
+}
+
 // callLeader calls a partition's leader, following it where it goes.
 func (c *cluster) callLeader(ctx context.Context, tp TopicPartition, m method) error {
 	deadline := time.Now().Add(c.config.RequestTimeout)

@@ -194,12 +194,17 @@ type Error struct {
 	ProducerName   string
 	Field          string
 	Limit          string
+	// Lacks is what is missing, of [ErrNotAuthorized].
+	Lacks Need
 	// RetryAfter of [ErrThrottled]: sooner it is of no use; 0: not known.
 	RetryAfter time.Duration
 	Count      int64
 
 	cause error
 }
+
+// Need is what a call asks for: an operation of a principal, on a resource of a kind.
+type Need struct{ Principal, Operation, Kind, Name string }
 
 // Error returns the message, or the reason if there is none.
 func (e *Error) Error() string {

@@ -5,6 +5,7 @@ package oncelog
 import (
 	"errors"
 	"os"
+	"reflect"
 	"testing"
 )
 
@@ -89,6 +90,45 @@ func TestAdminAtRealNodes(t *testing.T) {
 	existed, err := admin.DeleteGroup(ctx, "g")
 	if check("delete group", err); !existed {
 		t.Error("there was none")
+	}
+	nodes, err := admin.ListNodes(ctx)
+	if check("nodes", err); len(nodes) != 3 || !nodes[2].Alive || nodes[2].Replicas == 0 || !nodes[2].Settled() {
+		t.Errorf("%+v", nodes)
+	}
+	effects, err := admin.ChangeNode(ctx, 3, NodeChange{Action: DrainNode, DryRun: true})
+	if check("drain", err); len(effects) != 1 {
+		t.Errorf("%+v", effects)
+	}
+	balance, err := admin.Balance(ctx, DescribeBalance)
+	if check("balance", err); !balance.Settled() || len(balance.WaitsFor) != 0 {
+		t.Errorf("%+v", balance)
+	}
+	rule := PermissionRule{Principal: "alice", Operations: []string{"read"}, Kind: "topic", Name: name}
+	added, removed, err := admin.AlterPermissions(ctx, []PermissionRule{rule}, nil)
+	if check("permissions", err); added != 1 || removed != 0 {
+		t.Errorf("%d added, %d removed", added, removed)
+	}
+	permissions, err := admin.ListPermissions(ctx, "alice")
+	if check("rules", err); len(permissions.Rules) != 1 || !reflect.DeepEqual(permissions.Rules[0], rule) {
+		t.Errorf("%+v", permissions)
+	}
+	allowed, err := admin.CheckPermission(ctx, "read", "topic", name, "alice")
+	if check("check", err); !allowed {
+		t.Error("a rule allows it")
+	}
+	quota := Quota{QuotaKey{"alice", "streams"}, 3}
+	check("quota", admin.AlterQuotas(ctx, []Quota{quota}, nil))
+	quotas, err := admin.ListQuotas(ctx, "alice")
+	if check("quotas", err); len(quotas) != 1 || quotas[0] != quota {
+		t.Errorf("%+v", quotas)
+	}
+	check("no quota", admin.AlterQuotas(ctx, nil, []QuotaKey{{Principal: "alice"}}))
+	sinks, err := admin.ListSinks(ctx)
+	if check("sinks", err); len(sinks) != 0 {
+		t.Errorf("%+v", sinks)
+	}
+	if err := admin.ResetSink(ctx, "no-such-sink"); !errors.Is(err, ErrUnknownTransaction) {
+		t.Error(err)
 	}
 	check("delete", admin.DeleteTopic(ctx, name))
 	if _, err := admin.DescribeTopics(ctx, "no-such-topic"); !errors.Is(err, ErrUnknownTopicOrPartition) {

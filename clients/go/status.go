@@ -76,6 +76,7 @@ func fromInfo(info *errdetails.ErrorInfo, message string) *Error {
 	e.LeaderAddress = metadata["leader_address"]
 	e.RetryAfter = time.Duration(number("retry_after_ms", 32, 0)) * time.Millisecond
 	e.Field, e.Limit = metadata["field"], metadata["limit"]
+	e.Lacks = Need{metadata["principal"], metadata["operation"], metadata["kind"], metadata["name"]}
 	return e
 }
 

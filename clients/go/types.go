@@ -115,6 +115,7 @@ type NodeInfo struct {
 	OldestClusterVersion int32
 	NewestClusterVersion int32
 	Features             []string
+	Insecure             bool // it listens without TLS beyond its machine
 }
 
 // UpgradeInfo is what the cluster was upgraded to, and what it could be upgraded to.
@@ -183,6 +184,8 @@ type ClusterInfo struct {
 	Upgrade                   UpgradeInfo
 	// Settings are what all nodes go by.
 	Settings map[string]int64
+	// DamagedReplicas says, for people, which have stopped for damage, and what is done about it.
+	DamagedReplicas []string
 }
 
 // ProducerName is a producer name and the id and epoch it stands for.

@@ -40,7 +40,7 @@ type command struct {
 	Offset         json.RawMessage `json:"offset"`
 	At             json.RawMessage `json:"at"`
 	Offsets        []offset        `json:"offsets"`
-	Replicas       int32           `json:"replicas"`
+	Replicas       json.RawMessage `json:"replicas"`
 	MaxBatchBytes  *int32          `json:"max_batch_bytes"`
 	ProducerName   string          `json:"producer_name"`
 	TransactionID  int64           `json:"transaction_id"`
@@ -48,6 +48,17 @@ type command struct {
 	IdleTimeoutMs  int64           `json:"idle_timeout_ms"`
 	TotalTimeoutMs int64           `json:"total_timeout_ms"`
 	Consumer       string          `json:"consumer"`
+	NodeID         int32           `json:"node_id"`
+	Action         string          `json:"action"`
+	AcceptLoss     bool            `json:"accept_loss"`
+	Add            []rule          `json:"add"`
+	Remove         json.RawMessage `json:"remove"`
+	Set            []quota         `json:"set"`
+	Principal      string          `json:"principal"`
+	Operation      string          `json:"operation"`
+	Kind           string          `json:"kind"`
+	Name           string          `json:"name"`
+	Sink           string          `json:"sink"`
 }
 
 type record struct {
@@ -159,6 +170,8 @@ func details(e *oncelog.Error) object {
 		"next_offset": e.NextOffset, "last_sequence": e.LastSequence,
 		"current_epoch": e.CurrentEpoch, "leader_id": e.LeaderID, "leader_address": e.LeaderAddress,
 		"producer_name": e.ProducerName, "field": e.Field, "limit": e.Limit, "count": e.Count,
+		"principal": e.Lacks.Principal, "operation": e.Lacks.Operation, "kind": e.Lacks.Kind,
+		"name": e.Lacks.Name,
 	}
 	of := map[*oncelog.Kind][]string{
 		oncelog.ErrNotLeader:               {"leader_id", "leader_address"},
@@ -166,6 +179,7 @@ func details(e *oncelog.Error) object {
 		oncelog.ErrInvalidRequest:          {"field", "limit"},
 		oncelog.ErrTopicAlreadyExists:      {"topic"},
 		oncelog.ErrProducerNameNotFound:    {"producer_name"},
+		oncelog.ErrNotAuthorized:           {"principal", "operation", "kind", "name"},
 		oncelog.ErrOffsetOutOfRange:        {"topic", "partition", "offset", "log_start_offset", "high_watermark"},
 		oncelog.ErrCorruptLog:              {"topic", "partition", "offset"},
 		oncelog.ErrOffsetMismatch:          {"next_offset"},

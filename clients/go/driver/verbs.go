@@ -314,11 +314,15 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 	defer cancel()
 	switch c.Verb {
 	case "create_topic":
-		partitions, err := count(c.Partitions)
+		partitions, err := read[int32]("partitions", c.Partitions)
 		if err != nil {
 			return nil, err
 		}
-		_, err = admin.CreateTopic(ctx, c.Topic, partitions, c.Replicas, oncelog.TopicConfig{MaxBatchBytes: c.MaxBatchBytes})
+		replicas, err := read[int32]("replicas", c.Replicas)
+		if err != nil {
+			return nil, err
+		}
+		_, err = admin.CreateTopic(ctx, c.Topic, partitions, replicas, oncelog.TopicConfig{MaxBatchBytes: c.MaxBatchBytes})
 		return nil, err
 	case "delete_topic":
 		return nil, admin.DeleteTopic(ctx, c.Topic)
@@ -339,11 +343,17 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 		info, err := admin.DescribeCluster(ctx)
 		nodes := []object{}
 		for _, node := range info.Nodes {
-			nodes = append(nodes, object{"node_id": node.NodeID, "address": node.Address})
+			nodes = append(nodes, object{
+				"node_id": node.NodeID, "address": node.Address, "alive": node.Alive,
+				"clock_disagrees": node.ClockDisagrees, "release": node.Release, "insecure": node.Insecure,
+			})
 		}
-		return object{"cluster_id": info.ClusterID, "controller_id": info.ControllerID, "nodes": nodes}, err
+		return object{
+			"cluster_id": info.ClusterID, "controller_id": info.ControllerID, "nodes": nodes,
+			"damaged_replicas": list(info.DamagedReplicas),
+		}, err
 	case "resize_topic":
-		partitions, err := count(c.Partitions)
+		partitions, err := read[int32]("partitions", c.Partitions)
 		if err != nil {
 			return nil, err
 		}
@@ -368,18 +378,18 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 		admin.Close()
 		return nil, nil
 	}
-	return nil, notOffered("no verb %s", c.Verb)
+	return administrate(ctx, c, admin)
 }
 
-// count reads how many partitions a topic is to have; 0: it is not said.
-func count(given json.RawMessage) (partitions int32, err error) {
+// read reads a field that is of another type in other verbs; nothing is said: zero.
+func read[T any](name string, given json.RawMessage) (value T, err error) {
 	if given == nil {
-		return 0, nil
+		return value, nil
 	}
-	if err := json.Unmarshal(given, &partitions); err != nil {
-		return 0, driverFault("partitions: %v", err)
+	if err := json.Unmarshal(given, &value); err != nil {
+		return value, driverFault("%s: %v", name, err)
 	}
-	return partitions, nil
+	return value, nil
 }
 
 func transaction(found oncelog.TransactionInfo) object {
