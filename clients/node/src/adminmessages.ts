@@ -52,8 +52,9 @@ export function topicConfig(config: TopicConfig): MessageInitShape<typeof pb.Top
 }
 
 export function clusterInfo(answer: pb.DescribeClusterResponse): ClusterInfo {
+  const { limits: _, ...rest } = plain(answer);
   return {
-    ...plain(answer),
+    ...rest,
     nodes: answer.nodes.map(plain),
     upgrade: upgradeInfo(answer.upgrade),
     settings: settings(answer.settings),
