@@ -114,12 +114,13 @@ def test_two_share_six_partitions_one_leaves_and_a_leader_is_killed(
 
 @offering("go", "java", "node", "rust")
 def test_who_has_no_certificate_is_refused(secured: LocalCluster, driver: Driver) -> None:
-    servers = {"bootstrap_servers": secured.bootstrap.split(","), "request_timeout_ms": 1000}
+    servers = {"bootstrap_servers": secured.bootstrap.split(",")}
     driver.ask("open_admin", "mine", config={**servers, **secured.client_files})
     assert len(driver.ask("describe_cluster", "mine")["nodes"]) == 3
     ca = {"tls_ca_file": secured.client_files["tls_ca_file"]}
     for name, files in {"clear": {}, "nobody": ca}.items():
-        driver.ask("open_admin", name, config={**servers, **files})
+        config = {**servers, **files, "request_timeout_ms": 1000}
+        driver.ask("open_admin", name, config=config)
         with pytest.raises(DriverError) as refused:
             driver.ask("describe_cluster", name)
         assert refused.value.error["retriable"], "a node that cannot be reached"

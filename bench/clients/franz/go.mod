@@ -2,11 +2,7 @@ module github.com/oncelog/oncelog/bench/clients/franz
 
 go 1.26.0
 
-require (
-	github.com/twmb/franz-go v1.22.2
-	github.com/twmb/franz-go/pkg/kadm v1.19.0
-	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
-)
+require github.com/twmb/franz-go v1.22.2
 
 require (
 	github.com/klauspost/compress v1.20.3 // indirect

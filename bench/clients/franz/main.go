@@ -1,39 +1,31 @@
-// Command franz measures franz-go, Kafka's client for Go, as clients/go/bench does that one: the
-// same flags, the same line of JSON. Batches, linger and buffer are those of
-// docs/client-defaults.json.
+// Command franz measures what franz-go, Kafka's client for Go, sends (acks=all, idempotent, no
+// compression), as clients/go/bench does that one: the same flags, the same line of JSON. Batches,
+// linger and buffer are those of docs/client-defaults.json.
 //
-//	go run . fake                      a broker in memory (kfake); prints its address
-//	go run . produce -servers ...      acks=all, idempotent, no compression
-//	go run . consume -servers ...
+//	go run . produce -servers ...
 package main
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
-	"fmt"
 	"log"
 	"os"
-	"os/signal"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func main() {
-	if len(os.Args) < 2 {
-		log.Fatal("usage: franz fake|produce|consume [FLAG...]")
+	if len(os.Args) < 2 || os.Args[1] != "produce" {
+		log.Fatal("usage: franz produce [FLAG...]")
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	servers := flags.String("servers", "localhost:9092", "brokers, as host:port,...")
 	topic := flags.String("topic", "t-1", "a topic that exists")
-	partitions := flags.Int("partitions", 1, "of the topic of the broker in memory")
 	seconds := flags.Float64("seconds", 5, "how long to send")
 	size := flags.Int("size", 100, "bytes of a record's value")
 	linger := flags.Duration("linger", 5*time.Millisecond, "as Oncelog's default")
@@ -41,33 +33,10 @@ func main() {
 	if err := flags.Parse(os.Args[2:]); err != nil {
 		log.Fatal(err)
 	}
-	var err error
-	switch os.Args[1] {
-	case "fake":
-		err = fake(*topic, *partitions)
-	case "produce":
-		err = produce(*servers, *topic, time.Duration(*seconds*float64(time.Second)), *size, *linger, int32(*batch))
-	case "consume":
-		err = consume(*servers, *topic)
-	default:
-		log.Fatalf("no command %s", os.Args[1])
-	}
-	if err != nil {
+	limit := time.Duration(*seconds * float64(time.Second))
+	if err := produce(*servers, *topic, limit, *size, *linger, int32(*batch)); err != nil {
 		log.Fatal(err)
 	}
-}
-
-func fake(topic string, partitions int) error {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(partitions), topic))
-	if err != nil {
-		return err
-	}
-	defer cluster.Close()
-	fmt.Println(strings.Join(cluster.ListenAddrs(), ","))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	<-ctx.Done()
-	return nil
 }
 
 func cpu() time.Duration {
@@ -123,36 +92,4 @@ func produce(servers, topic string, limit time.Duration, size int, linger time.D
 		return *first
 	}
 	return print(records, records*int64(size), began, used)
-}
-
-func consume(servers, topic string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(servers, ",")...), kgo.ConsumeTopics(topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxBytes(16<<20), kgo.FetchMaxPartitionBytes(4<<20))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	ctx := context.Background()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
-	if err != nil {
-		return err
-	}
-	left := int64(0)
-	ends.Each(func(o kadm.ListedOffset) { left += o.Offset })
-	if left == 0 {
-		return errors.New("the topic is empty")
-	}
-	began, used := time.Now(), cpu()
-	records, bytes := int64(0), int64(0)
-	for records < left {
-		fetches := client.PollRecords(ctx, 10_000)
-		if err := fetches.Err(); err != nil {
-			return err
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			records++
-			bytes += int64(len(r.Value))
-		})
-	}
-	return print(records, bytes, began, used)
 }

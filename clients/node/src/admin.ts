@@ -1,16 +1,36 @@
-/** Manages topics and looks at the cluster, its producers and groups. */
+/** Manages topics, the cluster and who may use it; looks at producers, groups and sinks. */
 
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import * as messages from "./adminmessages.js";
+import type {
+  Balance,
+  BalanceAction,
+  ClusterInfo,
+  NodeChange,
+  NodeStatus,
+  PermissionRule,
+  Permissions,
+  ProducerEpoch,
+  ProducerLease,
+  ProducerName,
+  ProducerState,
+  Quota,
+  QuotaKey,
+  Resize,
+  Resized,
+  SinkInfo,
+  TopicConfig,
+  TopicInfo,
+  TransactionInfo,
+  UpgradeInfo,
+} from "./admintypes.js";
 import { Cluster, isUnknownTopic } from "./cluster.js";
 import { type ClientConfig, checkServers, clientConfig } from "./config.js";
 import { OncelogError } from "./errors.js";
-import * as pb from "./gen/oncelog/v1/cluster_pb.js";
+import { ClusterService, type DescribeTopicsResponse } from "./gen/oncelog/v1/cluster_pb.js";
 import { ProducerService } from "./gen/oncelog/v1/producer_pb.js";
-import {
-  type TransactionDescription,
-  TransactionService,
-  TransactionState,
-} from "./gen/oncelog/v1/transaction_pb.js";
+import { SecurityService } from "./gen/oncelog/v1/security_pb.js";
+import { SinkService } from "./gen/oncelog/v1/sink_pb.js";
+import { TransactionService } from "./gen/oncelog/v1/transaction_pb.js";
 import { type GroupDescription, type GroupInfo, Groups } from "./groups.js";
 import { nonce } from "./identities.js";
 import { resolveSequence } from "./producer.js";
@@ -18,232 +38,11 @@ import type { OffsetCommit, ResolvedSequence, TopicPartition } from "./types.js"
 
 const LIST_PAGE = 1000;
 const CREATE_TIMEOUT = 30_000;
-const clusterCalls = pb.ClusterService.method;
+const clusterCalls = ClusterService.method;
 const producerCalls = ProducerService.method;
 const transactionCalls = TransactionService.method;
-
-/** What a topic does with a batch's expected offset: checks it where a batch carries one, ... */
-export type ExpectedOffsets = "checked" | "ignored" | "required";
-const EXPECTED: readonly ExpectedOffsets[] = ["checked", "ignored", "required"];
-
-/**
- * A topic's settings. What is left out has the cluster's default or, when a topic is altered,
- * stays as it is.
- */
-export interface TopicConfig {
-  /** -1: for ever. */
-  retentionMs?: bigint;
-  /** -1: no limit. */
-  retentionBytes?: bigint;
-  maxBatchBytes?: number;
-  expectedOffsets?: ExpectedOffsets;
-}
-
-/** A partition's leader and replicas, as the answering node knows them. */
-export interface PartitionInfo {
-  readonly partition: number;
-  /** 0: none known. */
-  readonly leaderId: number;
-  readonly term: bigint;
-  /** The first is preferred as leader. */
-  readonly replicas: readonly number[];
-  /** -1: the node that answered has no replica. */
-  readonly logStartOffset: bigint;
-  readonly highWatermark: bigint;
-  readonly groupId: bigint;
-  /** The nodes that it is being moved to; empty: it is not moved. */
-  readonly target: readonly number[];
-  /** When the topic got it; 0: with its creation. */
-  readonly addedMs: bigint;
-}
-
-/** A topic with its partitions. */
-export interface TopicInfo {
-  readonly name: string;
-  readonly topicId: bigint;
-  readonly partitions: readonly PartitionInfo[];
-  readonly config: TopicConfig;
-  readonly createdMs: bigint;
-}
-
-/** A partition that comes, moves, or would; the first node is preferred as leader. */
-export interface PartitionMove extends TopicPartition {
-  /** Now; empty: it comes. */
-  readonly replicas: readonly number[];
-  readonly target: readonly number[];
-  /** That the replicas which come hold when they are whole. */
-  readonly bytes: bigint;
-  /** And hold by now. */
-  readonly copied: bigint;
-  /** For people: what is done, or why it is not. */
-  readonly waitsFor: string;
-}
-
-/** A topic that gets more partitions, or another number of replicas. */
-export interface Resized {
-  /** Afterwards. */
-  readonly topic: TopicInfo;
-  /** The first of `count`. */
-  readonly moves: readonly PartitionMove[];
-  readonly count: number;
-}
-
-/** What `resizeTopic` changes: partitions or replicas. */
-export interface Resize {
-  /**
-   * More than the topic has. Records of a key go to another partition from then on, and nothing
-   * that is stored moves.
-   */
-  readonly partitions?: number;
-  /** Of each partition. */
-  readonly replicas?: number;
-  /** Check it, and say what it would do. */
-  readonly dryRun?: boolean;
-}
-
-/** What a transaction has in one partition. Its topic is empty if it was deleted. */
-export interface TransactionPart extends TopicPartition {
-  /** The partition knows the outcome. */
-  readonly ended: boolean;
-  /** What is staged there now; -1: the partition's leader does not answer. */
-  readonly stagedRecords: bigint;
-  readonly stagedBytes: bigint;
-  /** In __offsets: of how many partitions. */
-  readonly stagedOffsets: bigint;
-}
-
-/** A transaction, and how far it is. */
-export interface TransactionInfo extends ProducerEpoch {
-  readonly transactionId: bigint;
-  /** OPEN, COMMITTING, ABORTING, COMMITTED or ABORTED. */
-  readonly state: string;
-  /** Of an abort. */
-  readonly reason: string;
-  /** Or the sink's. */
-  readonly producerName: string;
-  readonly sink: boolean;
-  readonly begunMs: bigint;
-  readonly ageMs: bigint;
-  readonly idleTimeoutMs: number;
-  readonly totalTimeoutMs: number;
-  /** In all partitions that answer. */
-  readonly stagedBytes: bigint;
-  readonly partitions: readonly TransactionPart[];
-}
-
-/** A node, as the answering node sees it; what it runs is empty, and 0, while it is not heard. */
-export interface NodeInfo {
-  readonly nodeId: number;
-  readonly address: string;
-  readonly alive: boolean;
-  /** With a majority's, so the node does not lead. */
-  readonly clockDisagrees: boolean;
-  readonly release: string;
-  readonly oldestClusterVersion: number;
-  readonly newestClusterVersion: number;
-  readonly features: readonly string[];
-}
-
-/** What the cluster was upgraded to, and what it could be upgraded to. */
-export interface UpgradeInfo {
-  readonly clusterVersion: number;
-  readonly features: readonly string[];
-  readonly targetVersion: number;
-  readonly targetFeatures: readonly string[];
-  /** For people: a line for each node that stands in the way. */
-  readonly hinderedBy: readonly string[];
-}
-
-/** The cluster, as the answering node sees it. */
-export interface ClusterInfo {
-  readonly clusterId: string;
-  readonly answeringNodeId: number;
-  /** Leader of the metadata group; 0: not known. */
-  readonly controllerId: number;
-  readonly nodes: readonly NodeInfo[];
-  readonly topics: number;
-  readonly partitions: number;
-  readonly leaderlessPartitions: number;
-  readonly underReplicatedPartitions: number;
-  readonly maxMessageBytes: bigint;
-  readonly upgrade: UpgradeInfo;
-  /** What all nodes go by. */
-  readonly settings: ReadonlyMap<string, bigint>;
-}
-
-/** A producer id and epoch. */
-export interface ProducerEpoch {
-  readonly producerId: bigint;
-  readonly epoch: number;
-}
-
-/** The right to use a producer id until expireMs, Unix time. */
-export interface ProducerLease extends ProducerEpoch {
-  readonly expireMs: bigint;
-  readonly lifetimeMs: bigint;
-  readonly leaseToken: Uint8Array;
-}
-
-/** A producer name and the id and epoch it stands for. */
-export interface ProducerName extends ProducerEpoch {
-  readonly name: string;
-  readonly lastLeaseMs: bigint;
-}
-
-/** What a partition remembers of a producer; the oldest batch first. */
-export interface ProducerState extends ProducerEpoch {
-  readonly lastSequence: bigint;
-  readonly lastAppendMs: bigint;
-  readonly recent: readonly {
-    readonly firstSequence: bigint;
-    readonly lastSequence: bigint;
-    readonly baseOffset: bigint;
-    readonly recordCount: number;
-    readonly crc32c: number;
-  }[];
-}
-
-/** A message without what protobuf adds. */
-function plain<T extends { $typeName: string; $unknown?: unknown }>(
-  message: T,
-): Omit<T, "$typeName" | "$unknown"> {
-  const { $typeName, $unknown, ...rest } = message;
-  return rest;
-}
-
-function topicInfo(topic: pb.TopicInfo | undefined): TopicInfo {
-  if (topic === undefined) throw new OncelogError("INTERNAL", "the node named no topic");
-  const config: TopicConfig = {
-    expectedOffsets: EXPECTED[topic.config?.expectedOffsets ?? 0] ?? "checked",
-  };
-  const { retentionMs, retentionBytes, maxBatchBytes } = topic.config ?? {};
-  if (retentionMs !== undefined) config.retentionMs = retentionMs;
-  if (retentionBytes !== undefined) config.retentionBytes = retentionBytes;
-  if (maxBatchBytes !== undefined) config.maxBatchBytes = maxBatchBytes;
-  return { ...plain(topic), config, partitions: topic.partitions.map(plain) };
-}
-
-function transactionInfo(one: TransactionDescription | undefined): TransactionInfo {
-  if (one === undefined) throw new OncelogError("INTERNAL", "the node named no transaction");
-  const state = TransactionState[one.state] ?? `${one.state}`;
-  return { ...plain(one), state, partitions: one.partitions.map(plain) };
-}
-
-function upgradeInfo(upgrade: pb.UpgradeInfo | undefined): UpgradeInfo {
-  if (upgrade !== undefined) return plain(upgrade);
-  const none: string[] = [];
-  return {
-    clusterVersion: 0,
-    features: none,
-    targetVersion: 0,
-    targetFeatures: none,
-    hinderedBy: none,
-  };
-}
-
-function settings(all: pb.ClusterSetting[]): Map<string, bigint> {
-  return new Map(all.map(({ name, value }) => [name, value]));
-}
+const securityCalls = SecurityService.method;
+const sinkCalls = SinkService.method;
 
 /** Limits of a call that the node may hold for so long; `retries`: why it was made again. */
 function heldFor(timeoutMs: number) {
@@ -286,10 +85,12 @@ export class Admin implements AsyncDisposable {
     config: TopicConfig = {},
     timeoutMs = CREATE_TIMEOUT,
   ): Promise<TopicInfo> {
-    const request = { name, partitions, replicas, config: configMessage(config), timeoutMs };
+    const request = { name, partitions, replicas, config: messages.topicConfig(config), timeoutMs };
     const { limits, retries } = heldFor(timeoutMs);
     try {
-      return topicInfo((await this.#cluster.call(clusterCalls.createTopic, request, limits)).topic);
+      return messages.topicInfo(
+        (await this.#cluster.call(clusterCalls.createTopic, request, limits)).topic,
+      );
     } catch (e) {
       if (!(e instanceof OncelogError) || e.kind !== "TOPIC_ALREADY_EXISTS" || retries.length === 0)
         throw e;
@@ -310,13 +111,13 @@ export class Admin implements AsyncDisposable {
   /** Changes the settings that are given. Leaders hear of it a moment later. */
   async alterTopic(name: string, config: TopicConfig): Promise<TopicInfo> {
     const setExpectedOffsets = config.expectedOffsets !== undefined;
-    const request = { name, config: configMessage(config), setExpectedOffsets };
-    return topicInfo((await this.#cluster.call(clusterCalls.alterTopic, request)).topic);
+    const request = { name, config: messages.topicConfig(config), setExpectedOffsets };
+    return messages.topicInfo((await this.#cluster.call(clusterCalls.alterTopic, request)).topic);
   }
 
   /** These topics, in this order, or all, by name. */
   async describeTopics(...names: string[]): Promise<TopicInfo[]> {
-    let answer: pb.DescribeTopicsResponse;
+    let answer: DescribeTopicsResponse;
     try {
       answer = await this.#cluster.call(clusterCalls.describeTopics, { names });
     } catch (e) {
@@ -325,7 +126,7 @@ export class Admin implements AsyncDisposable {
       throw e;
     }
     this.#cluster.leaders.update(answer);
-    const found = new Map(answer.topics.map((topic) => [topic.name, topicInfo(topic)]));
+    const found = new Map(answer.topics.map((topic) => [topic.name, messages.topicInfo(topic)]));
     const wanted = names.length > 0 ? names : [...found.keys()].sort();
     return wanted.map((topic) => {
       const info = found.get(topic);
@@ -345,7 +146,7 @@ export class Admin implements AsyncDisposable {
       const request = { name, ...resize, timeoutMs };
       const answer = await this.#cluster.call(clusterCalls.resizeTopic, request, limits);
       const { topic, moves, count } = answer;
-      return { topic: topicInfo(topic), moves: moves.map(plain), count };
+      return { topic: messages.topicInfo(topic), moves: moves.map(messages.plain), count };
     } catch (e) {
       const refused = e instanceof OncelogError && e.details.field === "partitions";
       if (!refused || retries.length === 0) throw e;
@@ -363,20 +164,39 @@ export class Admin implements AsyncDisposable {
   async reassignPartition(tp: TopicPartition, replicas: readonly number[]): Promise<TopicInfo> {
     const { topic, partition } = tp;
     const request = { topic, partition, replicas: [...replicas] };
-    return topicInfo((await this.#cluster.call(clusterCalls.reassignPartition, request)).topic);
+    return messages.topicInfo(
+      (await this.#cluster.call(clusterCalls.reassignPartition, request)).topic,
+    );
   }
 
   // --- cluster -----------------------------------------------------------------------
 
   /** The cluster, as the answering node sees it. */
   async describeCluster(): Promise<ClusterInfo> {
-    const answer = await this.#cluster.call(clusterCalls.describeCluster, {});
-    return {
-      ...plain(answer),
-      nodes: answer.nodes.map(plain),
-      upgrade: upgradeInfo(answer.upgrade),
-      settings: settings(answer.settings),
-    };
+    return messages.clusterInfo(await this.#cluster.call(clusterCalls.describeCluster, {}));
+  }
+
+  /** All nodes, and how far what is to be done with them is. */
+  async listNodes(): Promise<NodeStatus[]> {
+    return (await this.#cluster.call(clusterCalls.listNodes, {})).nodes.map(messages.nodeStatus);
+  }
+
+  /**
+   * Decides what becomes of a node, and returns what that does, for people; `listNodes` tells how
+   * far it is. Throws INVALID_REQUEST, NOT_SUPPORTED.
+   */
+  async changeNode(nodeId: number, change: NodeChange): Promise<readonly string[]> {
+    const request = { nodeId, ...change, action: messages.nodeAction(change.action) };
+    return (await this.#cluster.call(clusterCalls.changeNode, request)).effects;
+  }
+
+  /**
+   * Spreads replicas and leaderships over the nodes, by count and then by bytes. It returns at
+   * once how far all partitions are that move. Throws NOT_SUPPORTED.
+   */
+  async balance(action: BalanceAction = "describe"): Promise<Balance> {
+    const request = { action: messages.balanceAction(action) };
+    return messages.balance(await this.#cluster.call(clusterCalls.balanceCluster, request));
   }
 
   /**
@@ -384,13 +204,17 @@ export class Admin implements AsyncDisposable {
    * returns what is on now, or throws NOT_SUPPORTED, which names the nodes in the way.
    */
   async finalizeUpgrade(): Promise<UpgradeInfo> {
-    return upgradeInfo((await this.#cluster.call(clusterCalls.finalizeUpgrade, {})).upgrade);
+    return messages.upgradeInfo(
+      (await this.#cluster.call(clusterCalls.finalizeUpgrade, {})).upgrade,
+    );
   }
 
   /** Sets what all nodes go by, and returns all such settings. */
   async setClusterSetting(name: string, value: bigint): Promise<Map<string, bigint>> {
     const request = { setting: { name, value } };
-    return settings((await this.#cluster.call(clusterCalls.setClusterSetting, request)).settings);
+    return messages.settings(
+      (await this.#cluster.call(clusterCalls.setClusterSetting, request)).settings,
+    );
   }
 
   /** Has another replica lead (0: the most caught-up one) and returns its id. */
@@ -400,23 +224,77 @@ export class Admin implements AsyncDisposable {
     return (await this.#cluster.callLeader(tp, clusterCalls.transferLeadership, request)).leaderId;
   }
 
+  // --- permissions and quotas --------------------------------------------------------
+
+  /**
+   * Removes rules, then adds others, all or none, and returns how many were new, and were there.
+   * Nodes follow a moment later. Throws NOT_AUTHORIZED, INVALID_REQUEST.
+   */
+  async alterPermissions(
+    add: readonly PermissionRule[] = [],
+    remove: readonly PermissionRule[] = [],
+  ): Promise<{ readonly added: number; readonly removed: number }> {
+    const request = {
+      add: add.map(messages.ruleMessage),
+      remove: remove.map(messages.ruleMessage),
+    };
+    return messages.plain(await this.#cluster.call(securityCalls.alterPermissions, request));
+  }
+
+  /** All rules, or those of one principal, and whether they are enforced. */
+  async listPermissions(principal = ""): Promise<Permissions> {
+    const answer = await this.#cluster.call(securityCalls.listPermissions, { principal });
+    return { ...messages.plain(answer), rules: answer.rules.map(messages.plain) };
+  }
+
+  /** Whether a principal (default: this client's) may do something. */
+  async checkPermission(
+    operation: string,
+    kind: string,
+    name = "",
+    principal = "",
+  ): Promise<boolean> {
+    const request = { operation, kind, name, principal };
+    return (await this.#cluster.call(securityCalls.checkPermission, request)).allowed;
+  }
+
+  /**
+   * Removes quotas, then sets others, all or none; nodes follow a moment later. Throws
+   * NOT_AUTHORIZED, INVALID_REQUEST.
+   */
+  async alterQuotas(
+    quotas: readonly Quota[] = [],
+    remove: readonly QuotaKey[] = [],
+  ): Promise<void> {
+    const request = { set: [...quotas], remove: [...remove] };
+    await this.#cluster.call(securityCalls.alterQuotas, request);
+  }
+
+  /** All quotas, or those of one principal. */
+  async listQuotas(principal = ""): Promise<Quota[]> {
+    const answer = await this.#cluster.call(securityCalls.listQuotas, { principal });
+    return answer.quotas.map(messages.plain);
+  }
+
   // --- producers ---------------------------------------------------------------------
 
   /** Leases a producer id; with a name, its id with the epoch raised by one. */
   async leaseProducer(producerName?: string): Promise<ProducerLease> {
     const request = producerName === undefined ? {} : { producerName, nonce: nonce() };
-    return plain(await this.#cluster.call(producerCalls.leaseProducer, request));
+    return messages.plain(await this.#cluster.call(producerCalls.leaseProducer, request));
   }
 
   /** Raises a name's epoch for nobody: shuts its holder out. */
   async fenceProducer(producerName: string): Promise<ProducerEpoch> {
     const request = { producerName, nonce: nonce() };
-    return plain(await this.#cluster.call(producerCalls.fenceProducer, request));
+    return messages.plain(await this.#cluster.call(producerCalls.fenceProducer, request));
   }
 
   /** All names, as the node that answers knows them. */
   async listProducerNames(): Promise<ProducerName[]> {
-    return (await this.#cluster.call(producerCalls.listProducerNames, {})).names.map(plain);
+    return (await this.#cluster.call(producerCalls.listProducerNames, {})).names.map(
+      messages.plain,
+    );
   }
 
   /** What a partition remembers of its producers, or of one of them (0: all), at most limit. */
@@ -434,7 +312,7 @@ export class Admin implements AsyncDisposable {
       const answer = await this.#cluster.callLeader(tp, producerCalls.describeProducers, request);
       for (const one of answer.producers) {
         afterProducerId = one.producerId;
-        states.push({ ...plain(one), recent: one.recent.map(plain) });
+        states.push(messages.producerState(one));
       }
       if (producerId !== 0n || answer.producers.length < page) break;
     }
@@ -464,7 +342,7 @@ export class Admin implements AsyncDisposable {
   ): Promise<TransactionInfo[]> {
     const request = { producerName, olderThanMs: BigInt(olderThanMs), limit };
     const answer = await this.#cluster.call(transactionCalls.listTransactions, request);
-    return answer.transactions.map(transactionInfo);
+    return answer.transactions.map(messages.transactionInfo);
   }
 
   /**
@@ -473,7 +351,9 @@ export class Admin implements AsyncDisposable {
    */
   async describeTransaction(transactionId: bigint): Promise<TransactionInfo> {
     const call = transactionCalls.describeTransaction;
-    return transactionInfo((await this.#cluster.call(call, { transactionId })).transaction);
+    return messages.transactionInfo(
+      (await this.#cluster.call(call, { transactionId })).transaction,
+    );
   }
 
   /** Drops what is staged, whoever owns it. Throws TRANSACTION_COMMITTED if it is too late. */
@@ -502,9 +382,26 @@ export class Admin implements AsyncDisposable {
   deleteGroup(group: string): Promise<boolean> {
     return this.#groups.delete(group);
   }
-}
+  // --- sinks -------------------------------------------------------------------------
 
-function configMessage(config: TopicConfig): MessageInitShape<typeof pb.TopicConfigSchema> {
-  const { expectedOffsets, ...rest } = config;
-  return { ...rest, expectedOffsets: EXPECTED.indexOf(expectedOffsets ?? "checked") };
+  /** Outputs of queries and jobs, by name, and what each has committed. */
+  async listSinks(): Promise<SinkInfo[]> {
+    const found: SinkInfo[] = [];
+    while (true) {
+      const request = { after: found.at(-1)?.sink ?? "", limit: LIST_PAGE };
+      const { sinks } = await this.#cluster.call(sinkCalls.listSinks, request);
+      found.push(...sinks.map(messages.sinkInfo));
+      if (sinks.length < LIST_PAGE) return found;
+    }
+  }
+
+  /** Throws UNKNOWN_TRANSACTION if there is none. */
+  async describeSink(sink: string): Promise<SinkInfo> {
+    return messages.sinkInfo((await this.#cluster.call(sinkCalls.describeSink, { sink })).sink);
+  }
+
+  /** Takes whatever comes next, of any query; runs of before write nothing more. */
+  async resetSink(sink: string): Promise<void> {
+    await this.#cluster.call(sinkCalls.resetSink, { sink });
+  }
 }

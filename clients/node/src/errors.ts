@@ -150,6 +150,11 @@ export interface ErrorDetails {
   leaderId?: number;
   leaderAddress?: string;
   producerName?: string;
+  /** Of NOT_AUTHORIZED: who would need to be allowed what. */
+  principal?: string;
+  operation?: string;
+  kind?: string;
+  name?: string;
   field?: string;
   limit?: string;
   count?: number;

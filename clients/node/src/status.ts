@@ -104,6 +104,10 @@ function fromInfo(info: Info, message: string): OncelogError {
     leaderAddress: metadata.get("leader_address") ?? "",
     topic: metadata.get("topic") ?? "",
     producerName: metadata.get("producer_name") ?? "",
+    principal: metadata.get("principal") ?? "",
+    operation: metadata.get("operation") ?? "",
+    kind: metadata.get("kind") ?? "",
+    name: metadata.get("name") ?? "",
     field: metadata.get("field") ?? "",
     limit: metadata.get("limit") ?? "",
   };

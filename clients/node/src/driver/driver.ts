@@ -20,47 +20,8 @@ import {
   type TransactionInfo,
   VERSION,
 } from "../index.js";
-
-// Commands are what they are: their fields are looked at one by one.
-// biome-ignore lint/suspicious/noExplicitAny: JSON
-type Json = any;
-
-/** An error that is none of the client's. */
-class Fault extends Error {
-  constructor(
-    readonly reason: string,
-    message: string,
-  ) {
-    super(message);
-  }
-}
-
-// --- JSON with 64 bits ---------------------------------------------------------------
-
-const MARK = "\u0001";
-
-/** Reads whole numbers of more than 15 digits as bigint. */
-function parse(line: string): Json {
-  const marked = line.replace(/"(?:\\.|[^"\\])*"|-?\d{16,}/g, (found) =>
-    found.startsWith('"') ? found : `"\\u0001${found}"`,
-  );
-  return JSON.parse(marked, (_, value) =>
-    typeof value === "string" && value.startsWith(MARK) ? BigInt(value.slice(1)) : value,
-  );
-}
-
-function stringify(value: Json): string {
-  const text = JSON.stringify(value, (_, one) => (typeof one === "bigint" ? `${MARK}${one}` : one));
-  return text.replace(/"\\u0001(-?\d+)"/g, "$1");
-}
-
-function given(value: Json): boolean {
-  return value !== undefined && value !== null;
-}
-
-function big(value: Json): bigint {
-  return BigInt(value);
-}
+import { administer } from "./administration.js";
+import { big, camel, Fault, given, type Json, parse, snake, stringify, table } from "./json.js";
 
 function bytes(digits: Json): Buffer | null {
   return given(digits) ? Buffer.from(digits, "hex") : null;
@@ -70,9 +31,6 @@ function digits(data: Uint8Array | null): string | null {
   return data === null ? null : Buffer.from(data).toString("hex");
 }
 
-const camel = (name: string) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
-const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-
 // --- errors --------------------------------------------------------------------------
 
 const DETAILS: Record<string, (keyof ErrorDetails)[]> = {
@@ -81,6 +39,7 @@ const DETAILS: Record<string, (keyof ErrorDetails)[]> = {
   INVALID_REQUEST: ["field", "limit"],
   TOPIC_ALREADY_EXISTS: ["topic"],
   PRODUCER_NAME_NOT_FOUND: ["producerName"],
+  NOT_AUTHORIZED: ["principal", "operation", "kind", "name"],
   OFFSET_OUT_OF_RANGE: ["topic", "partition", "offset", "logStartOffset", "highWatermark"],
   CORRUPT_LOG: ["topic", "partition", "offset"],
   OFFSET_MISMATCH: ["nextOffset"],
@@ -316,7 +275,7 @@ function committed({ transactionId, runs }: CommittedTransaction): Json {
     transaction_id: transactionId,
     runs: runs
       .toSorted((a, b) => a.topic.localeCompare(b.topic) || a.partition - b.partition)
-      .map((run) => Object.fromEntries(Object.entries(run).map(([k, v]) => [snake(k), v]))),
+      .map(table),
   };
 }
 
@@ -324,8 +283,7 @@ async function resultOf(delivery: Delivery | undefined): Promise<Json> {
   if (delivery === undefined) throw new Fault("DRIVER_FAULT", "no such tag");
   if (!delivery.isDone) return { pending: true };
   try {
-    const m = await delivery.result();
-    return { ok: Object.fromEntries(Object.entries(m).map(([k, v]) => [snake(k), v])) };
+    return { ok: table(await delivery.result()) };
   } catch (e) {
     return { error: errorOf(e) };
   }
@@ -431,14 +389,6 @@ async function manage(c: Json, admin: Admin): Promise<Json> {
         })),
       };
     }
-    case "describe_cluster": {
-      const info = await admin.describeCluster();
-      return {
-        cluster_id: info.clusterId,
-        controller_id: info.controllerId,
-        nodes: info.nodes.map(({ nodeId, address }) => ({ node_id: nodeId, address })),
-      };
-    }
     case "resize_topic": {
       const { topic, count } = await admin.resizeTopic(c.topic, {
         partitions: c.partitions,
@@ -463,7 +413,7 @@ async function manage(c: Json, admin: Admin): Promise<Json> {
       admin.close();
       return {};
   }
-  throw new Fault("NOT_OFFERED", `no verb ${c.verb}`);
+  return administer(c, admin);
 }
 
 for await (const line of createInterface({ input: process.stdin })) {

@@ -1,7 +1,12 @@
 package io.github.oncelog.client;
 
 import io.github.oncelog.client.proto.AbortTransactionRequest;
+import io.github.oncelog.client.proto.AlterPermissionsRequest;
+import io.github.oncelog.client.proto.AlterQuotasRequest;
 import io.github.oncelog.client.proto.AlterTopicRequest;
+import io.github.oncelog.client.proto.BalanceClusterRequest;
+import io.github.oncelog.client.proto.ChangeNodeRequest;
+import io.github.oncelog.client.proto.CheckPermissionRequest;
 import io.github.oncelog.client.proto.ClusterServiceGrpc;
 import io.github.oncelog.client.proto.ClusterSetting;
 import io.github.oncelog.client.proto.CreateTopicRequest;
@@ -9,19 +14,26 @@ import io.github.oncelog.client.proto.DeleteTopicRequest;
 import io.github.oncelog.client.proto.DescribeClusterRequest;
 import io.github.oncelog.client.proto.DescribeProducersRequest;
 import io.github.oncelog.client.proto.DescribeProducersResponse;
+import io.github.oncelog.client.proto.DescribeSinkRequest;
 import io.github.oncelog.client.proto.DescribeTopicsRequest;
 import io.github.oncelog.client.proto.DescribeTopicsResponse;
 import io.github.oncelog.client.proto.DescribeTransactionRequest;
 import io.github.oncelog.client.proto.FenceProducerRequest;
 import io.github.oncelog.client.proto.FinalizeUpgradeRequest;
 import io.github.oncelog.client.proto.LeaseProducerRequest;
+import io.github.oncelog.client.proto.ListNodesRequest;
+import io.github.oncelog.client.proto.ListPermissionsRequest;
 import io.github.oncelog.client.proto.ListProducerNamesRequest;
+import io.github.oncelog.client.proto.ListQuotasRequest;
+import io.github.oncelog.client.proto.ListSinksRequest;
 import io.github.oncelog.client.proto.ListTransactionsRequest;
 import io.github.oncelog.client.proto.ProducerServiceGrpc;
 import io.github.oncelog.client.proto.ReassignPartitionRequest;
+import io.github.oncelog.client.proto.ResetSinkRequest;
 import io.github.oncelog.client.proto.ResizeTopicRequest;
+import io.github.oncelog.client.proto.SecurityServiceGrpc;
 import io.github.oncelog.client.proto.SetClusterSettingRequest;
-import io.github.oncelog.client.proto.TransactionDescription;
+import io.github.oncelog.client.proto.SinkServiceGrpc;
 import io.github.oncelog.client.proto.TransactionServiceGrpc;
 import io.github.oncelog.client.proto.TransferLeadershipRequest;
 import java.time.Duration;
@@ -32,8 +44,9 @@ import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Manages topics and looks at the cluster, its producers and groups. It is for use by any number of
- * threads. Calls are tried at other nodes while errors are retriable.
+ * Manages topics, the cluster and who may use it, and looks at its producers, groups, transactions
+ * and sinks. It is for use by any number of threads. Calls are tried at other nodes while errors
+ * are retriable.
  */
 public final class Admin implements AutoCloseable {
   private static final int LIST_PAGE = 1000;
@@ -200,7 +213,11 @@ public final class Admin implements AutoCloseable {
       long stagedBytes,
       List<TransactionPart> partitions) {}
 
-  /** A node, as the answering node sees it; what it runs is empty, and 0, while it is not heard. */
+  /**
+   * A node, as the answering node sees it; what it runs is empty, and 0, while it is not heard.
+   *
+   * @param insecure it listens without TLS beyond its machine
+   */
   public record NodeInfo(
       int nodeId,
       String address,
@@ -209,7 +226,106 @@ public final class Admin implements AutoCloseable {
       String release,
       int oldestClusterVersion,
       int newestClusterVersion,
-      List<String> features) {}
+      List<String> features,
+      boolean insecure) {}
+
+  /** What {@link #changeNode} decides of a node. */
+  public enum NodeAction {
+    /** It may join, with a new data directory. */
+    ADD,
+    /** Its data directory is lost: it may join with a new one. */
+    REPLACE,
+    /** What it holds goes to other nodes, then it goes. */
+    REMOVE,
+    /** Takes a removal back. */
+    KEEP,
+    /** It leads nothing, until {@link #UNDRAIN}. */
+    DRAIN,
+    /** It may lead again. */
+    UNDRAIN
+  }
+
+  /**
+   * What becomes of a node.
+   *
+   * @param dryRun check it, and say what it would do
+   * @param acceptLoss of {@link NodeAction#REPLACE}: go on although partitions have no majority, or
+   *     no replica at all, without the node
+   */
+  public record NodeChange(NodeAction action, boolean dryRun, boolean acceptLoss) {
+    /** It is done, unless data would be lost. */
+    public static NodeChange of(NodeAction action) {
+      return new NodeChange(action, false, false);
+    }
+  }
+
+  /**
+   * What becomes of a node, as the answering node knows it.
+   *
+   * @param address empty: it has not joined
+   * @param expected it may join with a new data directory
+   * @param joining it has one, and not the metadata yet
+   * @param drained it is to lead nothing
+   * @param coming partitions, and the metadata, of which its replica may not count yet
+   * @param going partitions of which its replica is to go
+   * @param waitsFor for people: why what is to be done with it is not done yet
+   * @param comingBytes that it will hold of what comes to it
+   * @param copiedBytes and holds by now
+   */
+  public record NodeStatus(
+      int nodeId,
+      String address,
+      boolean alive,
+      boolean expected,
+      boolean joining,
+      boolean leaving,
+      boolean drained,
+      int replicas,
+      int leaderships,
+      int coming,
+      int going,
+      List<String> waitsFor,
+      long comingBytes,
+      long copiedBytes) {
+    /** Nothing is under way with it. */
+    public boolean settled() {
+      boolean busy = expected || joining || leaving || coming > 0 || going > 0;
+      return !busy && !(drained && leaderships > 0);
+    }
+  }
+
+  /** What {@link #balance} does. */
+  public enum BalanceAction {
+    /** Tells how far it is. */
+    DESCRIBE,
+    /** Tells what {@link #START} would do. */
+    PLAN,
+    /** Begins. */
+    START,
+    /** Begins no further move, and takes those back that are not done. */
+    CANCEL
+  }
+
+  /**
+   * How far partitions are that move, whoever has decided that; of a plan: what would move.
+   *
+   * @param balancing more may begin
+   * @param moves the first of count
+   * @param bytes of all of them
+   * @param waitsFor for people: what is left out, and why
+   */
+  public record Balance(
+      boolean balancing,
+      List<PartitionMove> moves,
+      int count,
+      long bytes,
+      long copied,
+      List<String> waitsFor) {
+    /** Nothing is under way. */
+    public boolean settled() {
+      return !balancing && count == 0;
+    }
+  }
 
   /** What the cluster was upgraded to, and what it could be upgraded to. */
   public record UpgradeInfo(
@@ -224,6 +340,7 @@ public final class Admin implements AutoCloseable {
    *
    * @param controllerId leader of the metadata group; 0: not known
    * @param settings what all nodes go by
+   * @param damagedReplicas for people: of the answering node, and what becomes of each
    */
   public record ClusterInfo(
       String clusterId,
@@ -236,7 +353,52 @@ public final class Admin implements AutoCloseable {
       int underReplicatedPartitions,
       long maxMessageBytes,
       UpgradeInfo upgrade,
-      Map<String, Long> settings) {}
+      Map<String, Long> settings,
+      List<String> damagedReplicas) {}
+
+  /**
+   * Allows, or denies, a principal operations on a topic, group, producer, sink, or the cluster.
+   *
+   * @param principal "*": whoever is known
+   * @param operations read, write, create, ...; "*": each
+   * @param kind topic, group, producer, sink or cluster
+   * @param name "*": all of the kind; empty for the cluster
+   * @param prefix name is how names begin
+   * @param deny stands above all rules that allow
+   */
+  public record PermissionRule(
+      String principal,
+      List<String> operations,
+      String kind,
+      String name,
+      boolean prefix,
+      boolean deny) {}
+
+  /** How many rules were new, and how many were there and are removed. */
+  public record AlteredPermissions(int added, int removed) {}
+
+  /**
+   * The rules, and how the node that answered goes by them.
+   *
+   * @param caller the principal that the node sees; empty: it knows nobody
+   */
+  public record Permissions(List<PermissionRule> rules, boolean enforced, String caller) {}
+
+  /**
+   * How much of something a principal may use at each node.
+   *
+   * @param principal "*": each one that has no value of its own
+   * @param name in_bytes_per_s, requests_per_s, streams, ...
+   * @param value 0: no limit
+   */
+  public record Quota(String principal, String name, long value) {}
+
+  /**
+   * Which quota.
+   *
+   * @param name empty: all of the principal's
+   */
+  public record QuotaKey(String principal, String name) {}
 
   /** The right to use a producer id until expireMs, Unix time. */
   public record ProducerLease(
@@ -292,6 +454,36 @@ public final class Admin implements AutoCloseable {
       long epoch,
       String assignor) {}
 
+  /** Batches from the first to the last one. */
+  public record BatchRange(long first, long last) {}
+
+  /** What a sink had committed before it was reset. */
+  public record SinkBefore(String query, long batch, long recordCount) {}
+
+  /**
+   * An output of a streaming query, or of batch jobs, and what it has committed.
+   *
+   * @param query that it belongs to; empty: of jobs, or none yet
+   * @param run of the newest batch
+   * @param committedBatch the newest one; -1: none
+   * @param recordCount of that
+   * @param openTransactionId 0: none
+   * @param openBatch -1: none
+   * @param committed batches of jobs
+   * @param before null: it was not reset
+   */
+  public record SinkInfo(
+      String sink,
+      boolean jobs,
+      String query,
+      String run,
+      long committedBatch,
+      long recordCount,
+      long openTransactionId,
+      long openBatch,
+      List<BatchRange> committed,
+      SinkBefore before) {}
+
   // --- topics ------------------------------------------------------------------------
 
   /**
@@ -310,12 +502,12 @@ public final class Admin implements AutoCloseable {
             .setName(name)
             .setPartitions(partitions)
             .setReplicas(replicas)
-            .setConfig(message(config))
+            .setConfig(AdminMessages.config(config))
             .setTimeoutMs((int) Math.min(Math.max(limit.toMillis(), 1), Integer.MAX_VALUE))
             .build();
     AtomicBoolean ambiguous = new AtomicBoolean();
     try {
-      return info(
+      return AdminMessages.info(
           cluster
               .call(heldFor(limit, ambiguous), ClusterServiceGrpc.getCreateTopicMethod(), request)
               .getTopic());
@@ -353,10 +545,10 @@ public final class Admin implements AutoCloseable {
     AlterTopicRequest request =
         AlterTopicRequest.newBuilder()
             .setName(name)
-            .setConfig(message(config))
+            .setConfig(AdminMessages.config(config))
             .setSetExpectedOffsets(config.expectedOffsets != null)
             .build();
-    return info(
+    return AdminMessages.info(
         cluster
             .call(cluster.limits(), ClusterServiceGrpc.getAlterTopicMethod(), request)
             .getTopic());
@@ -380,7 +572,7 @@ public final class Admin implements AutoCloseable {
     }
     cluster.leaders.update(answer);
     Map<String, TopicInfo> found = new TreeMap<>();
-    answer.getTopicsList().forEach(topic -> found.put(topic.getName(), info(topic)));
+    answer.getTopicsList().forEach(topic -> found.put(topic.getName(), AdminMessages.info(topic)));
     if (names.length == 0) {
       return new ArrayList<>(found.values());
     }
@@ -414,19 +606,10 @@ public final class Admin implements AutoCloseable {
       var answer =
           cluster.call(
               heldFor(CREATE_LIMIT, ambiguous), ClusterServiceGrpc.getResizeTopicMethod(), request);
-      List<PartitionMove> moves = new ArrayList<>();
-      for (var move : answer.getMovesList()) {
-        moves.add(
-            new PartitionMove(
-                move.getTopic(),
-                move.getPartition(),
-                List.copyOf(move.getReplicasList()),
-                List.copyOf(move.getTargetList()),
-                move.getBytes(),
-                move.getCopied(),
-                move.getWaitsFor()));
-      }
-      return new Resized(info(answer.getTopic()), moves, answer.getCount());
+      return new Resized(
+          AdminMessages.info(answer.getTopic()),
+          AdminMessages.moves(answer.getMovesList()),
+          answer.getCount());
     } catch (OncelogException e) {
       boolean refused =
           e.kind() == ErrorKind.INVALID_REQUEST && "partitions".equals(e.details().field());
@@ -453,104 +636,64 @@ public final class Admin implements AutoCloseable {
             .setPartition(tp.partition())
             .addAllReplicas(replicas)
             .build();
-    return info(
+    return AdminMessages.info(
         cluster
             .call(cluster.limits(), ClusterServiceGrpc.getReassignPartitionMethod(), request)
             .getTopic());
-  }
-
-  private static io.github.oncelog.client.proto.TopicConfig message(TopicConfig config) {
-    var message = io.github.oncelog.client.proto.TopicConfig.newBuilder();
-    if (config.retentionMs != null) {
-      message.setRetentionMs(config.retentionMs);
-    }
-    if (config.retentionBytes != null) {
-      message.setRetentionBytes(config.retentionBytes);
-    }
-    if (config.maxBatchBytes != null) {
-      message.setMaxBatchBytes(config.maxBatchBytes);
-    }
-    if (config.expectedOffsets != null) {
-      message.setExpectedOffsetsValue(config.expectedOffsets.ordinal());
-    }
-    return message.build();
-  }
-
-  private static TopicInfo info(io.github.oncelog.client.proto.TopicInfo topic) {
-    var config = topic.getConfig();
-    List<PartitionInfo> partitions = new ArrayList<>();
-    for (var p : topic.getPartitionsList()) {
-      partitions.add(
-          new PartitionInfo(
-              p.getPartition(),
-              p.getLeaderId(),
-              p.getTerm(),
-              List.copyOf(p.getReplicasList()),
-              p.getLogStartOffset(),
-              p.getHighWatermark(),
-              p.getGroupId(),
-              List.copyOf(p.getTargetList()),
-              p.getAddedMs()));
-    }
-    return new TopicInfo(
-        topic.getName(),
-        topic.getTopicId(),
-        partitions,
-        new TopicConfig(
-            config.hasRetentionMs() ? config.getRetentionMs() : null,
-            config.hasRetentionBytes() ? config.getRetentionBytes() : null,
-            config.hasMaxBatchBytes() ? config.getMaxBatchBytes() : null,
-            switch (config.getExpectedOffsets()) {
-              case EXPECTED_OFFSETS_IGNORED -> ExpectedOffsets.IGNORED;
-              case EXPECTED_OFFSETS_REQUIRED -> ExpectedOffsets.REQUIRED;
-              default -> ExpectedOffsets.CHECKED;
-            }),
-        topic.getCreatedMs());
   }
 
   // --- cluster -----------------------------------------------------------------------
 
   /** The cluster, as the answering node sees it. */
   public ClusterInfo describeCluster() {
-    var answer =
+    return AdminMessages.info(
         cluster.call(
             cluster.limits(),
             ClusterServiceGrpc.getDescribeClusterMethod(),
-            DescribeClusterRequest.getDefaultInstance());
-    List<NodeInfo> nodes = new ArrayList<>();
-    for (var node : answer.getNodesList()) {
-      nodes.add(
-          new NodeInfo(
-              node.getNodeId(),
-              node.getAddress(),
-              node.getAlive(),
-              node.getClockDisagrees(),
-              node.getRelease(),
-              node.getOldestClusterVersion(),
-              node.getNewestClusterVersion(),
-              List.copyOf(node.getFeaturesList())));
-    }
-    return new ClusterInfo(
-        answer.getClusterId(),
-        answer.getAnsweringNodeId(),
-        answer.getControllerId(),
-        nodes,
-        answer.getTopics(),
-        answer.getPartitions(),
-        answer.getLeaderlessPartitions(),
-        answer.getUnderReplicatedPartitions(),
-        answer.getMaxMessageBytes(),
-        info(answer.getUpgrade()),
-        settings(answer.getSettingsList()));
+            DescribeClusterRequest.getDefaultInstance()));
   }
 
-  private static UpgradeInfo info(io.github.oncelog.client.proto.UpgradeInfo upgrade) {
-    return new UpgradeInfo(
-        upgrade.getClusterVersion(),
-        List.copyOf(upgrade.getFeaturesList()),
-        upgrade.getTargetVersion(),
-        List.copyOf(upgrade.getTargetFeaturesList()),
-        List.copyOf(upgrade.getHinderedByList()));
+  /** All nodes, and how far what is to be done with them is. */
+  public List<NodeStatus> listNodes() {
+    return cluster
+        .call(
+            cluster.limits(),
+            ClusterServiceGrpc.getListNodesMethod(),
+            ListNodesRequest.getDefaultInstance())
+        .getNodesList()
+        .stream()
+        .map(AdminMessages::status)
+        .toList();
+  }
+
+  /**
+   * Decides what becomes of a node, and returns what that does, for people; {@link #listNodes}
+   * tells how far it is. Throws {@link ErrorKind#INVALID_REQUEST} or {@link
+   * ErrorKind#NOT_SUPPORTED}.
+   */
+  public List<String> changeNode(int nodeId, NodeChange change) {
+    ChangeNodeRequest request =
+        ChangeNodeRequest.newBuilder()
+            .setNodeId(nodeId)
+            .setAction(AdminMessages.action(change.action))
+            .setDryRun(change.dryRun)
+            .setAcceptLoss(change.acceptLoss)
+            .build();
+    return List.copyOf(
+        cluster
+            .call(cluster.limits(), ClusterServiceGrpc.getChangeNodeMethod(), request)
+            .getEffectsList());
+  }
+
+  /**
+   * Spreads replicas and leaderships over the nodes, by count and then by bytes. It returns at once
+   * how far all partitions are that move, or throws {@link ErrorKind#NOT_SUPPORTED}.
+   */
+  public Balance balance(BalanceAction action) {
+    BalanceClusterRequest request =
+        BalanceClusterRequest.newBuilder().setAction(AdminMessages.action(action)).build();
+    return AdminMessages.balance(
+        cluster.call(cluster.limits(), ClusterServiceGrpc.getBalanceClusterMethod(), request));
   }
 
   /**
@@ -559,7 +702,7 @@ public final class Admin implements AutoCloseable {
    * way.
    */
   public UpgradeInfo finalizeUpgrade() {
-    return info(
+    return AdminMessages.info(
         cluster
             .call(
                 cluster.limits(),
@@ -571,19 +714,13 @@ public final class Admin implements AutoCloseable {
   /** Sets what all nodes go by, and returns all such settings. */
   public Map<String, Long> setClusterSetting(String name, long value) {
     ClusterSetting setting = ClusterSetting.newBuilder().setName(name).setValue(value).build();
-    return settings(
+    return AdminMessages.settings(
         cluster
             .call(
                 cluster.limits(),
                 ClusterServiceGrpc.getSetClusterSettingMethod(),
                 SetClusterSettingRequest.newBuilder().setSetting(setting).build())
             .getSettingsList());
-  }
-
-  private static Map<String, Long> settings(List<ClusterSetting> settings) {
-    Map<String, Long> all = new TreeMap<>();
-    settings.forEach(setting -> all.put(setting.getName(), setting.getValue()));
-    return all;
   }
 
   /** Has another replica lead (0: the most caught-up one) and returns its id. */
@@ -598,6 +735,70 @@ public final class Admin implements AutoCloseable {
                 .setTargetNodeId(targetNodeId)
                 .build())
         .getLeaderId();
+  }
+
+  // --- permissions and quotas --------------------------------------------------------
+
+  /**
+   * Removes rules, then adds others, all or none; nodes follow a moment later. Throws {@link
+   * ErrorKind#NOT_AUTHORIZED} or {@link ErrorKind#INVALID_REQUEST}.
+   */
+  public AlteredPermissions alterPermissions(
+      List<PermissionRule> add, List<PermissionRule> remove) {
+    AlterPermissionsRequest request =
+        AlterPermissionsRequest.newBuilder()
+            .addAllAdd(add.stream().map(AdminMessages::message).toList())
+            .addAllRemove(remove.stream().map(AdminMessages::message).toList())
+            .build();
+    var answer =
+        cluster.call(cluster.limits(), SecurityServiceGrpc.getAlterPermissionsMethod(), request);
+    return new AlteredPermissions(answer.getAdded(), answer.getRemoved());
+  }
+
+  /** All rules (principal empty), or those of one principal, and whether they are enforced. */
+  public Permissions listPermissions(String principal) {
+    ListPermissionsRequest request =
+        ListPermissionsRequest.newBuilder().setPrincipal(principal).build();
+    return AdminMessages.permissions(
+        cluster.call(cluster.limits(), SecurityServiceGrpc.getListPermissionsMethod(), request));
+  }
+
+  /** Whether a principal (empty: this client's) may do something. */
+  public boolean checkPermission(String operation, String kind, String name, String principal) {
+    CheckPermissionRequest request =
+        CheckPermissionRequest.newBuilder()
+            .setPrincipal(principal)
+            .setOperation(operation)
+            .setKind(kind)
+            .setName(name)
+            .build();
+    return cluster
+        .call(cluster.limits(), SecurityServiceGrpc.getCheckPermissionMethod(), request)
+        .getAllowed();
+  }
+
+  /**
+   * Removes quotas, then sets others, all or none; nodes follow a moment later. Throws {@link
+   * ErrorKind#NOT_AUTHORIZED} or {@link ErrorKind#INVALID_REQUEST}.
+   */
+  public void alterQuotas(List<Quota> quotas, List<QuotaKey> remove) {
+    AlterQuotasRequest request =
+        AlterQuotasRequest.newBuilder()
+            .addAllSet(quotas.stream().map(AdminMessages::message).toList())
+            .addAllRemove(remove.stream().map(AdminMessages::message).toList())
+            .build();
+    cluster.call(cluster.limits(), SecurityServiceGrpc.getAlterQuotasMethod(), request);
+  }
+
+  /** All quotas (principal empty), or those of one principal. */
+  public List<Quota> listQuotas(String principal) {
+    ListQuotasRequest request = ListQuotasRequest.newBuilder().setPrincipal(principal).build();
+    return cluster
+        .call(cluster.limits(), SecurityServiceGrpc.getListQuotasMethod(), request)
+        .getQuotasList()
+        .stream()
+        .map(one -> new Quota(one.getPrincipal(), one.getName(), one.getValue()))
+        .toList();
   }
 
   // --- producers ---------------------------------------------------------------------
@@ -667,19 +868,7 @@ public final class Admin implements AutoCloseable {
                   .build());
       for (var one : answer.getProducersList()) {
         after = one.getProducerId();
-        List<RecentBatch> recent = new ArrayList<>();
-        for (var r : one.getRecentList()) {
-          recent.add(
-              new RecentBatch(
-                  r.getFirstSequence(),
-                  r.getLastSequence(),
-                  r.getBaseOffset(),
-                  r.getRecordCount(),
-                  r.getCrc32C()));
-        }
-        states.add(
-            new ProducerState(
-                after, one.getEpoch(), one.getLastSequence(), one.getLastAppendMs(), recent));
+        states.add(AdminMessages.state(one));
       }
       if (producerId != 0 || answer.getProducersCount() < page) {
         break;
@@ -734,7 +923,7 @@ public final class Admin implements AutoCloseable {
         .call(cluster.limits(), TransactionServiceGrpc.getListTransactionsMethod(), request)
         .getTransactionsList()
         .stream()
-        .map(Admin::info)
+        .map(AdminMessages::info)
         .toList();
   }
 
@@ -745,7 +934,7 @@ public final class Admin implements AutoCloseable {
   public TransactionInfo describeTransaction(long transactionId) {
     DescribeTransactionRequest request =
         DescribeTransactionRequest.newBuilder().setTransactionId(transactionId).build();
-    return info(
+    return AdminMessages.info(
         cluster
             .call(cluster.limits(), TransactionServiceGrpc.getDescribeTransactionMethod(), request)
             .getTransaction());
@@ -761,30 +950,37 @@ public final class Admin implements AutoCloseable {
     cluster.call(cluster.limits(), TransactionServiceGrpc.getAbortTransactionMethod(), request);
   }
 
-  private static TransactionInfo info(TransactionDescription one) {
-    List<TransactionPart> parts = new ArrayList<>();
-    for (var part : one.getPartitionsList()) {
-      parts.add(
-          new TransactionPart(
-              new TopicPartition(part.getTopic(), part.getPartition()),
-              part.getEnded(),
-              part.getStagedRecords(),
-              part.getStagedBytes(),
-              part.getStagedOffsets()));
+  // --- sinks -------------------------------------------------------------------------
+
+  /** Outputs of queries and jobs, by name, and what each has committed. */
+  public List<SinkInfo> listSinks() {
+    List<SinkInfo> sinks = new ArrayList<>();
+    while (true) {
+      ListSinksRequest.Builder request = ListSinksRequest.newBuilder().setLimit(LIST_PAGE);
+      if (!sinks.isEmpty()) {
+        request.setAfter(sinks.get(sinks.size() - 1).sink);
+      }
+      var page =
+          cluster
+              .call(cluster.limits(), SinkServiceGrpc.getListSinksMethod(), request.build())
+              .getSinksList();
+      page.forEach(one -> sinks.add(AdminMessages.info(one)));
+      if (page.size() < LIST_PAGE) {
+        return sinks;
+      }
     }
-    return new TransactionInfo(
-        one.getTransactionId(),
-        one.getState().name().replaceFirst("^TRANSACTION_STATE_", ""),
-        one.getReason(),
-        one.getProducerName(),
-        one.getSink(),
-        one.getProducerId(),
-        one.getEpoch(),
-        one.getBegunMs(),
-        Duration.ofMillis(one.getAgeMs()),
-        Duration.ofMillis(one.getIdleTimeoutMs()),
-        Duration.ofMillis(one.getTotalTimeoutMs()),
-        one.getStagedBytes(),
-        parts);
+  }
+
+  /** Throws {@link ErrorKind#UNKNOWN_TRANSACTION} if there is none. */
+  public SinkInfo describeSink(String sink) {
+    DescribeSinkRequest request = DescribeSinkRequest.newBuilder().setSink(sink).build();
+    return AdminMessages.info(
+        cluster.call(cluster.limits(), SinkServiceGrpc.getDescribeSinkMethod(), request).getSink());
+  }
+
+  /** Takes whatever comes next, of any query; runs of before write nothing more. */
+  public void resetSink(String sink) {
+    ResetSinkRequest request = ResetSinkRequest.newBuilder().setSink(sink).build();
+    cluster.call(cluster.limits(), SinkServiceGrpc.getResetSinkMethod(), request);
   }
 }

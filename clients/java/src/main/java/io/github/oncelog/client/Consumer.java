@@ -186,7 +186,6 @@ public final class Consumer implements AutoCloseable {
 
   private List<StoredRecord> read(long until, int most) {
     if (rebalance != null) {
-      rebalance.poll();
       rebalance.follow();
     }
     List<StoredRecord> records = new ArrayList<>();
@@ -381,16 +380,31 @@ public final class Consumer implements AutoCloseable {
 
   /**
    * Frees everything. A poll that waits throws {@link ErrorKind#CLIENT_CLOSED}. A member of a group
-   * leaves it: its listener hears {@link RebalanceListener#onRevoked}, and may commit.
+   * has finished with what it was given: its listener hears {@link RebalanceListener#onRevoked},
+   * {@link ConsumerConfig#enableAutoCommit()} commits, and it leaves. Otherwise nothing is
+   * committed.
    */
   @Override
   public void close() {
+    end(false);
+  }
+
+  /**
+   * {@link #close()} for who has failed to work on what {@link #poll} returned last: the listener
+   * hears {@link RebalanceListener#onLost} instead, and nothing is committed. A try with resources
+   * does not know how its block ended: call this where it fails.
+   */
+  public void abandon() {
+    end(true);
+  }
+
+  private void end(boolean failed) {
     if (!closed.getAndSet(true)) {
       buffer.close();
       reading.lock(); // a poll on another thread ends first
       try {
         if (rebalance != null) {
-          rebalance.leave();
+          rebalance.leave(failed);
         }
       } finally {
         reading.unlock();

@@ -111,9 +111,9 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
   }
 
   /**
-   * Commits what was given out before the last call for records, now and then and before partitions
-   * are given back. {@link Consumer#close()} does not know whether the last records were worked on:
-   * commit those yourself.
+   * Commits what was given out before the last call for records, each {@link #autoCommitInterval()}
+   * and before partitions are given back, and what was given out last when the consumer closes,
+   * unless by {@link Consumer#abandon()}.
    */
   public boolean enableAutoCommit() {
     return enableAutoCommit;

@@ -28,8 +28,6 @@ final class Rebalance {
   // Under which ownership the records of each partition are being read.
   private final Map<TopicPartition, Long> numbers = new TreeMap<>();
   private final Map<TopicPartition, Long> stored = new TreeMap<>(); // by commits of this class
-  // Of automatic commits: what was given out before the last poll.
-  private Map<TopicPartition, Long> handled = new TreeMap<>();
   private long commitAt;
 
   Rebalance(ConsumerConfig config, Fetcher fetcher, GroupMember member) {
@@ -45,14 +43,10 @@ final class Rebalance {
     return numbers;
   }
 
-  /** The user has come back for more: what was given out before is worked on. */
-  void poll() {
-    if (config.enableAutoCommit()) {
-      handled = buffer.places(numbers.keySet());
-    }
-  }
-
-  /** Does all that is due. Throws what the listener throws, and what ended the membership. */
+  /**
+   * The user has come back for more: does all that is due. Throws what the listener throws, and
+   * what ended the membership.
+   */
   void follow() {
     for (Change change = buffer.interruption(); change != null; change = buffer.interruption()) {
       take(change);
@@ -71,11 +65,15 @@ final class Rebalance {
     return config.enableAutoCommit() ? commitAt : Times.NEVER;
   }
 
-  /** The consumer closes. */
-  void leave() {
+  /** The consumer closes. failed: what was given out last may not have been worked on. */
+  void leave(boolean failed) {
     List<TopicPartition> tps = List.copyOf(numbers.keySet());
     try {
-      finish(tps, Times.now() + config.revokeTimeout().toNanos());
+      if (!failed) {
+        finish(tps, Times.now() + config.revokeTimeout().toNanos());
+      } else if (!tps.isEmpty()) {
+        listener.onLost(tps);
+      }
     } finally {
       drop(tps);
       member.leave();
@@ -160,16 +158,18 @@ final class Rebalance {
     }
   }
 
-  /** What is worked on for sure, as far as it has moved. */
+  /** The user's places, as far as they have moved. */
   private void commit(Collection<TopicPartition> tps) {
     commitAt = Times.now() + config.autoCommitInterval().toNanos();
     Map<TopicPartition, OffsetCommit> moved = new TreeMap<>();
-    for (TopicPartition tp : tps) {
-      Long at = handled.get(tp);
-      if (at != null && !at.equals(stored.get(tp))) {
-        moved.put(tp, OffsetCommit.of(at));
-      }
-    }
+    buffer
+        .places(tps)
+        .forEach(
+            (tp, at) -> {
+              if (!at.equals(stored.get(tp))) {
+                moved.put(tp, OffsetCommit.of(at));
+              }
+            });
     if (moved.isEmpty()) {
       return;
     }
@@ -191,7 +191,6 @@ final class Rebalance {
     }
     numbers.keySet().removeAll(tps);
     stored.keySet().removeAll(tps);
-    handled.keySet().removeAll(tps);
     List<TopicPartition> left = buffer.assignment();
     left.removeAll(new HashSet<>(tps));
     buffer.assign(left);

@@ -5,7 +5,8 @@ import java.util.List;
 
 /**
  * Hears what comes to, and goes from, a consumer that is a member of its group. Called by {@link
- * Consumer#poll} and {@link Consumer#close()}, on their thread, between two batches of records.
+ * Consumer#poll}, {@link Consumer#close()} and {@link Consumer#abandon()}, on their thread, between
+ * two batches of records.
  */
 public interface RebalanceListener {
   /** These are this consumer's from now on. */

@@ -194,15 +194,19 @@ public final class Driver {
     return value.name().toLowerCase(Locale.ROOT);
   }
 
-  private static boolean has(JsonObject command, String name) {
+  static boolean has(JsonObject command, String name) {
     return command.has(name) && !command.get(name).isJsonNull();
   }
 
-  private static String text(JsonObject command, String name) {
+  static String text(JsonObject command, String name) {
     return has(command, name) ? command.get(name).getAsString() : "";
   }
 
-  private static long number(JsonObject command, String name, long none) {
+  static boolean flag(JsonObject command, String name) {
+    return has(command, name) && command.get(name).getAsBoolean();
+  }
+
+  static long number(JsonObject command, String name, long none) {
     return has(command, name) ? command.get(name).getAsLong() : none;
   }
 
@@ -218,7 +222,7 @@ public final class Driver {
     return new TopicPartition(text(command, "topic"), (int) number(command, "partition", 0));
   }
 
-  private static List<String> strings(JsonElement array) {
+  static List<String> strings(JsonElement array) {
     List<String> all = new ArrayList<>();
     array.getAsJsonArray().forEach(one -> all.add(one.getAsString()));
     return all;
@@ -614,22 +618,9 @@ public final class Driver {
         }
         answer.add("partitions", partitions);
       }
-      case "describe_cluster" -> {
-        Admin.ClusterInfo info = admin.describeCluster();
-        answer.addProperty("cluster_id", info.clusterId());
-        answer.addProperty("controller_id", info.controllerId());
-        JsonArray nodes = new JsonArray();
-        for (Admin.NodeInfo node : info.nodes()) {
-          JsonObject one = new JsonObject();
-          one.addProperty("node_id", node.nodeId());
-          one.addProperty("address", node.address());
-          nodes.add(one);
-        }
-        answer.add("nodes", nodes);
-      }
       case "resize_topic" -> {
-        boolean dryRun = has(command, "dry_run") && command.get("dry_run").getAsBoolean();
-        Admin.Resize resize = new Admin.Resize((int) number(command, "partitions", 0), 0, dryRun);
+        Admin.Resize resize =
+            new Admin.Resize((int) number(command, "partitions", 0), 0, flag(command, "dry_run"));
         Admin.Resized resized = admin.resizeTopic(topic, resize);
         answer.addProperty("partitions", resized.topic().partitions().size());
         answer.addProperty("moves", resized.count());
@@ -651,7 +642,9 @@ public final class Driver {
         answer.addProperty("epoch", fenced.epoch());
       }
       case "close" -> admin.close();
-      default -> throw new Fault("NOT_OFFERED", "no such verb");
+      default -> {
+        return Administration.carryOut(command, admin);
+      }
     }
     return answer;
   }

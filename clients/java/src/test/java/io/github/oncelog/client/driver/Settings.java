@@ -59,6 +59,7 @@ final class Settings {
             case "group_id" -> config.groupId(value.getAsString());
             case "membership" -> config.membership(word(Membership.class, value));
             case "group_instance_id" -> config.groupInstanceId(value.getAsString());
+            case "enable_auto_commit" -> config.enableAutoCommit(value.getAsBoolean());
             case "session_timeout_ms" -> config.sessionTimeout(ms(value));
             case "revoke_timeout_ms" -> config.revokeTimeout(ms(value));
             case "processing_timeout_ms" -> config.processingTimeout(ms(value));

@@ -1,0 +1,132 @@
+/** What an Admin takes and returns, from and to messages of the protocol. */
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type {
+  Balance,
+  BalanceAction,
+  ClusterInfo,
+  ExpectedOffsets,
+  NodeAction,
+  NodeStatus,
+  PermissionRule,
+  ProducerState,
+  SinkInfo,
+  TopicConfig,
+  TopicInfo,
+  TransactionInfo,
+  UpgradeInfo,
+} from "./admintypes.js";
+import { OncelogError } from "./errors.js";
+import * as pb from "./gen/oncelog/v1/cluster_pb.js";
+import type { ProducerState as ProducerStateMessage } from "./gen/oncelog/v1/producer_pb.js";
+import type { PermissionRuleSchema } from "./gen/oncelog/v1/security_pb.js";
+import type { SinkBefore, SinkDescription } from "./gen/oncelog/v1/sink_pb.js";
+import { type TransactionDescription, TransactionState } from "./gen/oncelog/v1/transaction_pb.js";
+
+const EXPECTED: readonly ExpectedOffsets[] = ["checked", "ignored", "required"];
+
+/** A message without what protobuf adds. */
+export function plain<T extends { $typeName: string; $unknown?: unknown }>(
+  message: T,
+): Omit<T, "$typeName" | "$unknown"> {
+  const { $typeName, $unknown, ...rest } = message;
+  return rest;
+}
+
+export function topicInfo(topic: pb.TopicInfo | undefined): TopicInfo {
+  if (topic === undefined) throw new OncelogError("INTERNAL", "the node named no topic");
+  const config: TopicConfig = {
+    expectedOffsets: EXPECTED[topic.config?.expectedOffsets ?? 0] ?? "checked",
+  };
+  const { retentionMs, retentionBytes, maxBatchBytes } = topic.config ?? {};
+  if (retentionMs !== undefined) config.retentionMs = retentionMs;
+  if (retentionBytes !== undefined) config.retentionBytes = retentionBytes;
+  if (maxBatchBytes !== undefined) config.maxBatchBytes = maxBatchBytes;
+  return { ...plain(topic), config, partitions: topic.partitions.map(plain) };
+}
+
+/** Of a topic's settings. */
+export function topicConfig(config: TopicConfig): MessageInitShape<typeof pb.TopicConfigSchema> {
+  const { expectedOffsets, ...rest } = config;
+  return { ...rest, expectedOffsets: EXPECTED.indexOf(expectedOffsets ?? "checked") };
+}
+
+export function clusterInfo(answer: pb.DescribeClusterResponse): ClusterInfo {
+  const { limits: _, ...rest } = plain(answer);
+  return {
+    ...rest,
+    nodes: answer.nodes.map(plain),
+    upgrade: upgradeInfo(answer.upgrade),
+    settings: settings(answer.settings),
+  };
+}
+
+export function nodeStatus(node: pb.NodeStatus): NodeStatus {
+  const busy = node.expected || node.joining || node.leaving || node.coming + node.going > 0;
+  return { ...plain(node), settled: !busy && !(node.drained && node.leaderships > 0) };
+}
+
+export function nodeAction(action: NodeAction): pb.NodeAction {
+  return numberOf(pb.NodeAction, action);
+}
+
+export function balanceAction(action: BalanceAction): pb.BalanceAction {
+  return numberOf(pb.BalanceAction, action);
+}
+
+/** Of an action, in its enum. Not all callers have types: throws INVALID_REQUEST if it is none. */
+function numberOf(all: Record<string, string | number>, action: string): number {
+  const number = all[String(action).toUpperCase()];
+  if (typeof number === "number") return number;
+  throw new OncelogError("INVALID_REQUEST", `action: "${action}" is none`, { field: "action" });
+}
+
+export function balance(answer: pb.BalanceClusterResponse): Balance {
+  const settled = !answer.balancing && answer.count === 0;
+  return { ...plain(answer), moves: answer.moves.map(plain), settled };
+}
+
+export function ruleMessage(rule: PermissionRule): MessageInitShape<typeof PermissionRuleSchema> {
+  return { ...rule, operations: [...rule.operations] };
+}
+
+export function producerState(one: ProducerStateMessage): ProducerState {
+  return { ...plain(one), recent: one.recent.map(plain) };
+}
+
+export function transactionInfo(one: TransactionDescription | undefined): TransactionInfo {
+  if (one === undefined) throw new OncelogError("INTERNAL", "the node named no transaction");
+  const state = TransactionState[one.state] ?? `${one.state}`;
+  return { ...plain(one), state, partitions: one.partitions.map(plain) };
+}
+
+export function upgradeInfo(upgrade: pb.UpgradeInfo | undefined): UpgradeInfo {
+  if (upgrade !== undefined) return plain(upgrade);
+  const none: string[] = [];
+  return {
+    clusterVersion: 0,
+    features: none,
+    targetVersion: 0,
+    targetFeatures: none,
+    hinderedBy: none,
+  };
+}
+
+export function settings(all: pb.ClusterSetting[]): Map<string, bigint> {
+  return new Map(all.map(({ name, value }) => [name, value]));
+}
+
+export function sinkInfo(one: SinkDescription | undefined): SinkInfo {
+  if (one === undefined) throw new OncelogError("INTERNAL", "the node named no sink");
+  const { ticket: _, digest: __, version: ___, ...rest } = plain(one);
+  return {
+    ...rest,
+    openBatch: one.openTransactionId === 0n ? -1n : one.openBatch,
+    committed: one.committed.map(plain),
+    before: one.before === undefined ? null : before(one.before),
+  };
+}
+
+function before({ query, batch, recordCount }: SinkBefore): SinkInfo["before"] {
+  return { query, batch, recordCount };
+}

@@ -1,0 +1,58 @@
+/** The driver's verbs for nodes, moves, permissions, quotas and what sinks have committed. */
+
+import type { Admin, SinkInfo } from "../index.js";
+import { big, Fault, type Json, table } from "./json.js";
+
+function sink(found: SinkInfo): Json {
+  return {
+    ...table(found),
+    committed: found.committed.map(({ first, last }) => [first, last]),
+    before: found.before && [found.before.query, found.before.batch, found.before.recordCount],
+  };
+}
+
+export async function administer(c: Json, admin: Admin): Promise<Json> {
+  switch (c.verb) {
+    case "describe_cluster": {
+      const { settings: _, ...info } = await admin.describeCluster();
+      return table(info);
+    }
+    case "list_nodes":
+      return { nodes: table(await admin.listNodes()) };
+    case "change_node": {
+      const { node_id, action, dry_run: dryRun, accept_loss: acceptLoss } = c;
+      return { effects: await admin.changeNode(node_id, { action, dryRun, acceptLoss }) };
+    }
+    case "balance":
+      return table(await admin.balance(c.action));
+    case "reassign_partition": {
+      const { topic, partition } = c;
+      const info = await admin.reassignPartition({ topic, partition }, c.replicas);
+      const found = info.partitions[partition];
+      return { replicas: found?.replicas, target: found?.target };
+    }
+    case "alter_permissions":
+      return admin.alterPermissions(c.add, c.remove);
+    case "list_permissions":
+      return table(await admin.listPermissions(c.principal));
+    case "check_permission": {
+      const { operation, kind, name, principal } = c;
+      return { allowed: await admin.checkPermission(operation, kind, name, principal) };
+    }
+    case "alter_quotas": {
+      const quotas = c.set?.map((one: Json) => ({ ...one, value: big(one.value) }));
+      await admin.alterQuotas(quotas, c.remove);
+      return {};
+    }
+    case "list_quotas":
+      return { quotas: table(await admin.listQuotas(c.principal)) };
+    case "list_sinks":
+      return { sinks: (await admin.listSinks()).map(sink) };
+    case "describe_sink":
+      return sink(await admin.describeSink(c.sink));
+    case "reset_sink":
+      await admin.resetSink(c.sink);
+      return {};
+  }
+  throw new Fault("NOT_OFFERED", `no verb ${c.verb}`);
+}
