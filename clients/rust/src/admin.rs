@@ -1,11 +1,16 @@
-//! Topics, the cluster, its producers and groups.
+//! Topics, the cluster, its producers and groups. What else an admin client does is in the
+//! modules `admin_...`.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tonic::{Response, Status};
+
 use crate::cluster::{Cluster, Trying, ask};
 use crate::config::ClientConfig;
+use crate::connection::Node;
 use crate::errors::{Error, ErrorKind, Result};
 use crate::groups::Groups;
 use crate::identities::nonce;
@@ -34,13 +39,14 @@ impl AdminConfig {
     }
 }
 
-const LIST_PAGE: usize = 1000;
-const MOST_CREATION: Duration = Duration::from_secs(30);
+pub(crate) const LIST_PAGE: usize = 1000;
+pub(crate) const MOST_CREATION: Duration = Duration::from_secs(30);
 
-/// Manages topics and looks at the cluster, its producers and groups. It is used by reference, by
-/// any number of tasks. Calls are tried at other nodes while errors are retriable.
+/// Manages topics, nodes, permissions and quotas, and looks at the cluster, its producers, groups,
+/// transactions and sinks. It is used by reference, by any number of tasks. Calls are tried at
+/// other nodes while errors are retriable.
 pub struct Admin {
-    cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
     groups: Groups,
 }
 
@@ -55,6 +61,15 @@ impl Admin {
     /// Frees everything, as dropping it does.
     pub fn close(&self) {
         self.cluster.close();
+    }
+
+    /// One call, which any node answers.
+    pub(crate) async fn call<T, F, A>(&self, method: F) -> Result<T>
+    where
+        F: Fn(Node) -> A,
+        A: Future<Output = std::result::Result<Response<T>, Status>>,
+    {
+        self.cluster.call(self.cluster.trying(), method).await
     }
 
     // --- topics --------------------------------------------------------------------------
@@ -85,10 +100,9 @@ impl Admin {
             partitions,
             replicas,
             config: Some(message(&config)),
-            timeout_ms: limit.min(MOST_CREATION).as_millis().max(1) as i32,
+            timeout_ms: held_ms(limit),
         };
-        let total = limit.min(MOST_CREATION) + Duration::from_secs(1);
-        let trying = Trying { total, attempt: total };
+        let trying = held_for(limit);
         let mut repeated = false;
         let call = ask!(cluster.create_topic(request));
         let error = match self.cluster.call_noting(trying, None, &mut repeated, call).await {
@@ -111,8 +125,7 @@ impl Admin {
     /// Deletes a topic with its records.
     pub async fn delete_topic(&self, name: &str) -> Result<()> {
         let request = pb::DeleteTopicRequest { name: name.into() };
-        let call = ask!(cluster.delete_topic(request));
-        self.cluster.call(self.cluster.trying(), call).await.map(|_| ())
+        self.call(ask!(cluster.delete_topic(request))).await.map(|_| ())
     }
 
     /// Changes the settings that are given. Leaders hear of it a moment later.
@@ -122,8 +135,7 @@ impl Admin {
             config: Some(message(&config)),
             set_expected_offsets: config.expected_offsets.is_some(),
         };
-        let call = ask!(cluster.alter_topic(request));
-        let answer = self.cluster.call(self.cluster.trying(), call).await?;
+        let answer = self.call(ask!(cluster.alter_topic(request))).await?;
         Ok(topic_info(answer.topic.unwrap_or_default()))
     }
 
@@ -137,8 +149,7 @@ impl Admin {
     pub async fn describe_topics(&self, names: &[&str]) -> Result<Vec<TopicInfo>> {
         let request =
             pb::DescribeTopicsRequest { names: names.iter().map(|n| (*n).into()).collect() };
-        let call = ask!(cluster.describe_topics(request));
-        let answer = match self.cluster.call(self.cluster.trying(), call).await {
+        let answer = match self.call(ask!(cluster.describe_topics(request))).await {
             Ok(answer) => answer,
             Err(error) => {
                 if error.kind() == ErrorKind::UnknownTopicOrPartition {
@@ -166,8 +177,7 @@ impl Admin {
     /// The cluster, as the answering node sees it.
     pub async fn describe_cluster(&self) -> Result<ClusterInfo> {
         let request = pb::DescribeClusterRequest::default();
-        let call = ask!(cluster.describe_cluster(request));
-        let answer = self.cluster.call(self.cluster.trying(), call).await?;
+        let answer = self.call(ask!(cluster.describe_cluster(request))).await?;
         let node = |node: pb::NodeInfo| NodeInfo {
             node_id: node.node_id,
             address: node.address,
@@ -177,6 +187,7 @@ impl Admin {
             oldest_cluster_version: node.oldest_cluster_version,
             newest_cluster_version: node.newest_cluster_version,
             features: node.features,
+            insecure: node.insecure,
         };
         Ok(ClusterInfo {
             cluster_id: answer.cluster_id,
@@ -190,6 +201,7 @@ impl Admin {
             max_message_bytes: answer.max_message_bytes,
             upgrade: upgrade_info(answer.upgrade),
             settings: settings_of(answer.settings),
+            damaged_replicas: answer.damaged_replicas,
         })
     }
 
@@ -197,8 +209,7 @@ impl Admin {
     /// returns what is on now, or [`ErrorKind::NotSupported`] that names the nodes in the way.
     pub async fn finalize_upgrade(&self) -> Result<UpgradeInfo> {
         let request = pb::FinalizeUpgradeRequest::default();
-        let call = ask!(cluster.finalize_upgrade(request));
-        let answer = self.cluster.call(self.cluster.trying(), call).await?;
+        let answer = self.call(ask!(cluster.finalize_upgrade(request))).await?;
         Ok(upgrade_info(answer.upgrade))
     }
 
@@ -210,8 +221,7 @@ impl Admin {
     ) -> Result<HashMap<String, i64>> {
         let setting = pb::ClusterSetting { name: name.into(), value };
         let request = pb::SetClusterSettingRequest { setting: Some(setting) };
-        let call = ask!(cluster.set_cluster_setting(request));
-        let answer = self.cluster.call(self.cluster.trying(), call).await?;
+        let answer = self.call(ask!(cluster.set_cluster_setting(request))).await?;
         Ok(settings_of(answer.settings))
     }
 
@@ -235,8 +245,7 @@ impl Admin {
             nonce: producer_name.map_or(0, |_| nonce()),
             ..Default::default()
         };
-        let call = ask!(producers.lease_producer(request));
-        let answer = self.cluster.call(self.cluster.trying(), call).await?;
+        let answer = self.call(ask!(producers.lease_producer(request))).await?;
         Ok(ProducerLease {
             producer_id: answer.producer_id,
             epoch: answer.epoch,
@@ -250,16 +259,14 @@ impl Admin {
     pub async fn fence_producer(&self, producer_name: &str) -> Result<(i64, i32)> {
         let request =
             pb::FenceProducerRequest { producer_name: producer_name.into(), nonce: nonce() };
-        let call = ask!(producers.fence_producer(request));
-        let answer = self.cluster.call(self.cluster.trying(), call).await?;
+        let answer = self.call(ask!(producers.fence_producer(request))).await?;
         Ok((answer.producer_id, answer.epoch))
     }
 
     /// All names, as the node that answers knows them.
     pub async fn list_producer_names(&self) -> Result<Vec<ProducerName>> {
         let request = pb::ListProducerNamesRequest::default();
-        let call = ask!(producers.list_producer_names(request));
-        let answer = self.cluster.call(self.cluster.trying(), call).await?;
+        let answer = self.call(ask!(producers.list_producer_names(request))).await?;
         let name = |known: pb::ProducerName| ProducerName {
             name: known.name,
             producer_id: known.producer_id,
@@ -335,6 +342,16 @@ impl Admin {
     pub async fn delete_group(&self, group: &str) -> Result<bool> {
         self.groups.delete(group).await
     }
+}
+
+/// For a call that the node may hold for so long, and what it is told of that.
+pub(crate) fn held_for(limit: Duration) -> Trying {
+    let total = limit.min(MOST_CREATION) + Duration::from_secs(1);
+    Trying { total, attempt: total }
+}
+
+pub(crate) fn held_ms(limit: Duration) -> i32 {
+    limit.min(MOST_CREATION).as_millis().max(1) as i32
 }
 
 fn unknown_topic(name: &str) -> Error {

@@ -121,6 +121,18 @@ impl Node {
             .max_decoding_message_size(MAX_MESSAGE)
     }
 
+    pub(crate) fn security(self) -> pb::security_service_client::SecurityServiceClient<Self> {
+        let origin = self.inner.origin.clone();
+        pb::security_service_client::SecurityServiceClient::with_origin(self, origin)
+            .max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    pub(crate) fn sinks(self) -> pb::sink_service_client::SinkServiceClient<Self> {
+        let origin = self.inner.origin.clone();
+        pb::sink_service_client::SinkServiceClient::with_origin(self, origin)
+            .max_decoding_message_size(MAX_MESSAGE)
+    }
+
     pub(crate) fn groups(self) -> pb::group_service_client::GroupServiceClient<Self> {
         let origin = self.inner.origin.clone();
         pb::group_service_client::GroupServiceClient::with_origin(self, origin)

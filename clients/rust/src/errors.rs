@@ -205,6 +205,11 @@ pub struct ErrorDetails {
     pub producer_name: String,
     pub field: String,
     pub limit: String,
+    /// Of `NotAuthorized`: who lacks what, as the next three say.
+    pub principal: String,
+    pub operation: String,
+    pub kind: String,
+    pub name: String,
     /// Of `Throttled`: sooner it is of no use; zero: not known.
     pub retry_after: Duration,
     pub count: u64,

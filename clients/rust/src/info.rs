@@ -24,6 +24,8 @@ pub struct NodeInfo {
     pub newest_cluster_version: i32,
     /// What it knows.
     pub features: Vec<String>,
+    /// It listens without TLS beyond its machine.
+    pub insecure: bool,
 }
 
 /// What the cluster was upgraded to, and what it could be upgraded to.
@@ -60,6 +62,10 @@ pub struct PartitionInfo {
     pub high_watermark: i64,
     /// Of its Raft group.
     pub group_id: u64,
+    /// The nodes that it is being moved to; empty: it is not moved.
+    pub target: Vec<i32>,
+    /// When the topic got it; 0: with its creation.
+    pub added_ms: i64,
 }
 
 /// What a topic does with a batch's expected offset.
@@ -129,6 +135,8 @@ pub struct ClusterInfo {
     pub upgrade: UpgradeInfo,
     /// What all nodes go by.
     pub settings: HashMap<String, i64>,
+    /// For people: which replicas have stopped for damage, and what is done about it.
+    pub damaged_replicas: Vec<String>,
 }
 
 /// A producer name and the id and epoch it stands for.
@@ -206,6 +214,8 @@ pub(crate) fn topic_info(topic: pb::TopicInfo) -> TopicInfo {
         log_start_offset: p.log_start_offset,
         high_watermark: p.high_watermark,
         group_id: p.group_id,
+        target: p.target,
+        added_ms: p.added_ms,
     };
     TopicInfo {
         name: topic.name,

@@ -25,6 +25,11 @@
 
 mod accumulator;
 mod admin;
+mod admin_nodes;
+mod admin_partitions;
+mod admin_security;
+mod admin_sinks;
+mod admin_transactions;
 mod buffer;
 mod catchup;
 mod cluster;
@@ -72,6 +77,11 @@ mod pb {
 }
 
 pub use admin::{Admin, AdminConfig};
+pub use admin_nodes::{Balance, BalanceAction, NodeAction, NodeChange, NodeStatus};
+pub use admin_partitions::{PartitionMove, Resize, Resized};
+pub use admin_security::{PermissionRule, Permissions, Quota, QuotaKey};
+pub use admin_sinks::{SinkBefore, SinkInfo};
+pub use admin_transactions::{TransactionInfo, TransactionPart};
 pub use compress::Compression;
 pub use config::{Assignor, ClientConfig, ConsumerConfig, Membership, OffsetReset, ProducerConfig};
 pub use consumer::Consumer;

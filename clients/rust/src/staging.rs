@@ -33,7 +33,8 @@ pub enum TransactionState {
     Committed,
     /// Nothing of it is readable, now or later.
     Aborted,
-    /// It has ended, and nobody knows how: only if its name was given up meanwhile.
+    /// It has ended, and nobody knows how: only if its name was given up meanwhile. Or a state that
+    /// this client does not know.
     Unknown,
 }
 

@@ -100,6 +100,10 @@ fn from_info(info: &ErrorInfo, message: &str) -> Error {
         d.retry_after = Duration::from_millis(wait as u64);
         d.field = word("field");
         d.limit = word("limit");
+        d.principal = word("principal");
+        d.operation = word("operation");
+        d.kind = word("kind");
+        d.name = word("name");
     })
 }
 

@@ -1,6 +1,7 @@
 //! Lets the conformance kit drive this client: commands come as JSON lines on standard input,
 //! answers go to standard output. conformance/DRIVER.md describes them.
 
+mod administration;
 mod settings;
 mod verbs;
 
@@ -93,6 +94,12 @@ fn details(error: &Error) -> Value {
         ErrorKind::InvalidRequest => &[("field", json!(d.field)), ("limit", json!(d.limit))],
         ErrorKind::TopicAlreadyExists => &[("topic", json!(d.topic))],
         ErrorKind::ProducerNameNotFound => &[("producer_name", json!(d.producer_name))],
+        ErrorKind::NotAuthorized => &[
+            ("principal", json!(d.principal)),
+            ("operation", json!(d.operation)),
+            ("kind", json!(d.kind)),
+            ("name", json!(d.name)),
+        ],
         ErrorKind::OffsetOutOfRange => &[
             ("topic", json!(d.topic)),
             ("partition", json!(d.partition)),

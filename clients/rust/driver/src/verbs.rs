@@ -10,9 +10,9 @@ use oncelog::{
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::{Answer, Fault, empty, error_object, settings};
+use crate::{Answer, Fault, administration, empty, error_object, settings};
 
-fn fault(message: impl Into<String>) -> Fault {
+pub fn fault(message: impl Into<String>) -> Fault {
     Fault::Driver(message.into())
 }
 
@@ -21,7 +21,7 @@ fn limit(c: &Value) -> Duration {
     Duration::from_millis(c["timeout_ms"].as_u64().unwrap_or(60_000))
 }
 
-fn tp(c: &Value) -> TopicPartition {
+pub fn tp(c: &Value) -> TopicPartition {
     let partition = c["partition"].as_i64().unwrap_or(0) as i32;
     TopicPartition::new(c["topic"].as_str().unwrap_or_default(), partition)
 }
@@ -390,10 +390,17 @@ async fn manage_topic(admin: &Admin, verb: &str, c: &Value, topic: &str) -> Answ
             let nodes: Vec<Value> = info
                 .nodes
                 .iter()
-                .map(|node| json!({"node_id": node.node_id, "address": node.address}))
+                .map(|node| {
+                    json!({
+                        "node_id": node.node_id, "address": node.address, "alive": node.alive,
+                        "clock_disagrees": node.clock_disagrees, "release": node.release,
+                        "insecure": node.insecure,
+                    })
+                })
                 .collect();
             Ok(json!({
                 "cluster_id": info.cluster_id, "controller_id": info.controller_id, "nodes": nodes,
+                "damaged_replicas": info.damaged_replicas,
             }))
         }
         "fence_producer" => {
@@ -405,6 +412,6 @@ async fn manage_topic(admin: &Admin, verb: &str, c: &Value, topic: &str) -> Answ
             admin.close();
             Ok(empty())
         }
-        verb => Err(Fault::NotOffered(format!("no verb {verb}"))),
+        verb => administration::carry_out(admin, verb, c).await,
     }
 }
