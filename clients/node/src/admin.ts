@@ -183,7 +183,8 @@ export class Admin implements AsyncDisposable {
 
   /**
    * Decides what becomes of a node, and returns what that does, for people; `listNodes` tells how
-   * far it is. Throws INVALID_REQUEST, NOT_SUPPORTED.
+   * far it is. After a call whose answer was lost that may be nothing. Throws INVALID_REQUEST,
+   * NOT_SUPPORTED.
    */
   async changeNode(nodeId: number, change: NodeChange): Promise<readonly string[]> {
     const request = { nodeId, ...change, action: messages.nodeAction(change.action) };
@@ -228,7 +229,8 @@ export class Admin implements AsyncDisposable {
 
   /**
    * Removes rules, then adds others, all or none, and returns how many were new, and were there.
-   * Nodes follow a moment later. Throws NOT_AUTHORIZED, INVALID_REQUEST.
+   * After a call whose answer was lost none may be new. Nodes follow a moment later. Throws
+   * NOT_AUTHORIZED, INVALID_REQUEST.
    */
   async alterPermissions(
     add: readonly PermissionRule[] = [],

@@ -535,7 +535,6 @@ public final class Admin implements AutoCloseable {
   /** Deletes a topic with its records. */
   public void deleteTopic(String name) {
     cluster.call(
-        cluster.limits(),
         ClusterServiceGrpc.getDeleteTopicMethod(),
         DeleteTopicRequest.newBuilder().setName(name).build());
   }
@@ -549,9 +548,7 @@ public final class Admin implements AutoCloseable {
             .setSetExpectedOffsets(config.expectedOffsets != null)
             .build();
     return AdminMessages.info(
-        cluster
-            .call(cluster.limits(), ClusterServiceGrpc.getAlterTopicMethod(), request)
-            .getTopic());
+        cluster.call(ClusterServiceGrpc.getAlterTopicMethod(), request).getTopic());
   }
 
   /** These topics, in this order, or all, by name. */
@@ -560,7 +557,6 @@ public final class Admin implements AutoCloseable {
     try {
       answer =
           cluster.call(
-              cluster.limits(),
               ClusterServiceGrpc.getDescribeTopicsMethod(),
               DescribeTopicsRequest.newBuilder().addAllNames(List.of(names)).build());
     } catch (OncelogException e) {
@@ -637,9 +633,7 @@ public final class Admin implements AutoCloseable {
             .addAllReplicas(replicas)
             .build();
     return AdminMessages.info(
-        cluster
-            .call(cluster.limits(), ClusterServiceGrpc.getReassignPartitionMethod(), request)
-            .getTopic());
+        cluster.call(ClusterServiceGrpc.getReassignPartitionMethod(), request).getTopic());
   }
 
   // --- cluster -----------------------------------------------------------------------
@@ -648,7 +642,6 @@ public final class Admin implements AutoCloseable {
   public ClusterInfo describeCluster() {
     return AdminMessages.info(
         cluster.call(
-            cluster.limits(),
             ClusterServiceGrpc.getDescribeClusterMethod(),
             DescribeClusterRequest.getDefaultInstance()));
   }
@@ -656,10 +649,7 @@ public final class Admin implements AutoCloseable {
   /** All nodes, and how far what is to be done with them is. */
   public List<NodeStatus> listNodes() {
     return cluster
-        .call(
-            cluster.limits(),
-            ClusterServiceGrpc.getListNodesMethod(),
-            ListNodesRequest.getDefaultInstance())
+        .call(ClusterServiceGrpc.getListNodesMethod(), ListNodesRequest.getDefaultInstance())
         .getNodesList()
         .stream()
         .map(AdminMessages::status)
@@ -668,8 +658,8 @@ public final class Admin implements AutoCloseable {
 
   /**
    * Decides what becomes of a node, and returns what that does, for people; {@link #listNodes}
-   * tells how far it is. Throws {@link ErrorKind#INVALID_REQUEST} or {@link
-   * ErrorKind#NOT_SUPPORTED}.
+   * tells how far it is. After a call whose answer was lost that may be nothing. Throws {@link
+   * ErrorKind#INVALID_REQUEST} or {@link ErrorKind#NOT_SUPPORTED}.
    */
   public List<String> changeNode(int nodeId, NodeChange change) {
     ChangeNodeRequest request =
@@ -680,9 +670,7 @@ public final class Admin implements AutoCloseable {
             .setAcceptLoss(change.acceptLoss)
             .build();
     return List.copyOf(
-        cluster
-            .call(cluster.limits(), ClusterServiceGrpc.getChangeNodeMethod(), request)
-            .getEffectsList());
+        cluster.call(ClusterServiceGrpc.getChangeNodeMethod(), request).getEffectsList());
   }
 
   /**
@@ -693,7 +681,7 @@ public final class Admin implements AutoCloseable {
     BalanceClusterRequest request =
         BalanceClusterRequest.newBuilder().setAction(AdminMessages.action(action)).build();
     return AdminMessages.balance(
-        cluster.call(cluster.limits(), ClusterServiceGrpc.getBalanceClusterMethod(), request));
+        cluster.call(ClusterServiceGrpc.getBalanceClusterMethod(), request));
   }
 
   /**
@@ -705,7 +693,6 @@ public final class Admin implements AutoCloseable {
     return AdminMessages.info(
         cluster
             .call(
-                cluster.limits(),
                 ClusterServiceGrpc.getFinalizeUpgradeMethod(),
                 FinalizeUpgradeRequest.getDefaultInstance())
             .getUpgrade());
@@ -717,7 +704,6 @@ public final class Admin implements AutoCloseable {
     return AdminMessages.settings(
         cluster
             .call(
-                cluster.limits(),
                 ClusterServiceGrpc.getSetClusterSettingMethod(),
                 SetClusterSettingRequest.newBuilder().setSetting(setting).build())
             .getSettingsList());
@@ -740,8 +726,9 @@ public final class Admin implements AutoCloseable {
   // --- permissions and quotas --------------------------------------------------------
 
   /**
-   * Removes rules, then adds others, all or none; nodes follow a moment later. Throws {@link
-   * ErrorKind#NOT_AUTHORIZED} or {@link ErrorKind#INVALID_REQUEST}.
+   * Removes rules, then adds others, all or none; nodes follow a moment later. After a call whose
+   * answer was lost none may be new. Throws {@link ErrorKind#NOT_AUTHORIZED} or {@link
+   * ErrorKind#INVALID_REQUEST}.
    */
   public AlteredPermissions alterPermissions(
       List<PermissionRule> add, List<PermissionRule> remove) {
@@ -750,8 +737,7 @@ public final class Admin implements AutoCloseable {
             .addAllAdd(add.stream().map(AdminMessages::message).toList())
             .addAllRemove(remove.stream().map(AdminMessages::message).toList())
             .build();
-    var answer =
-        cluster.call(cluster.limits(), SecurityServiceGrpc.getAlterPermissionsMethod(), request);
+    var answer = cluster.call(SecurityServiceGrpc.getAlterPermissionsMethod(), request);
     return new AlteredPermissions(answer.getAdded(), answer.getRemoved());
   }
 
@@ -760,7 +746,7 @@ public final class Admin implements AutoCloseable {
     ListPermissionsRequest request =
         ListPermissionsRequest.newBuilder().setPrincipal(principal).build();
     return AdminMessages.permissions(
-        cluster.call(cluster.limits(), SecurityServiceGrpc.getListPermissionsMethod(), request));
+        cluster.call(SecurityServiceGrpc.getListPermissionsMethod(), request));
   }
 
   /** Whether a principal (empty: this client's) may do something. */
@@ -772,9 +758,7 @@ public final class Admin implements AutoCloseable {
             .setKind(kind)
             .setName(name)
             .build();
-    return cluster
-        .call(cluster.limits(), SecurityServiceGrpc.getCheckPermissionMethod(), request)
-        .getAllowed();
+    return cluster.call(SecurityServiceGrpc.getCheckPermissionMethod(), request).getAllowed();
   }
 
   /**
@@ -787,17 +771,14 @@ public final class Admin implements AutoCloseable {
             .addAllSet(quotas.stream().map(AdminMessages::message).toList())
             .addAllRemove(remove.stream().map(AdminMessages::message).toList())
             .build();
-    cluster.call(cluster.limits(), SecurityServiceGrpc.getAlterQuotasMethod(), request);
+    cluster.call(SecurityServiceGrpc.getAlterQuotasMethod(), request);
   }
 
   /** All quotas (principal empty), or those of one principal. */
   public List<Quota> listQuotas(String principal) {
     ListQuotasRequest request = ListQuotasRequest.newBuilder().setPrincipal(principal).build();
-    return cluster
-        .call(cluster.limits(), SecurityServiceGrpc.getListQuotasMethod(), request)
-        .getQuotasList()
-        .stream()
-        .map(one -> new Quota(one.getPrincipal(), one.getName(), one.getValue()))
+    return cluster.call(SecurityServiceGrpc.getListQuotasMethod(), request).getQuotasList().stream()
+        .map(AdminMessages::quota)
         .toList();
   }
 
@@ -809,9 +790,7 @@ public final class Admin implements AutoCloseable {
     if (producerName != null) {
       request.setProducerName(producerName).setNonce(Identities.nonce());
     }
-    var answer =
-        cluster.call(
-            cluster.limits(), ProducerServiceGrpc.getLeaseProducerMethod(), request.build());
+    var answer = cluster.call(ProducerServiceGrpc.getLeaseProducerMethod(), request.build());
     return new ProducerLease(
         answer.getProducerId(),
         answer.getEpoch(),
@@ -824,7 +803,6 @@ public final class Admin implements AutoCloseable {
   public ProducerEpoch fenceProducer(String producerName) {
     var answer =
         cluster.call(
-            cluster.limits(),
             ProducerServiceGrpc.getFenceProducerMethod(),
             FenceProducerRequest.newBuilder()
                 .setProducerName(producerName)
@@ -837,7 +815,6 @@ public final class Admin implements AutoCloseable {
   public List<ProducerName> listProducerNames() {
     var answer =
         cluster.call(
-            cluster.limits(),
             ProducerServiceGrpc.getListProducerNamesMethod(),
             ListProducerNamesRequest.getDefaultInstance());
     List<ProducerName> names = new ArrayList<>();
@@ -920,7 +897,7 @@ public final class Admin implements AutoCloseable {
             .setLimit(limit)
             .build();
     return cluster
-        .call(cluster.limits(), TransactionServiceGrpc.getListTransactionsMethod(), request)
+        .call(TransactionServiceGrpc.getListTransactionsMethod(), request)
         .getTransactionsList()
         .stream()
         .map(AdminMessages::info)
@@ -936,7 +913,7 @@ public final class Admin implements AutoCloseable {
         DescribeTransactionRequest.newBuilder().setTransactionId(transactionId).build();
     return AdminMessages.info(
         cluster
-            .call(cluster.limits(), TransactionServiceGrpc.getDescribeTransactionMethod(), request)
+            .call(TransactionServiceGrpc.getDescribeTransactionMethod(), request)
             .getTransaction());
   }
 
@@ -947,7 +924,7 @@ public final class Admin implements AutoCloseable {
   public void abortTransaction(long transactionId) {
     AbortTransactionRequest request =
         AbortTransactionRequest.newBuilder().setTransactionId(transactionId).build();
-    cluster.call(cluster.limits(), TransactionServiceGrpc.getAbortTransactionMethod(), request);
+    cluster.call(TransactionServiceGrpc.getAbortTransactionMethod(), request);
   }
 
   // --- sinks -------------------------------------------------------------------------
@@ -960,10 +937,7 @@ public final class Admin implements AutoCloseable {
       if (!sinks.isEmpty()) {
         request.setAfter(sinks.get(sinks.size() - 1).sink);
       }
-      var page =
-          cluster
-              .call(cluster.limits(), SinkServiceGrpc.getListSinksMethod(), request.build())
-              .getSinksList();
+      var page = cluster.call(SinkServiceGrpc.getListSinksMethod(), request.build()).getSinksList();
       page.forEach(one -> sinks.add(AdminMessages.info(one)));
       if (page.size() < LIST_PAGE) {
         return sinks;
@@ -975,12 +949,12 @@ public final class Admin implements AutoCloseable {
   public SinkInfo describeSink(String sink) {
     DescribeSinkRequest request = DescribeSinkRequest.newBuilder().setSink(sink).build();
     return AdminMessages.info(
-        cluster.call(cluster.limits(), SinkServiceGrpc.getDescribeSinkMethod(), request).getSink());
+        cluster.call(SinkServiceGrpc.getDescribeSinkMethod(), request).getSink());
   }
 
   /** Takes whatever comes next, of any query; runs of before write nothing more. */
   public void resetSink(String sink) {
     ResetSinkRequest request = ResetSinkRequest.newBuilder().setSink(sink).build();
-    cluster.call(cluster.limits(), SinkServiceGrpc.getResetSinkMethod(), request);
+    cluster.call(SinkServiceGrpc.getResetSinkMethod(), request);
   }
 }

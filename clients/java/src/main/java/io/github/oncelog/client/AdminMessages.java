@@ -214,6 +214,10 @@ final class AdminMessages {
         .build();
   }
 
+  static Admin.Quota quota(Quota quota) {
+    return new Admin.Quota(quota.getPrincipal(), quota.getName(), quota.getValue());
+  }
+
   static QuotaKey message(Admin.QuotaKey key) {
     return QuotaKey.newBuilder().setPrincipal(key.principal()).setName(key.name()).build();
   }

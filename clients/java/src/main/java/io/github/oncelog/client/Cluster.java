@@ -212,6 +212,11 @@ final class Cluster {
     return new Limits(requestTimeout, Math.min(attempt, requestTimeout), () -> {});
   }
 
+  /** Calls what any node answers; limits are those of the settings. */
+  <Q, A> A call(MethodDescriptor<Q, A> method, Q request) {
+    return call(limits(), method, request);
+  }
+
   /** Calls what any node answers, until it succeeds, fails for good, or time is up. */
   <Q, A> A call(Limits limits, MethodDescriptor<Q, A> method, Q request) {
     long deadline = Times.now() + limits.total;

@@ -278,7 +278,6 @@ final class Groups {
       int count = 0;
       DescribeClusterResponse info =
           cluster.call(
-              cluster.limits(),
               ClusterServiceGrpc.getDescribeClusterMethod(),
               DescribeClusterRequest.getDefaultInstance());
       for (NodeInfo node : info.getNodesList()) {
