@@ -9,7 +9,8 @@ linger and buffer are those of docs/client-defaults.json on both sides. Kafka ac
 in page caches unless --flush is given, Oncelog what is on disks. Brokers share the machine with the
 client: the rate is of all together, the processor time the client's alone.
 
-The programs are each client's own (clients/*), and bench/clients/{franz,kafkajs,KafkaBench.java};
+The programs are each client's own (clients/*), and those in bench/clients: franz, kafkajs, rdkafka,
+KafkaBench.java;
 what they need is built or fetched first. What the machine lacks is left out, and said. With --into
 the part of the page between the two marks is replaced.
 """
@@ -128,6 +129,14 @@ def rust() -> Command:
     return words(CLIENTS / "rust" / "target" / "release" / "bench", "produce")
 
 
+def rdkafka() -> Command:
+    """It is no part of clients/rust, so that nobody gets librdkafka with that one."""
+    manifest = PEERS / "rdkafka" / "Cargo.toml"
+    options: Words = ["--quiet", "--release", "--locked", "--manifest-path", manifest]
+    run_text(["cargo", "build", *options, "--target-dir", BUILT / "rdkafka"], BUILD_S)
+    return words(BUILT / "rdkafka" / "release" / "oncelog-bench-rdkafka")
+
+
 PROGRAMS = (
     Program("go", "Go", False, go),
     Program("go", "franz-go", True, franz),
@@ -136,6 +145,7 @@ PROGRAMS = (
     Program("node", "Node.js", False, node),
     Program("node", "kafkajs", True, kafkajs),
     Program("rust", "Rust", False, rust),
+    Program("rust", "rdkafka", True, rdkafka),
 )
 
 # -- measuring ----------------------------------------------------------------------------

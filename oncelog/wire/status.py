@@ -74,7 +74,8 @@ _PLAIN_CODES: dict[grpc.StatusCode, type[e.OncelogError]] = {
     grpc.StatusCode.UNAVAILABLE: e.BrokerUnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: e.RequestTimeoutError,
     grpc.StatusCode.CANCELLED: e.BrokerUnavailableError,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: e.ThrottledError,
+    # A message beyond a limit, most often: the same again would end the same way.
+    grpc.StatusCode.RESOURCE_EXHAUSTED: e.InvalidRequestError,
     grpc.StatusCode.INVALID_ARGUMENT: e.InvalidRequestError,
     grpc.StatusCode.OUT_OF_RANGE: e.InvalidRequestError,
     grpc.StatusCode.UNIMPLEMENTED: e.NotSupportedError,

@@ -76,6 +76,7 @@ def test_long_messages_are_cut():
         (grpc.StatusCode.UNAVAILABLE, errors.BrokerUnavailableError),
         (grpc.StatusCode.DEADLINE_EXCEEDED, errors.RequestTimeoutError),
         (grpc.StatusCode.CANCELLED, errors.BrokerUnavailableError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.InvalidRequestError),
         (grpc.StatusCode.UNIMPLEMENTED, errors.NotSupportedError),
         (grpc.StatusCode.PERMISSION_DENIED, errors.InternalError),
         (grpc.StatusCode.UNKNOWN, errors.InternalError),
