@@ -6,54 +6,46 @@
 
 An address that the settings name counts before what a node says of itself. As long as the
 metadata here is behind what other nodes say, it takes nobody away: what it lacks may be on its
-way from a node that it does not know yet.
+way from a node that it does not know yet. Nothing here waits or touches a socket: the
+simulator's nodes meet by the same objects. What takes time is in `own_place`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster.config import MAX_NODES, NodeConfig, check_peer_ports
+from cluster.config import MAX_NODES, NodeConfig
+from cluster.consensus.group import Group
 from cluster.errors import ClusterError
-from cluster.exposure import check_exposure
 from cluster.metadata.state import MetadataState
 from cluster.node.joining import welcome
-from cluster.node.maintenance_loop import Tasks
-from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.peers import REFUSAL_TIMEOUT, Peers
-from cluster.node.places import named, own_listen, own_stream
-from cluster.transport.link import Identity
-from cluster.transport.listener import PeerListener
+from cluster.node.places import named, own_stream
+from cluster.node.replica_changes import Propose
+from cluster.transport.hellos import Identity
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
-from storage.lives import Lives
 
 log = logging.getLogger(__name__)
-
-LOOK_PERIOD = 0.5  # seconds
-COMMAND_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What a node has before it opens its replicas.
+    """What a node knows of nodes before it opens its replicas.
 
     addresses: nodes that its listener lets in; changes in place.
     said: where peers are, as the node was told when it joined.
     """
 
     identity: Identity
-    listener: PeerListener
     addresses: dict[int, str]
     said: Mapping[int, str]
-    lives: Lives
 
 
 class OtherNodes:
-    """Of one node. on_failure(error): the node must end."""
+    """Of one node. propose(command, done): to the metadata group; `done` is called once."""
 
     def __init__(
         self,
@@ -61,22 +53,17 @@ class OtherNodes:
         places: Places,
         peers: Peers,
         metadata: MetadataState,
-        proposer: MetadataProposer,
-        on_failure: Callable[[BaseException], None],
+        group: Group,
+        propose: Propose,
     ) -> None:
-        self._config, self._identity, self._listener = config, places.identity, places.listener
-        self._addresses, self._peers, self._on_failure = places.addresses, peers, on_failure
-        self._metadata, self._proposer, self._group = metadata, proposer, proposer.group
+        self._config, self._identity, self._peers = config, places.identity, peers
+        self._addresses, self._propose = places.addresses, propose
+        self._metadata, self._group = metadata, group
         self._named = named(config)
         self._said = {node: at for node, at in places.said.items() if node != config.node_id}
         self._said_version = self._identity.instance  # of the configuration that `said` is from
         self._gone_since: float | None = None
-        self._is_removed = False
         self._proposing: set[int] = set()
-        self._tasks = Tasks()
-
-    async def close(self) -> None:
-        await self._tasks.stop()
 
     def follow(self) -> None:
         """The metadata may name other nodes than before."""
@@ -124,71 +111,39 @@ class OtherNodes:
             answer.peers.update(
                 {node: at for node, at in known.items() if node not in answer.peers}
             )
-        if command is not None and command.node_id not in self._proposing:
-            self._proposing.add(command.node_id)
-            self._tasks.spawn(self._propose(command))
+        if command is not None:
+            self._propose_once(command)
         return answer
 
-    async def _propose(self, command: mpb.JoinNode) -> None:
-        try:
-            result = await self._proposer.propose(
-                mpb.MetadataCommand(join_node=command), COMMAND_TIMEOUT
-            )
-        except ClusterError as error:
-            log.info("node %d was not taken in this time: %s", command.node_id, error)
-        else:
-            if result.error:
-                log.info("node %d has to wait: %s", command.node_id, result.message)
-        finally:
-            self._proposing.discard(command.node_id)
-
-    async def watch(self, stop_serving: Callable[[], Awaitable[None]]) -> None:
-        """Now and then: says where this node is, listens, ends a node that was removed.
-
-        What such a node knows is out of date: its clients have to ask others.
-        """
-        node_id = self._config.node_id
-        while True:
-            view = self._metadata.membership
-            if view.is_changing and not self._listener.is_bound:
-                try:
-                    await self.listen()
-                except ClusterError as error:
-                    self._on_failure(error)
-                    return
-            own, directory_id = own_stream(self._config), self._identity.directory_id
-            known = self._metadata.directory_of(node_id) == directory_id
-            if view.is_changing and known and view.peers.get(node_id) != own:
-                await self._propose(
-                    mpb.JoinNode(
-                        node_id=node_id,
-                        directory_id=directory_id,
-                        address=self._config.advertised,
-                        peer_address=own,
-                    )
+    def look(self) -> None:
+        """Now and then: says where this node is, if the metadata has it otherwise."""
+        node_id, directory_id = self._config.node_id, self._identity.directory_id
+        view, own = self._metadata.membership, own_stream(self._config)
+        known = self._metadata.directory_of(node_id) == directory_id
+        if view.is_changing and known and view.peers.get(node_id) != own:
+            self._propose_once(
+                mpb.JoinNode(
+                    node_id=node_id,
+                    directory_id=directory_id,
+                    address=self._config.advertised,
+                    peer_address=own,
                 )
-            if self._group.removed is not None and not self._is_removed:
-                log.warning("this node was removed from its cluster: it serves no clients any more")
-                self._is_removed = True
-                await stop_serving()
-            self._end_if_removed()
-            await asyncio.sleep(LOOK_PERIOD)
+            )
 
-    async def listen(self) -> None:
-        """A node that was alone may have peers. Raises ConfigError, ListenError."""
-        if not self._listener.is_bound:
-            check_peer_ports(self._config, self._config.nodes)
-            check_exposure(self._config, alone=False)
-            self._listener.bind(own_listen(self._config))
-            await self._listener.start()
-
-    def _end_if_removed(self) -> None:
-        """Not at once: others may need its word that the removal is in force."""
-        now = asyncio.get_running_loop().time()
+    def check_removed(self, now: float) -> None:
+        """Raises ClusterError where this node was removed, and no other needs its word for it."""
         if self._group.removed is None or self._peers.linked_since:
             self._gone_since = None
             return
         self._gone_since = self._gone_since or now
         if now - self._gone_since > REFUSAL_TIMEOUT:
             text = "this node was removed from its cluster: its data directory is of no more use"
-            self._on_failure(ClusterError(text))
+            raise ClusterError(text)
+
+    def _propose_once(self, command: mpb.JoinNode) -> None:
+        node = command.node_id
+        if node not in self._proposing:
+            self._proposing.add(node)
+            self._propose(
+                mpb.MetadataCommand(join_node=command), lambda: self._proposing.discard(node)
+            )

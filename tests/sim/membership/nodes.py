@@ -97,7 +97,11 @@ class Operator:
 
     def _replace(self, state: MetadataState, node: int) -> None:
         directory, joining = state.directory_of(node), self.cluster.nodes[node].joining
-        if node in state.membership.expected or joining.is_done or directory == joining.directory:
+        if (
+            node in state.membership.expected
+            or joining.is_done
+            or directory == joining.directory_id
+        ):
             self._lost.discard(node)
             self.cluster.nodes[node].restart()
             return
@@ -119,7 +123,7 @@ class Operator:
         view = state.membership
         for node in self.cluster.live() if view.own.replicas else ():
             gone = node.id not in view.own.replicas and node.id not in state.nodes
-            if gone and not view.admits(node.id, node.joining.directory):
+            if gone and not view.admits(node.id, node.joining.directory_id):
                 node.joining.wipe()
                 node.start()
 
