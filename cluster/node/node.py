@@ -55,8 +55,8 @@ from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import repair_families, sample, transactions
 from cluster.node.offered import add_services, guards
-from cluster.node.other_nodes import OtherNodes, Places
-from cluster.node.own_place import OwnPlace
+from cluster.node.other_nodes import Known, OtherNodes
+from cluster.node.own_place import Opened, OwnPlace
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.places import identity_of, named
@@ -112,9 +112,7 @@ class Node:
         memory: Budget,
         stack: contextlib.AsyncExitStack,
         lock: DirectoryLock,
-        places: Places,
-        listener: PeerListener,
-        lives: Lives,
+        opened: Opened,
     ) -> None:
         """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
         clock, rate = time.monotonic, LearnerRate(time.monotonic, self._learner_rate)
@@ -154,11 +152,10 @@ class Node:
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         proposer = self._proposer = self._open_metadata(machine, lock)
-        own = (self.metadata, proposer)
-        self._place = OwnPlace(config, listener, *own, self._fail)
-        known = (self.metadata, proposer.group, self._place.propose)
-        self.others = OtherNodes(config, places, peers, *known)
-        self.registration = Registration(config, places.identity, lives, *own, self._fail)
+        own = (self.metadata, proposer, self._fail)
+        place = self._place = OwnPlace(config, opened.listener, *own)
+        self.others = OtherNodes(config, opened.known, peers, self.metadata, place)
+        self.registration = Registration(config, opened.known.identity, opened.lives, *own)
         parts = (proposer, replicas, peers, self._leaders)
         transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
         sizes = self.sizes = ReplicaSizes(config.node_id, replicas.by_group, peers, self._waits)
@@ -168,11 +165,10 @@ class Node:
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
-        self._duties = ReplicaDuties(config, self._driver, *own, replicas, sizes)
+        self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
+        follows = (self.metadata, replicas, self._driver)
         self._follower = MetadataFollower(
-            self.metadata,
-            self._replicas,
-            self._driver,
+            *follows,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
             partial(keep_version, lock),
             self._on_layout,
@@ -266,8 +262,8 @@ class Node:
         lives = Lives(config.data_dir / "db" / "lives")
         stack.callback(lives.close)
         prepare_metadata(engine, lock.instance)
-        places = Places(identity, addresses, said)
-        node = cls(config, engine, metrics, memory, stack, lock, places, listener, lives)
+        opened = Opened(Known(identity, addresses, said), listener, lives)
+        node = cls(config, engine, metrics, memory, stack, lock, opened)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
         members, transactions = node._group_members, node._transactions

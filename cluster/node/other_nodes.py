@@ -13,8 +13,9 @@ simulator's nodes meet by the same objects. What takes time is in `own_place`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from cluster.config import MAX_NODES, NodeConfig
 from cluster.consensus.group import Group
@@ -23,7 +24,6 @@ from cluster.metadata.state import MetadataState
 from cluster.node.joining import welcome
 from cluster.node.peers import REFUSAL_TIMEOUT, Peers
 from cluster.node.places import named, own_stream
-from cluster.node.replica_changes import Propose
 from cluster.transport.hellos import Identity
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Known:
     """What a node knows of nodes before it opens its replicas.
 
     addresses: nodes that its listener lets in; changes in place.
@@ -44,23 +44,29 @@ class Places:
     said: Mapping[int, str]
 
 
+class Proposer(Protocol):
+    """propose(command, done): to the metadata group; `done` is called once."""
+
+    group: Group
+
+    def propose(self, command: mpb.MetadataCommand, done: Callable[[], None]) -> None: ...
+
+
 class OtherNodes:
-    """Of one node. propose(command, done): to the metadata group; `done` is called once."""
+    """Of one node."""
 
     def __init__(
         self,
         config: NodeConfig,
-        places: Places,
+        known: Known,
         peers: Peers,
         metadata: MetadataState,
-        group: Group,
-        propose: Propose,
+        proposer: Proposer,
     ) -> None:
-        self._config, self._identity, self._peers = config, places.identity, peers
-        self._addresses, self._propose = places.addresses, propose
-        self._metadata, self._group = metadata, group
-        self._named = named(config)
-        self._said = {node: at for node, at in places.said.items() if node != config.node_id}
+        self._config, self._identity, self._peers = config, known.identity, peers
+        self._addresses, self._named = known.addresses, named(config)
+        self._metadata, self._proposer = metadata, proposer
+        self._said = {node: at for node, at in known.said.items() if node != config.node_id}
         self._said_version = self._identity.instance  # of the configuration that `said` is from
         self._gone_since: float | None = None
         self._proposing: set[int] = set()
@@ -81,19 +87,27 @@ class OtherNodes:
         self._peers.connect_to(self._addresses)
 
     def heard_of(self, hello: pb.Hello) -> None:
-        """Of another node of this cluster. One that joined later than all known here is let in."""
+        """Of another node of this cluster. One that joined later than all known here is let in.
+
+        So is one that is a node for all that is known here, and of which nobody could say where
+        it is: a node that joined, and found nobody when it started again, knows no addresses.
+        """
         ours, address = self._identity, hello.peer_address
         founding = ours.membership.founding
         is_ours = hello.cluster_id == ours.cluster_id and hello.founding == founding != 0
         if not is_ours or hello.node_id == ours.node_id:
             return
-        if hello.instance <= self._metadata.membership.own.version or not address:
+        view = self._metadata.membership
+        is_member = hello.node_id in {*self._metadata.nodes, *view.own.replicas}
+        may_be = is_member or view.own.version < self._said_version
+        is_lost = may_be and hello.node_id not in self._addresses
+        if not address or (hello.instance <= view.own.version and not is_lost):
             return
         if hello.node_id not in self._said and len(self._said) >= MAX_NODES:
             return
         if self._said.get(hello.node_id) == address and hello.instance <= self._said_version:
             return
-        log.info("node %d is at %s, as it says: this node is behind", hello.node_id, address)
+        log.info("node %d is at %s, as it says: nobody else did", hello.node_id, address)
         self._said[hello.node_id] = address
         self._said_version = max(self._said_version, hello.instance)
         self.follow()
@@ -103,7 +117,7 @@ class OtherNodes:
         if join.node_id == self._config.node_id:
             return pb.Welcome(why_not=f"node_id {join.node_id} is its own", refused=True)
         ours = self._identity.membership
-        group = self._group.members
+        group = self._proposer.group.members
         answer, command = welcome(join, self._metadata, group, ours.members, ours.founding)
         if answer.instance:
             # One that is away may not have said itself where it is.
@@ -116,23 +130,37 @@ class OtherNodes:
         return answer
 
     def look(self) -> None:
-        """Now and then: says where this node is, if the metadata has it otherwise."""
-        node_id, directory_id = self._config.node_id, self._identity.directory_id
-        view, own = self._metadata.membership, own_stream(self._config)
-        known = self._metadata.directory_of(node_id) == directory_id
-        if view.is_changing and known and view.peers.get(node_id) != own:
+        """Now and then: says where this node is, if the metadata has it otherwise.
+
+        It also says where others are that have not said so: they may be away, and a node that
+        joins meanwhile, and leads, could neither reach them nor be heard by them.
+        """
+        view, own = self._metadata.membership, self._config.node_id
+        if not view.is_changing:
+            return
+        if view.peers.get(own) != own_stream(self._config):
+            self._say(
+                own, self._identity.directory_id, self._config.advertised, own_stream(self._config)
+            )
+        for node, at in self._addresses.items():
+            if node not in view.peers and node in self._metadata.nodes:
+                self._say(node, self._metadata.directory_of(node), self._metadata.nodes[node], at)
+
+    def _say(self, node: int, directory: int, address: str, peer_address: str) -> None:
+        """Not of a directory that has no place: what it may become is said by `welcome`."""
+        if directory == self._metadata.directory_of(node) > 0:
             self._propose_once(
                 mpb.JoinNode(
-                    node_id=node_id,
-                    directory_id=directory_id,
-                    address=self._config.advertised,
-                    peer_address=own,
+                    node_id=node,
+                    directory_id=directory,
+                    address=address,
+                    peer_address=peer_address,
                 )
             )
 
     def check_removed(self, now: float) -> None:
         """Raises ClusterError where this node was removed, and no other needs its word for it."""
-        if self._group.removed is None or self._peers.linked_since:
+        if self._proposer.group.removed is None or self._peers.linked_since:
             self._gone_since = None
             return
         self._gone_since = self._gone_since or now
@@ -144,6 +172,6 @@ class OtherNodes:
         node = command.node_id
         if node not in self._proposing:
             self._proposing.add(node)
-            self._propose(
+            self._proposer.propose(
                 mpb.MetadataCommand(join_node=command), lambda: self._proposing.discard(node)
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from cluster.config import NodeConfig, check_peer_ports
 from cluster.errors import ClusterError
@@ -17,15 +18,25 @@ from cluster.exposure import check_exposure
 from cluster.metadata.state import MetadataState
 from cluster.node.maintenance_loop import Tasks
 from cluster.node.metadata_proposer import MetadataProposer
-from cluster.node.other_nodes import OtherNodes
+from cluster.node.other_nodes import Known, OtherNodes
 from cluster.node.places import own_listen
 from cluster.transport.listener import PeerListener
 from cluster.v1 import metadata_pb2 as mpb
+from storage.lives import Lives
 
 log = logging.getLogger(__name__)
 
 LOOK_PERIOD = 0.5  # seconds
 COMMAND_TIMEOUT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a node has of others before it opens its replicas, and what takes them in."""
+
+    known: Known
+    listener: PeerListener
+    lives: Lives
 
 
 class OwnPlace:
@@ -40,7 +51,7 @@ class OwnPlace:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._config, self._listener, self._on_failure = config, listener, on_failure
-        self._metadata, self._proposer = metadata, proposer
+        self._metadata, self._proposer, self.group = metadata, proposer, proposer.group
         self._tasks = Tasks()
 
     async def close(self) -> None:
@@ -64,14 +75,14 @@ class OwnPlace:
 
     async def watch(self, others: OtherNodes, stop_serving: Callable[[], Awaitable[None]]) -> None:
         """Ends a node that was removed: what it knows is out of date, its clients ask others."""
-        group, is_removed = self._proposer.group, False
+        is_removed = False
         clock = asyncio.get_running_loop().time
         while True:
             try:
                 if self._metadata.membership.is_changing:
                     await self.listen()
                 others.look()
-                if group.removed is not None and not is_removed:
+                if self.group.removed is not None and not is_removed:
                     log.warning(
                         "this node was removed from its cluster: it serves no clients any more"
                     )

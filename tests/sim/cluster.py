@@ -231,7 +231,8 @@ class Cluster:
 
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, Abandoned):
-                if given_up[0] and is_new and mpb.MetadataResult.FromString(outcome.result).error:
+                result: Any = outcome.result
+                if given_up[0] and is_new and mpb.MetadataResult.FromString(result).error:
                     self.removed.discard(given_up)
                 done_with(outcome.result)
 

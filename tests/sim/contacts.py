@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cluster.node.other_nodes import OtherNodes, Places
+from cluster.consensus.group import Group
+from cluster.metadata.state import MetadataState
+from cluster.node.other_nodes import Known, OtherNodes
+from cluster.node.peers import Peers
 from cluster.node.places import named, own_stream
 from cluster.node.registration import claim_of, write_claim
 from cluster.transport.frames import FrameError
@@ -27,7 +30,7 @@ from tests.sim.checker import Violation
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
-    from tests.sim.node import Node, Process
+    from tests.sim.node import Node
 
 NOTICED = 0.02  # seconds until a listener knows that a connection was closed
 UNNOTICED = PING_EVERY * MISSED_PINGS  # at most, where nothing passes
@@ -51,9 +54,8 @@ class SimLink:
 class Contacts:
     """Of one process."""
 
-    def __init__(self, node: Node, process: Process) -> None:
-        joining, state, peers = node.joining, process.state, process.peers
-        assert process.metadata is not None and process.metadata.group is not None
+    def __init__(self, node: Node, state: MetadataState, peers: Peers, group: Group) -> None:
+        joining = node.joining
 
         def make_link(peer: int, address: str, on_link: Any, on_refusal: Any) -> Any:
             return SimLink(node, self.identity, peer, address, on_refusal)
@@ -62,7 +64,7 @@ class Contacts:
             claim = node.lives.claim()
             write_claim(hello, claim.life, claim.known, claim.number)
 
-        self.identity = Identity(
+        self.identity: Identity = Identity(
             joining.config.cluster_id,
             node.id,
             node.incarnation,
@@ -74,14 +76,9 @@ class Contacts:
             write_life=write_life,
         )
         addresses = {**joining.said, **named(joining.config)}
-        self.others = OtherNodes(
-            joining.config,
-            Places(self.identity, addresses, joining.said),
-            peers,
-            state,
-            process.metadata.group,
-            node.propose_metadata,
-        )
+        self.group, self.propose = group, node.propose_metadata
+        known = Known(self.identity, addresses, joining.said)
+        self.others = OtherNodes(joining.config, known, peers, state, self)
         self.acceptance = Acceptance(
             self.identity,
             addresses,

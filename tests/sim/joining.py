@@ -116,7 +116,7 @@ class Joining:
         except ClusterError as error:
             node.cluster.trace("node %d ends: %s", node.id, error)
             return
-        if self.is_done:
+        if self.instance:
             node.start()
             return
         self._asks, self._asked = True, self._asked + 1

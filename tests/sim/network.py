@@ -222,11 +222,11 @@ class Network:
     def _connected(self, sender: int, receiver: int) -> None:
         link = self.links[sender, receiver]
         link.connecting = False
-        if link.up or link.blocked:
+        if link.up or (link.blocked and self.meetings is None):
             return
         if self._reachable(sender) and self._reachable(receiver):
             if self.meetings is not None and not self.meetings.meet(sender, receiver):
-                self.connect(sender, receiver)
+                self.connect(sender, receiver)  # nothing announces that it will be let in
                 return
             link.up = True
             self._on_link(sender, receiver, True)

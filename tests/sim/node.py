@@ -109,6 +109,21 @@ def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Dri
     return ShadowedDriver(node, clock, replay)
 
 
+def _replica_settings(node: Node) -> ReplicaSettings:
+    return ReplicaSettings(
+        node_id=node.id,
+        directory_id=node.joining.directory_id,
+        election_timeout=node.settings.election_timeout,
+        heartbeat=node.settings.heartbeat,
+        checkpoint_bytes=1 << 26,
+        checkpoint_entries=node.settings.checkpoint_entries,
+        tail_cache_bytes=0,
+        min_tail_bytes=node.settings.tail_bytes,
+        max_batch_bytes=1 << 26,
+        last_seen_capacity=1_000_000,
+    )
+
+
 def _clocks(node: Node) -> ClockAgreement:
     peers, bound_ms = set(node.cluster.node_ids) - {node.id}, node.settings.clock_bound_ms
     return ClockAgreement(peers, bound_ms, node.steady, node.wall_ms, node.send)
@@ -143,18 +158,7 @@ class Process:
         facts = self.state if settings.leased else Facts(node, self.state)
         self.clocks = _clocks(node)
         self.replicas = Replicas(
-            ReplicaSettings(
-                node_id=node.id,
-                directory_id=node.joining.directory_id,
-                election_timeout=settings.election_timeout,
-                heartbeat=settings.heartbeat,
-                checkpoint_bytes=1 << 26,
-                checkpoint_entries=settings.checkpoint_entries,
-                tail_cache_bytes=0,
-                min_tail_bytes=settings.tail_bytes,
-                max_batch_bytes=1 << 26,
-                last_seen_capacity=1_000_000,
-            ),
+            _replica_settings(node),
             ReplicaContext(
                 kv=node.disk,
                 driver=self.driver,
@@ -189,8 +193,8 @@ class Process:
         self.repairs = self._repairs(node, facts)
         self.levelling = Levelling(node, self.driver, facts)
         self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
+        self.contacts: Contacts | None = None
         self._open_metadata(node)
-        self.contacts = Contacts(node, self) if settings.founding else None
 
     def _layout_changed(self) -> None:
         if self.contacts is not None:
@@ -206,7 +210,10 @@ class Process:
             self.state.load(cluster.topics)
             return
         cluster.checker.begins(node.id, METADATA_GROUP, instance)
-        self.metadata.group = self.replicas.open_metadata(cluster.founding, self.metadata, instance)
+        group = self.replicas.open_metadata(cluster.founding, self.metadata, instance)
+        self.metadata.group = group
+        if node.settings.founding:
+            self.contacts = Contacts(node, self.state, self.peers, group)
 
     def _leader_changed(self) -> None:
         self.leaders_notified = True
