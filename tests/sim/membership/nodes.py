@@ -63,10 +63,12 @@ class Operator:
         draw, rng = self.rng.random(), self.rng
         there = sorted(state.membership.own.replicas or self.cluster.founding)
         if draw < 0.3 and is_whole(self.cluster, state, self._away):
-            node = rng.choice([one for one in there if one != self._away])
-            self.cluster.nodes[node].joining.wipe()
-            self.lost_disks += 1
-            self._lost.add(node)
+            bears = [one for one in there if not shared(state, one, self._away)]
+            if bears:
+                node = rng.choice(bears)
+                self.cluster.nodes[node].joining.wipe()
+                self.lost_disks += 1
+                self._lost.add(node)
             return
         if 0.5 <= draw < 0.6 and not self._away and self.cluster.nodes[there[-1]].alive:
             self._take_away(rng.choice(there))
@@ -167,6 +169,17 @@ class Whole(Clients):
 def is_steady(record: PartitionState) -> bool:
     """Whether nothing is to be done with the partition's replicas."""
     return not (record.target or record.lost or record.damaged)
+
+
+def shared(state: MetadataState, one: int, away: int) -> bool:
+    """Whether a record may be on these two only, of all disks: one cannot be lost then."""
+    records = [record for topic in state.topics() for record in topic.partitions]
+    both = {one, away}
+    return away > 0 and (
+        one == away
+        or len(state.membership.own.replicas) <= FOUNDING
+        or any(both <= {*record.replicas} for record in records)
+    )
 
 
 def is_whole(cluster: Cluster, state: MetadataState, away: int = 0) -> bool:
