@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def start_with(package: str, *extras: str) -> None:
     """Returns if this interpreter has the package; else sets the project's own up and starts again.
 
-    An interpreter that has it need not be the project's: PyPy runs the simulator, for instance.
+    An interpreter that has it need not be the project's.
     """
     if importlib.util.find_spec(package) is not None:
         return
