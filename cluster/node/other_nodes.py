@@ -138,10 +138,9 @@ class OtherNodes:
         view, own = self._metadata.membership, self._config.node_id
         if not view.is_changing:
             return
-        if view.peers.get(own) != own_stream(self._config):
-            self._say(
-                own, self._identity.directory_id, self._config.advertised, own_stream(self._config)
-            )
+        ours = (self._config.advertised, own_stream(self._config))
+        if (self._metadata.nodes.get(own), view.peers.get(own)) != ours:
+            self._say(own, self._identity.directory_id, *ours)
         for node, at in self._addresses.items():
             if node not in view.peers and node in self._metadata.nodes:
                 self._say(node, self._metadata.directory_of(node), self._metadata.nodes[node], at)

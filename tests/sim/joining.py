@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ASK_PERIOD = 0.4
 FOUNDING = 7  # the number that all members share
 NEXT_DIRECTORY = 100  # a new one has a number of which the last digits are the node
-PORT, PEER_PORT_OFFSET = 1000, 1000
+PORT, PEER_PORT_OFFSET = 1, 1000
 MAX_ASKED = 2  # nodes that a node is told to ask
 PATIENCE = 20  # asks, until its operator names others
 
