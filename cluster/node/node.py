@@ -33,12 +33,7 @@ from cluster.consensus.message import (
     SnapshotError,
 )
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.errors import (
-    ClusterError,
-    ConfigError,
-    NotReadyError,
-    OlderReleaseError,
-)
+from cluster.errors import ClusterError, ConfigError, NotReadyError, OlderReleaseError
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.settings import LEARNER_RATE
@@ -60,7 +55,8 @@ from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import repair_families, sample, transactions
 from cluster.node.offered import add_services, guards
-from cluster.node.other_nodes import OtherNodes, Places
+from cluster.node.other_nodes import Known, OtherNodes
+from cluster.node.own_place import Opened, OwnPlace
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.places import identity_of, named
@@ -84,7 +80,8 @@ from cluster.security.settings import Security
 from cluster.services.group_members import GroupMembers
 from cluster.services.samples import group_samples
 from cluster.services.turns import Turns
-from cluster.transport.link import MAX_FRAME_BYTES, Identity
+from cluster.transport.hellos import Acceptance, Identity
+from cluster.transport.link import MAX_FRAME_BYTES, PeerLink
 from cluster.transport.listener import PeerListener
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import metadata_pb2 as mpb
@@ -115,7 +112,7 @@ class Node:
         memory: Budget,
         stack: contextlib.AsyncExitStack,
         lock: DirectoryLock,
-        places: Places,
+        opened: Opened,
     ) -> None:
         """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
         clock, rate = time.monotonic, LearnerRate(time.monotonic, self._learner_rate)
@@ -124,7 +121,7 @@ class Node:
         self.metadata, self.memory, self.turns = MetadataState(), memory, Turns()
         self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        peers = self._peers = Peers(config, clock, self._on_link, self._fail)
+        peers = self._peers = Peers(clock, self._on_link, self._fail)
         timeout, heartbeat = config.election_timeout_ms / 1000, config.heartbeat_ms / 1000
         watch = metrics.sync_watch = SyncWatch(clock, heartbeat, HANG_TIMEOUTS * timeout)
         self._health = NodeHealth(clock, timeout, watch)
@@ -155,9 +152,10 @@ class Node:
         self._founding = Founding(config, self.metadata, self.upgrades)
         machine = MetadataMachine(self.metadata, self._on_metadata_applied)
         proposer = self._proposer = self._open_metadata(machine, lock)
-        own = (self.metadata, proposer)
-        self.others = OtherNodes(config, places, peers, *own, self._fail)
-        self.registration = Registration(config, places.identity, places.lives, *own, self._fail)
+        own = (self.metadata, proposer, self._fail)
+        place = self._place = OwnPlace(config, opened.listener, *own)
+        self.others = OtherNodes(config, opened.known, peers, self.metadata, place)
+        self.registration = Registration(config, opened.known.identity, opened.lives, *own)
         parts = (proposer, replicas, peers, self._leaders)
         transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
         sizes = self.sizes = ReplicaSizes(config.node_id, replicas.by_group, peers, self._waits)
@@ -167,11 +165,10 @@ class Node:
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._group_members = GroupMembers(self)
-        self._duties = ReplicaDuties(config, self._driver, *own, replicas, sizes)
+        self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
+        follows = (self.metadata, replicas, self._driver)
         self._follower = MetadataFollower(
-            self.metadata,
-            self._replicas,
-            self._driver,
+            *follows,
             lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
             partial(keep_version, lock),
             self._on_layout,
@@ -231,17 +228,20 @@ class Node:
             lambda hello: node.registration.write(hello),  # noqa: PLW0108 - made later
         )
         # The ports come before anything in the data directory is touched.
-        listener = PeerListener(
+        acceptance = Acceptance(
             identity,
             addresses,
-            lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
-            lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             lambda peer, at: node.metadata.directory_of(peer, at),  # noqa: PLW0108 - made later
-            LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
-            security.peers,
             lambda join: node.others.welcome(join),  # noqa: PLW0108
             lambda hello: node.registration.refusal(hello),  # noqa: PLW0108
             lambda hello: node.others.heard_of(hello),  # noqa: PLW0108
+        )
+        listener = PeerListener(
+            acceptance,
+            lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
+            lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
+            LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
+            security.peers,
         )
         stack.callback(listener.stop)
         if config.peer_listen:
@@ -262,8 +262,8 @@ class Node:
         lives = Lives(config.data_dir / "db" / "lives")
         stack.callback(lives.close)
         prepare_metadata(engine, lock.instance)
-        places = Places(identity, listener, addresses, said, lives)
-        node = cls(config, engine, metrics, memory, stack, lock, places)
+        opened = Opened(Known(identity, addresses, said), listener, lives)
+        node = cls(config, engine, metrics, memory, stack, lock, opened)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
         members, transactions = node._group_members, node._transactions
@@ -289,13 +289,13 @@ class Node:
         self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
         self.metrics.repairs = partial(repair_families, self._duties.repairs)
         stack.push_async_callback(self._peers.close)
-        self._peers.open(identity, security.peers)
+        self._peers.open(partial(PeerLink, identity, tls=security.peers))
         self.others.follow()
         stack.push_async_callback(self._producer_ids.close)
         stack.push_async_callback(self._driver_loop.stop)
         self._driver_loop.start(self._driver)
         stack.callback(listener.stop)
-        stack.push_async_callback(self.others.close)
+        stack.push_async_callback(self._place.close)
         if listener.is_bound:
             await listener.start()
         stack.callback(self._group_members.close)
@@ -325,7 +325,7 @@ class Node:
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
         tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(server))
-        tasks.spawn(self.others.watch(partial(server.stop, STOP_TIMEOUT)))
+        tasks.spawn(self._place.watch(self.others, partial(server.stop, STOP_TIMEOUT)))
         stack.push_async_callback(self._transactions.markers.stop)
         tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
@@ -470,7 +470,7 @@ class Node:
         return node_id in self._clocks.wrong
 
     async def listen_to_peers(self) -> None:
-        await self.others.listen()
+        await self._place.listen()
 
     def waiting(self, group_id: int) -> str:
         return self._waits().get(group_id, "") or self.sizes.reasons.get(group_id, "")

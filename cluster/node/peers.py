@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Mapping
 
-from cluster.config import NodeConfig
 from cluster.consensus.message import Message
 from cluster.errors import ClusterError
 from cluster.features import Release
-from cluster.security.peer_tls import PeerTls
-from cluster.transport.link import Identity, PeerLink
+from cluster.transport.link import PeerLink
 from cluster.transport.versions import release_of
 
-log = logging.getLogger(__name__)
-
+# (peer, address, on_link, on_refusal) -> the link, which begins to connect
+MakeLink = Callable[
+    [int, str, Callable[[int, bool], None], Callable[[int, str, bool], None]], PeerLink
+]
 # How long a refusal by a peer may last: it may still see this node's last life.
 REFUSAL_TIMEOUT = 15.0
 
@@ -29,46 +27,40 @@ class Peers:
 
     def __init__(
         self,
-        config: NodeConfig,
         clock: Callable[[], float],
         on_link: Callable[[int, bool], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._config, self._clock = config, clock
-        self._on_link, self._on_failure = on_link, on_failure
+        self._clock, self._on_link, self._on_failure = clock, on_link, on_failure
         self.links: dict[int, PeerLink] = {}
         self.linked_since: dict[int, float] = {}  # of those whose link is up
         self._refused_since: dict[int, float] = {}
-        self._identity: Identity | None = None
-        self._tls: PeerTls | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._make_link: MakeLink | None = None
+        self._closing: list[PeerLink] = []
 
-    def open(self, identity: Identity, tls: PeerTls | None = None) -> None:
-        """From now on links can be made; `tls`: None where nodes speak in the clear."""
-        self._identity, self._tls = identity, tls
+    def open(self, make_link: MakeLink) -> None:
+        """From now on links can be made."""
+        self._make_link = make_link
 
     def connect_to(self, addresses: Mapping[int, str]) -> None:
         """These are the peers; links to others end."""
-        if self._identity is None:
+        if self._make_link is None:
             return
+        self._closing = [link for link in self._closing if not link.is_closed]
         for peer, link in list(self.links.items()):
             if addresses.get(peer) != link.address:
                 del self.links[peer]
                 self._refused_since.pop(peer, None)
-                task = asyncio.create_task(link.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+                link.stop()
+                self._closing.append(link)
         for peer, address in addresses.items():
             if peer not in self.links:
-                self.links[peer] = PeerLink(
-                    self._identity, peer, address, self._link_changed, self._refused, self._tls
-                )
+                self.links[peer] = self._make_link(peer, address, self._link_changed, self._refused)
 
     async def close(self) -> None:
-        self._identity = None
-        for link in self.links.values():
+        self._make_link = None
+        for link in (*self.links.values(), *self._closing):
             await link.close()
-        await asyncio.gather(*self._closing)
 
     def send(self, peer: int, messages: list[Message]) -> None:
         link = self.links.get(peer)

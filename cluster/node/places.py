@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from cluster.addresses import shifted
 from cluster.config import NodeConfig
-from cluster.transport.link import Identity
+from cluster.transport.hellos import Identity
 from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import peer_pb2 as pb

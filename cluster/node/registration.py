@@ -25,7 +25,7 @@ from cluster.metadata.lives import Claim
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import FENCED
 from cluster.node.metadata_proposer import MetadataProposer
-from cluster.transport.link import Identity
+from cluster.transport.hellos import Identity
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from storage.errors import StorageError
@@ -35,6 +35,14 @@ log = logging.getLogger(__name__)
 
 RENEW_PERIOD = 3600.0  # seconds
 LOOK_PERIOD = 5.0
+
+
+def write_claim(hello: pb.Hello, life: int, known: int, number: int) -> None:
+    hello.life, hello.known_life, hello.life_number = life, known, number
+
+
+def claim_of(hello: pb.Hello) -> Claim:
+    return Claim(hello.life, hello.known_life, hello.life_number, hello.incarnation)
 
 
 class Registration:
@@ -61,13 +69,12 @@ class Registration:
 
     def write(self, hello: pb.Hello) -> None:
         """What peers are told."""
-        hello.life, hello.known_life = self._lives.begun, self._lives.known
-        hello.life_number = self._lives.number
+        lives = self._lives
+        write_claim(hello, lives.begun, lives.known, lives.number)
 
     def refusal(self, hello: pb.Hello) -> str:
         """Why a peer's directory may not take part, or nothing."""
-        claim = Claim(hello.life, hello.known_life, hello.life_number, hello.incarnation)
-        return self._metadata.membership.put_back(hello.node_id, claim)
+        return self._metadata.membership.put_back(hello.node_id, claim_of(hello))
 
     async def register(self, timeout: float) -> bool:
         """Says to the cluster where clients reach this node, until that is taken.

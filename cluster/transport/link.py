@@ -7,7 +7,7 @@ All groups of a node share the stream, so what piles up while a frame is being
 sent goes out together in the next one, small messages first (`send_queue`). Raft takes
 care of what is lost: when a link's queue is full, new entries are dropped rather than held.
 
-A stream begins with a Hello each way (`listener` has the other side), over TLS where the
+A stream begins with a Hello each way (`hellos`; `listener` has the other side), over TLS where the
 node has certificates for its peers: then the certificate must be of that peer. An empty frame
 is answered with one, so that each side notices when the other is gone. Who is no member
 of the cluster, as the listener knows it, gets no Hello: the connection is closed.
@@ -20,7 +20,6 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cluster.consensus.message import Message
 from cluster.security.names import NamelessError
@@ -34,7 +33,7 @@ from cluster.transport.connecting import (
 )
 from cluster.transport.connection import Connection, Writer
 from cluster.transport.frames import decode_frame, encode_frame, encode_head, encode_hello
-from cluster.transport.membership import Membership
+from cluster.transport.hellos import Answers, Identity
 from cluster.transport.send_queue import SendQueue
 from cluster.transport.stream import (
     FrameReader,
@@ -42,7 +41,7 @@ from cluster.transport.stream import (
     StreamError,
     framed,
 )
-from cluster.transport.versions import MESSAGES, PROTOCOL, PeerVersions
+from cluster.transport.versions import MESSAGES, PROTOCOL
 from cluster.v1 import peer_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -53,43 +52,6 @@ RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
 ANSWER_PIECE = 64 * 1024  # bytes of answers that are taken at a time
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who this process is, as its Hello says. write_life(hello): which start of its directory.
-
-    instance:     the metadata group's replica that the directory joined as; 0: it began with it.
-    peer_address: where it takes its peers' streams.
-    """
-
-    cluster_id: str
-    node_id: int
-    incarnation: int
-    directory_id: int
-    membership: Membership
-    versions: PeerVersions
-    insecure: bool = False
-    instance: int = 0
-    peer_address: str = ""
-    write_life: Callable[[pb.Hello], None] = lambda hello: None
-
-    def hello(self, refused: str = "") -> pb.Hello:
-        hello = pb.Hello(
-            cluster_id=self.cluster_id,
-            node_id=self.node_id,
-            incarnation=self.incarnation,
-            directory_id=self.directory_id,
-            refused=refused,
-            members=self.membership.members,
-            founding=self.membership.founding,
-            insecure=self.insecure,
-            instance=self.instance,
-            peer_address=self.peer_address,
-        )
-        self.versions.write(hello)
-        self.write_life(hello)
-        return hello
-
-
 class PeerLink:
     """The stream from this node to one peer; connects again for ever.
 
@@ -97,8 +59,7 @@ class PeerLink:
     version: of the protocol on the link.
     address: where the peer takes streams of frames, "host:port".
     on_link(peer, up): called when the stream is established or broke.
-    on_refusal(peer, reason, mutual): called at each attempt that the peer refused; mutual:
-        this node refuses the peer as well.
+    on_refusal(peer, reason, mutual): see Answers.
     """
 
     def __init__(
@@ -113,7 +74,8 @@ class PeerLink:
         self.peer, self.address, self.up = peer, address, False
         self.hello: pb.Hello | None = None
         self.version = 0
-        self._identity, self._on_link, self._on_refusal = identity, on_link, on_refusal
+        self._identity, self._on_link = identity, on_link
+        self._answers = Answers(identity, peer, on_refusal)
         self._tls = tls
         self._certified: Peer | None = None
         self._queue = SendQueue()
@@ -124,7 +86,6 @@ class PeerLink:
         self._calls = Calls()
         self._call_is_next = False
         self._task = asyncio.create_task(self._run(), name=f"peer-{peer}")
-        self._refusal = ""
         self._unanswered = False
         self._untrusted = ""
 
@@ -146,8 +107,16 @@ class PeerLink:
             self._loop.call_soon(self._send_next)
         self._queue.put(messages)
 
-    async def close(self) -> None:
+    def stop(self) -> None:
+        """Begins to end; `close` waits for it."""
         self._task.cancel()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._task.done()
+
+    async def close(self) -> None:
+        self.stop()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
@@ -176,30 +145,10 @@ class PeerLink:
             async with asyncio.timeout(HELLO_TIMEOUT):
                 answer = await self._exchange_hellos(connection)
             self._unanswered, self._untrusted = False, ""
-            if not answer.refused and self._is_too_old(answer):
+            if not self._answers.accepts(answer):
                 return
-            # We may learn from the answer what cluster this is.
-            refused = answer.refused or self._identity.membership.refusal(answer)
-            if refused:
-                waits = self._identity.membership.waits(answer)
-                if refused != self._refusal:
-                    level = logging.WARNING if waits else logging.ERROR
-                    log.log(level, "refused by peer=%d: %s", self.peer, refused)
-                self._refusal = refused
-                if not waits:
-                    self._on_refusal(self.peer, refused, self._identity.membership.differs(answer))
-                return
-            self._refusal = ""
             self.hello, self.version = answer, self._identity.versions.common(answer)
             await self._send_until_lost(connection)
-
-    def _is_too_old(self, answer: pb.Hello) -> bool:
-        """That is the peer's to put right: it is no refusal of this node."""
-        refused = self._identity.versions.refusal(answer)
-        if refused and refused != self._refusal:
-            log.error("no link to peer=%d: %s", self.peer, refused)
-        self._refusal = refused or self._refusal
-        return bool(refused)
 
     async def _send_until_lost(self, connection: Connection) -> None:
         """The link is up until the connection breaks. Raises what broke it."""

@@ -3,10 +3,8 @@
     PeerLink of a peer --frames--> PeerListener (one PeerStream for each) --messages--> receive
                        <-answers-                                         --requests--> answer
 
-Who does not name this cluster and one of its nodes is a stranger, and gets nothing, not even
-a reason. A member is told why it is refused: another version, a replaced data directory, or
-an id that another process is connected with. Until a Hello was accepted, a connection may
-hold little memory and not stay for long.
+Who is let in, and who hears why not, is decided in `hellos`. Until a Hello was accepted, a
+connection may hold little memory and not stay for long.
 
 With certificates for the peers, TLS comes first (`handshakes`): who has none of the peers' CA
 gets no byte of ours, and a Hello must be of the node that the certificate names.
@@ -17,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 from cluster.addresses import host_and_port
@@ -29,7 +27,7 @@ from cluster.transport.calls import MAX_REQUESTS
 from cluster.transport.connecting import HELLO_TIMEOUT, MAX_HELLO_BYTES
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
 from cluster.transport.handshakes import Handshakes
-from cluster.transport.link import Identity
+from cluster.transport.hellos import Acceptance
 from cluster.transport.stream import PING, FrameReader, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 
@@ -39,44 +37,29 @@ MAX_STREAMS = 256  # a peer has one; what it gave up may linger for seconds
 
 
 class PeerListener:
-    """Listens for the peers' streams, and knows who is connected.
+    """Listens for the peers' streams.
 
-    peers:        node ids that may connect.
-    receive:      messages of one peer, in order.
-    answer:       to a request of one peer.
-    directory_of: of a node and the instance that it says it is: the id of its data directory as
-                  the cluster knows it; 0: any, or this node is behind and cannot know.
-    max_frame:    bytes of the largest frame that a peer may send.
-    tls:          None where nodes speak in the clear.
-    put_back:     why a peer's directory is an older copy, or nothing.
-    welcome:      to a node with a new data directory; None: such are strangers.
-    heard_of:     a node says who it is; it may be newer than all that is known here.
+    acceptance: whom it lets in.
+    receive:    messages of one peer, in order.
+    answer:     to a request of one peer.
+    max_frame:  bytes of the largest frame that a peer may send.
+    tls:        None where nodes speak in the clear.
     """
 
     def __init__(
         self,
-        identity: Identity,
-        peers: Mapping[int, str],
+        acceptance: Acceptance,
         receive: Callable[[int, list[Message]], None],
         answer: Callable[[int, pb.Request], Awaitable[pb.Response]],
-        directory_of: Callable[[int, int], int],
         max_frame: int,
         tls: PeerTls | None = None,
-        welcome: Callable[[pb.Join], pb.Welcome] | None = None,
-        put_back: Callable[[pb.Hello], str] = lambda hello: "",
-        heard_of: Callable[[pb.Hello], None] = lambda hello: None,
     ) -> None:
-        self.identity, self._peers, self.tls = identity, peers, tls
-        self.welcome, self._put_back, self.heard_of = welcome, put_back, heard_of
+        self.acceptance, self.tls, self.max_frame = acceptance, tls, max_frame
         self.receive, self.answer = receive, answer
-        self._directory_of, self.max_frame = directory_of, max_frame
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._handshakes: list[Handshakes] = []
         self._streams: set[PeerStream] = set()
-        # peer -> (incarnation, streams open)
-        self._connected: dict[int, tuple[int, int]] = {}
-        self._refused: dict[int, str] = {}  # the last refusal of each, logged once
 
     def bind(self, address: str) -> None:
         """Takes the port; connections wait until `start`. Raises ListenError."""
@@ -140,60 +123,6 @@ class PeerListener:
     def closed(self, stream: PeerStream) -> None:
         self._streams.discard(stream)
 
-    def is_stranger(self, hello: pb.Hello) -> bool:
-        """Whether it does not even name this cluster and one of its nodes."""
-        return hello.cluster_id != self.identity.cluster_id or hello.node_id not in self._peers
-
-    def refusal(self, hello: pb.Hello) -> str:
-        """Why this peer may not connect, or nothing. Logs a new reason."""
-        refused = self._why_not(hello)
-        if not refused:
-            self._refused.pop(hello.node_id, None)
-        elif self._refused.get(hello.node_id) != refused:
-            log.warning("refused node %d: %s", hello.node_id, refused)
-            self._refused[hello.node_id] = refused
-        return refused
-
-    def join(self, hello: pb.Hello) -> None:
-        streams = self._connected.get(hello.node_id, (0, 0))[1]
-        self._connected[hello.node_id] = (hello.incarnation, streams + 1)
-
-    def leave(self, hello: pb.Hello) -> None:
-        incarnation, streams = self._connected.pop(hello.node_id)
-        assert incarnation == hello.incarnation and streams > 0
-        if streams > 1:
-            self._connected[hello.node_id] = (incarnation, streams - 1)
-
-    def refused_by_now(self, hello: pb.Hello) -> str:
-        """Why a peer that was let in would not be any more, or nothing."""
-        if hello.node_id not in self._peers:
-            return "it is no node of the cluster any more"
-        return self.identity.versions.refusal(hello) or self._wrong_directory(hello)
-
-    def _wrong_directory(self, hello: pb.Hello) -> str:
-        directory = self._directory_of(hello.node_id, hello.instance)
-        if not directory or hello.directory_id == directory:
-            return self._put_back(hello)
-        return (
-            f"node_id {hello.node_id} is registered with another data directory: one that was "
-            "emptied or replaced has forgotten votes and acknowledgements"
-        )
-
-    def _why_not(self, hello: pb.Hello) -> str:
-        ours = self.identity
-        refused = ours.versions.refusal(hello)
-        if refused:
-            return refused
-        if hello.node_id == ours.node_id:
-            return f"node_id {hello.node_id} is this node's own: two nodes have the same id"
-        wrong = self._wrong_directory(hello)
-        if wrong:
-            return wrong
-        known = self._connected.get(hello.node_id)
-        if known is not None and known[0] != hello.incarnation:
-            return f"node_id {hello.node_id} is connected already by another process"
-        return ours.membership.refusal(hello)
-
 
 class PeerStream(asyncio.BufferedProtocol):
     """One connection of a peer: its Hello, ours, then its frames."""
@@ -251,7 +180,7 @@ class PeerStream(asyncio.BufferedProtocol):
         for task in self._answering:
             task.cancel()
         if self._hello is not None:
-            self._listener.leave(self._hello)
+            self._listener.acceptance.end(self._hello)
             self._hello = None
         self._listener.closed(self)
 
@@ -261,36 +190,33 @@ class PeerStream(asyncio.BufferedProtocol):
         """The first frame. Raises FrameError if it is no Hello."""
         head, _ = decode_frame(frame)
         assert self._transport is not None and self._late is not None
-        if head.HasField("join") and self._listener.welcome is not None:
-            self._welcome(head.join, self._listener.welcome)
+        acceptance = self._listener.acceptance
+        if head.HasField("join") and acceptance.welcomes:
+            self._welcome(head.join)
             return
         if not head.HasField("hello"):
             raise FrameError("hello: must come first")
         self._check_certificate("hello", head.hello.node_id)
-        self._listener.heard_of(head.hello)
-        if self._listener.is_stranger(head.hello):
-            raise FrameError("hello: of a stranger")
-        refused = self._listener.refusal(head.hello)
-        self._transport.write(framed(encode_hello(self._listener.identity.hello(refused))))
-        if refused:
+        answer = acceptance.answer(head.hello)
+        self._transport.write(framed(encode_hello(answer)))
+        if answer.refused:
             self._reader.on_frame = self._ignored
             self._transport.close()
             return
         self._late.cancel()
         self._hello = head.hello
-        self._listener.join(head.hello)
+        acceptance.begin(head.hello)
         self._reader.limit = self._listener.max_frame
         self._reader.on_frame = self._received
         self._keepalive = Keepalive(self._loop, self._tick, self._silent)
 
-    def _welcome(self, join: pb.Join, welcome: Callable[[pb.Join], pb.Welcome]) -> None:
+    def _welcome(self, join: pb.Join) -> None:
         """Raises FrameError if the joining node is not of this cluster."""
         assert self._transport is not None
-        if join.cluster_id != self._listener.identity.cluster_id:
-            raise FrameError("join: of a stranger")
         self._check_certificate("join", join.node_id)
+        welcome = self._listener.acceptance.answer_join(join)
         self._reader.on_frame = self._ignored
-        self._transport.write(framed(encode_head(pb.Frame(welcome=welcome(join)))))
+        self._transport.write(framed(encode_head(pb.Frame(welcome=welcome))))
         self._transport.close()
 
     def _check_certificate(self, frame: str, node: int) -> None:
@@ -328,7 +254,7 @@ class PeerStream(asyncio.BufferedProtocol):
     def _tick(self) -> bool:
         assert self._hello is not None
         # Whoever was let in may not be wanted any more, or the cluster was upgraded since.
-        refused = self._listener.refused_by_now(self._hello)
+        refused = self._listener.acceptance.refused_by_now(self._hello)
         if self._listener.tls is not None and self._certified is not None:
             refused = refused or self._listener.tls.distrust(self._certified)
         if refused:

@@ -14,7 +14,7 @@ from cluster.consensus.message import Message
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.security.peer_tls import Peer
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
-from cluster.transport.link import Identity
+from cluster.transport.hellos import Acceptance, Identity
 from cluster.transport.listener import PeerListener, PeerStream
 from cluster.transport.membership import Membership
 from cluster.transport.stream import LENGTH
@@ -98,15 +98,9 @@ def run_behind_tls(data: bytes) -> None:
 
 def _run(data: bytes, tls: _Tls | None, members: tuple[int, ...]) -> None:
     received: list[Message] = []
-    nodes = {1: "", 2: "", 3: ""}
+    acceptance = Acceptance(OURS, {1: "", 2: "", 3: ""}, lambda peer, instance: 0)
     listener = PeerListener(
-        OURS,
-        nodes,
-        lambda peer, messages: received.extend(messages),
-        _never,
-        lambda peer, instance: 0,
-        LIMIT,
-        cast(Any, tls),
+        acceptance, lambda peer, messages: received.extend(messages), _never, LIMIT, cast(Any, tls)
     )
     stream, transport = PeerStream(listener, cast(Any, _Loop())), _Transport()
     stream.connection_made(cast(Any, transport))
@@ -120,7 +114,7 @@ def _run(data: bytes, tls: _Tls | None, members: tuple[int, ...]) -> None:
         at += size
     assert not (transport.written or received) or _is_member(rest, members)
     stream.connection_lost(None)
-    assert not listener._connected and not listener._streams
+    assert not acceptance.connected and not listener._streams
 
 
 def _is_member(rest: bytes, members: tuple[int, ...]) -> bool:

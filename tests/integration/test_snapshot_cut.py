@@ -14,7 +14,8 @@ from cluster.consensus.message import Snapshot, checksum_of
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.node.replicas import METADATA_GROUP
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
-from cluster.transport.link import Identity, PeerLink
+from cluster.transport.hellos import Identity
+from cluster.transport.link import PeerLink
 from cluster.transport.membership import Membership
 from cluster.transport.snapshots import send_snapshot
 from cluster.transport.versions import PeerVersions

@@ -22,6 +22,7 @@ from oncelog.v1.cluster_pb2 import TopicConfig
 from storage.kv import Family
 from tests.sim.checker import Checker, Violation
 from tests.sim.clock import EPOCH_MS, Scheduler
+from tests.sim.contacts import Meetings
 from tests.sim.network import Damage, Network
 from tests.sim.node import LEASE_MS, Node, Settings
 from tests.sim.shadow import Shadow
@@ -54,6 +55,10 @@ class Cluster:
             on_link=lambda node, peer, up: self.nodes[node].link_changed(peer, up),
             reachable=lambda node: self.nodes[node].alive,
         )
+        self.removed: set[tuple[int, int]] = set()  # nodes, directories that were given up
+        self.meetings = Meetings(self)
+        if settings.founding:
+            self.network.meetings = self.meetings
         self.nodes = {node_id: Node(self, node_id) for node_id in self.node_ids}
         self.checker.disks = {node_id: node.disk for node_id, node in self.nodes.items()}
         self.client_delay = 0.003
@@ -218,8 +223,17 @@ class Cluster:
         expiry_ms = leader.settings.name_expiry_ms or command.lease_lifetime_ms
         command.producer_name_expiry_ms = expiry_ms
 
+        change, given_up = command.change_node, (0, 0)
+        if change.action == mpb.NODE_ACTION_REMOVE:
+            given_up = (change.node_id, self.nodes[change.node_id].joining.directory_id)
+            is_new = given_up not in self.removed
+            self.removed.add(given_up)  # whoever hears of the outcome
+
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, Abandoned):
+                result: Any = outcome.result
+                if given_up[0] and is_new and mpb.MetadataResult.FromString(result).error:
+                    self.removed.discard(given_up)
                 done_with(outcome.result)
 
         group.propose(bytes((METADATA,)) + command.SerializeToString(), done)

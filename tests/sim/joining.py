@@ -1,13 +1,18 @@
-"""How a simulated node with a new directory comes into its cluster: it asks any node, by the
-real rules, until it has an instance. A process runs only from then on.
+"""How a simulated node with a new directory comes into its cluster: it asks the nodes that an
+operator named, by the real rules, until it has an instance. A process runs only from then on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cluster.node.joining import welcome
-from cluster.v1 import metadata_pb2 as mpb
+from cluster.addresses import host_and_port
+from cluster.config import NodeConfig
+from cluster.errors import ClusterError
+from cluster.node.admission import Admission
+from cluster.node.places import asked
+from cluster.node.replicas import METADATA_GROUP
 from cluster.v1 import peer_pb2 as pb
 from tests.sim.disk import Disk
 from tests.sim.machines import Volume
@@ -18,20 +23,47 @@ if TYPE_CHECKING:
 ASK_PERIOD = 0.4
 FOUNDING = 7  # the number that all members share
 NEXT_DIRECTORY = 100  # a new one has a number of which the last digits are the node
+PORT, PEER_PORT_OFFSET = 1, 1000
+MAX_ASKED = 2  # nodes that a node is told to ask
+PATIENCE = 20  # asks, until its operator names others
 
 
 class Joining:
-    """Of one node. directory, instance: what its identity says."""
+    """Of one node, and its `Directory`: what its identity says.
+
+    said: where other nodes are, as the node was told at its start.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self.directory, self.instance = node.id, 0
-        self.is_done = node.id in node.cluster.founding
-        self._asks = False
+        founding = node.cluster.founding
+        self.directory_id, self.instance = node.id, 0
+        self.is_done = node.id in founding
+        self.founding = FOUNDING if self.is_done else 0
+        self.members = tuple(founding)
+        self.config = self._config(founding if self.is_done else [node.id])
+        self.said: dict[int, str] = {}
+        self._asks, self._asked = False, 0
+        self._admission = Admission(self.config, self)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the directory is the node's, and nobody gave it up or put it back."""
+        node = self._node
+        given_up = (node.id, self.directory_id) in node.cluster.removed
+        return self.is_done and not (given_up or node.lives.is_copy)
+
+    def note_joined(self, members: Iterable[int], founding: int, instance: int) -> None:
+        self.members, self.founding, self.instance = tuple(members), founding, instance
+        self.is_done = True
+        self._node.cluster.trace("node %d joins as instance %d", self._node.id, instance)
 
     def start(self) -> None:
-        if not self._asks:
-            self._asks = True
+        """Asks; with a directory that joined only where the others are now."""
+        if self.instance:
+            self.said = self._ask_all()
+        elif not self._asks and not self.is_done:
+            self._admission, self._asks, self._asked = Admission(self.config, self), True, 0
             self._node.cluster.scheduler.after(ASK_PERIOD, self._ask)
 
     def wipe(self) -> None:
@@ -43,35 +75,69 @@ class Joining:
         node.volume.disk = Disk()
         node.cluster_version = 1
         node.lives.wipe()
-        self.directory += NEXT_DIRECTORY
-        self.instance, self.is_done = 0, False
+        self.directory_id += NEXT_DIRECTORY
+        self.instance, self.founding, self.is_done, self.said = 0, 0, False, {}
+        self._name_others()
         cluster.checker.disk_lost(node.id, node.disk)
         cluster.trace("node %d has an empty disk", node.id)
 
+    def _config(self, nodes: Iterable[int], join: str = "") -> NodeConfig:
+        number = self._node.id
+        return NodeConfig(
+            cluster_id="sim",
+            node_id=number,
+            listen=address_of(number),
+            advertise=address_of(number),
+            nodes={one: address_of(one) for one in nodes},
+            join=join,
+            peer_port_offset=PEER_PORT_OFFSET,
+        )
+
+    def _name_others(self) -> None:
+        """An operator sets what the node shall ask: all that were first, or some that are."""
+        cluster, number = self._node.cluster, self._node.id
+        if number in cluster.founding and cluster.rng.random() < 0.5:
+            self.config = self._config(cluster.founding)
+        else:
+            there = [one for one in cluster.placement()[METADATA_GROUP] if one != number]
+            some = cluster.rng.sample(there, min(MAX_ASKED, len(there)))
+            self.config = self._config([number], ",".join(map(address_of, some)))
+        self._admission = Admission(self.config, self)
+
     def _ask(self) -> None:
-        node, cluster = self._node, self._node.cluster
-        self._asks = False
+        """No founding is begun anew: with an empty disk a node asks until others answer."""
+        node, self._asks = self._node, False
         if self.is_done or node.alive:
             return
-        self.start()
-        asked = cluster.rng.choice([one for one in cluster.node_ids if one != node.id])
-        peer = cluster.nodes[asked]
-        there = peer.process is not None and cluster.scheduler.now >= peer.paused_until
-        links = cluster.network.links
-        if not there or links[node.id, asked].blocked or links[asked, node.id].blocked:
+        if self._asked % PATIENCE == 0:
+            self._name_others()
+        try:
+            self.said = self._ask_all()
+        except ClusterError as error:
+            node.cluster.trace("node %d ends: %s", node.id, error)
             return
-        metadata = peer.running.metadata
-        assert metadata is not None and metadata.group is not None
-        join = pb.Join(
-            cluster_id="sim", node_id=node.id, directory_id=self.directory,
-            address=f"node{node.id}:1", peer_address=f"node{node.id}:2",
-        )  # fmt: skip
-        answer, command = welcome(
-            join, peer.running.state, metadata.group.members, tuple(cluster.founding), FOUNDING
-        )
-        if command is not None:
-            cluster.command(mpb.MetadataCommand(join_node=command), lambda result: None)
-        if answer.instance:
-            self.instance, self.is_done = answer.instance, True
-            cluster.trace("node %d joins as instance %d", node.id, self.instance)
+        if self.instance:
             node.start()
+            return
+        self._asks, self._asked = True, self._asked + 1
+        node.cluster.scheduler.after(ASK_PERIOD, self._ask)
+
+    def _ask_all(self) -> dict[int, str]:
+        answers = [self._welcome(address) for address in asked(self.config)]
+        return dict(self._admission.take(self._node.cluster.scheduler.now, answers) or {})
+
+    def _welcome(self, address: str) -> pb.Welcome | None:
+        cluster, number = self._node.cluster, node_at(address)
+        if not cluster.meetings.answers(self._node.id, number):
+            return None
+        contacts = cluster.nodes[number].running.contacts
+        assert contacts is not None
+        return contacts.acceptance.answer_join(self._admission.join)
+
+
+def address_of(node: int) -> str:
+    return f"node{node}:{PORT}"
+
+
+def node_at(address: str) -> int:
+    return int(host_and_port(address)[0].removeprefix("node"))

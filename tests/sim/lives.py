@@ -1,8 +1,4 @@
-"""The starts of a simulated node, as its data directory knows them, by the real rules.
-
-What the network cannot do here the node does: it takes nothing from a peer that says in its Hello
-that its directory is an older copy.
-"""
+"""The starts of a simulated node, as its data directory knows them, by the real rules."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ class Lives:
         self.is_on = node.cluster.settings.lives
         self.stored, self.takes_part = Stored(), True
         self._fresh = False  # whether this start has begun a life of its own
-        self.refused = False
+        self.refused = self.is_copy = False
 
     def started(self) -> None:
         """A process begins."""
@@ -49,7 +45,7 @@ class Lives:
 
     def wipe(self) -> None:
         """The directory is lost."""
-        self.stored = Stored()
+        self.stored, self.is_copy = Stored(), False
 
     def says_so(self) -> bool:
         """What its partitions are told."""
@@ -59,12 +55,6 @@ class Lives:
         stored = self.stored
         return Claim(stored.begun, stored.known, stored.number, self._node.incarnation)
 
-    def refuses(self, sender: int) -> bool:
-        """Whether this node takes nothing from the sender."""
-        peer = self._node.cluster.nodes[sender]
-        view = self._node.running.state.membership
-        return self.is_on and peer.alive and bool(view.put_back(sender, peer.lives.claim()))
-
     def copied(self) -> tuple[Disk, Stored]:
         """A copy of the directory."""
         return copy.deepcopy(self._node.disk), self.stored
@@ -72,6 +62,7 @@ class Lives:
     def put_back(self, taken: tuple[Disk, Stored]) -> None:
         """The copy takes the directory's place, while the node is down."""
         assert not self._node.alive
+        self.is_copy = True
         self._node.volume.disk, self.stored = copy.deepcopy(taken[0]), taken[1]
         self._node.cluster.checker.disk_lost(self._node.id, self._node.disk)
 
@@ -97,7 +88,7 @@ class Lives:
             self._fresh = True
             self._begin()
         command = mpb.RegisterNode(
-            node_id=node.id, address=f"node{node.id}:1", directory_id=node.joining.directory,
+            node_id=node.id, address=f"node{node.id}:1", directory_id=node.joining.directory_id,
             life=self.stored.begun, known_life=self.stored.known, incarnation=incarnation,
         )  # fmt: skip
         node.cluster.command(mpb.MetadataCommand(register_node=command), self._answered)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tests.sim.membership.balances
+import tests.sim.membership.contact_schedules
 import tests.sim.membership.node_schedules
 import tests.sim.membership.put_back_schedules
 import tests.sim.membership.repair_schedules

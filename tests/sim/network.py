@@ -22,11 +22,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cluster.transport.frames import FrameError, decode_frame, encode_frame, size_of
 from cluster.transport.send_queue import SendQueue
 from tests.sim.clock import Scheduler
+
+if TYPE_CHECKING:
+    from tests.sim.contacts import Meetings
 
 Pair = tuple[int, int]
 SNAPSHOT_DAMAGE = 0.3  # chance, where messages are damaged at all
@@ -112,6 +115,7 @@ class Network:
         self.links = {(a, b): Link() for a in self.nodes for b in self.nodes if a != b}
         self.tap: Callable[[int, int, Any], bool] | None = None  # True: the tap keeps it
         self.damage: Callable[[bytes], bytes] | None = None
+        self.meetings: Meetings | None = None  # where nodes say who they are first
         self.sent = self.lost = self.refused = 0
 
     # -- sending ------------------------------------------------------------------------
@@ -210,16 +214,20 @@ class Network:
     def connect(self, sender: int, receiver: int) -> None:
         """Begins to establish a link that is down; nothing if that is under way."""
         link = self.links[sender, receiver]
-        if not link.up and not link.connecting:
+        wanted = self.meetings is None or self.meetings.wants(sender, receiver)
+        if wanted and not link.up and not link.connecting:
             link.connecting = True
             self._scheduler.after(RECONNECT * self._rng.random(), self._connected, sender, receiver)
 
     def _connected(self, sender: int, receiver: int) -> None:
         link = self.links[sender, receiver]
         link.connecting = False
-        if link.up or link.blocked:
+        if link.up or (link.blocked and self.meetings is None):
             return
         if self._reachable(sender) and self._reachable(receiver):
+            if self.meetings is not None and not self.meetings.meet(sender, receiver):
+                self.connect(sender, receiver)  # nothing announces that it will be let in
+                return
             link.up = True
             self._on_link(sender, receiver, True)
 
@@ -233,6 +241,8 @@ class Network:
         link.generation += 1
         link.cut_at = now + max(0.0, link.newest - now) * self._rng.random()
         link.newest = now
+        if self.meetings is not None:
+            self.meetings.parted(sender, receiver)
         if link.up:
             link.up = False
             if self._reachable(sender):

@@ -22,11 +22,13 @@ from cluster.consensus.group import Group
 from cluster.consensus.message import ClockProbe, ClockReply, Snapshot, SnapshotError
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.dedup.verdict import Kind, Verdict
+from cluster.errors import ClusterError
 from cluster.metadata.state import MetadataState
 from cluster.node.clock_agreement import ClockAgreement
 from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.node_changes import NodeChanges
+from cluster.node.peers import Peers
 from cluster.node.repairs import Repairs
 from cluster.node.replica_changes import ReplicaChanges
 from cluster.node.replicas import (
@@ -42,6 +44,7 @@ from storage.errors import StorageError
 from tests.sim import releases
 from tests.sim.checker import Violation
 from tests.sim.clock import NEVER
+from tests.sim.contacts import Contacts, failed
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.joining import Joining
 from tests.sim.levelling import Levelling
@@ -87,7 +90,9 @@ class Settings:
     metadata: bool = False  # whether topics come from a metadata group
     # Where members of groups may be changed: the smallest majority that a group has in the run.
     smallest_majority: int = 0
-    founding: int = 0  # the cluster begins with so many nodes; 0: with all
+    metadata_entries: int = METADATA_ENTRIES
+    # The cluster begins with so many nodes, and nodes meet as they really do; 0: with all.
+    founding: int = 0
     leased: bool = False  # producers' ids come from that group, too, as their expiry does
     name_expiry_ms: int = 0  # 0: as the lease
     varied: bool = False  # whether each node has settings of its own
@@ -102,6 +107,21 @@ def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Dri
     if node.cluster.settings.smallest_majority:
         return Driver(node.disk, clock, node.send, node.wake, replay, node.read)
     return ShadowedDriver(node, clock, replay)
+
+
+def _replica_settings(node: Node) -> ReplicaSettings:
+    return ReplicaSettings(
+        node_id=node.id,
+        directory_id=node.joining.directory_id,
+        election_timeout=node.settings.election_timeout,
+        heartbeat=node.settings.heartbeat,
+        checkpoint_bytes=1 << 26,
+        checkpoint_entries=node.settings.checkpoint_entries,
+        tail_cache_bytes=0,
+        min_tail_bytes=node.settings.tail_bytes,
+        max_batch_bytes=1 << 26,
+        last_seen_capacity=1_000_000,
+    )
 
 
 def _clocks(node: Node) -> ClockAgreement:
@@ -122,7 +142,8 @@ class Process:
         self.between: list[Callable[[], None]] = []
         self.believed: dict[tuple[int, int, int], int] = {}
         self.open_calls: dict[int, Call] = {}
-        self.linked_since: dict[int, float] = {}
+        self.peers = Peers(self.clock, node.linked, partial(failed, node))
+        self.linked_since = self.peers.linked_since
         self.leaders: dict[int, tuple[int, int]] = {}  # group -> (leader, term) after a round
         self.leaders_notified = False
         self.watch = SyncWatch(
@@ -137,18 +158,7 @@ class Process:
         facts = self.state if settings.leased else Facts(node, self.state)
         self.clocks = _clocks(node)
         self.replicas = Replicas(
-            ReplicaSettings(
-                node_id=node.id,
-                directory_id=node.joining.directory,
-                election_timeout=settings.election_timeout,
-                heartbeat=settings.heartbeat,
-                checkpoint_bytes=1 << 26,
-                checkpoint_entries=settings.checkpoint_entries,
-                tail_cache_bytes=0,
-                min_tail_bytes=settings.tail_bytes,
-                max_batch_bytes=1 << 26,
-                last_seen_capacity=1_000_000,
-            ),
+            _replica_settings(node),
             ReplicaContext(
                 kv=node.disk,
                 driver=self.driver,
@@ -163,10 +173,12 @@ class Process:
             ),
             lambda gid: self._watched(node, gid),
         )
-        callbacks = (lambda lifetime: None, node.note_version, lambda: None)
+        callbacks = (lambda lifetime: None, node.note_version, self._layout_changed)
         self.follower = MetadataFollower(self.state, self.replicas, self.driver, *callbacks)
         self.maintenance = Maintenance(
-            MaintenanceSettings(node.id, settings.preferred_leader_delay, METADATA_ENTRIES),
+            MaintenanceSettings(
+                node.id, settings.preferred_leader_delay, settings.metadata_entries
+            ),
             self.driver,
             self.replicas,
             facts,
@@ -181,7 +193,12 @@ class Process:
         self.repairs = self._repairs(node, facts)
         self.levelling = Levelling(node, self.driver, facts)
         self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
+        self.contacts: Contacts | None = None
         self._open_metadata(node)
+
+    def _layout_changed(self) -> None:
+        if self.contacts is not None:
+            self.contacts.others.follow()
 
     def _repairs(self, node: Node, facts: Metadata) -> Repairs:
         delay, propose = node.settings.repair_after, node.propose_metadata
@@ -193,7 +210,10 @@ class Process:
             self.state.load(cluster.topics)
             return
         cluster.checker.begins(node.id, METADATA_GROUP, instance)
-        self.metadata.group = self.replicas.open_metadata(cluster.founding, self.metadata, instance)
+        group = self.replicas.open_metadata(cluster.founding, self.metadata, instance)
+        self.metadata.group = group
+        if node.settings.founding:
+            self.contacts = Contacts(node, self.state, self.peers, group)
 
     def _leader_changed(self) -> None:
         self.leaders_notified = True
@@ -292,8 +312,8 @@ class Node:
     def start(self) -> None:
         """Opens the node from its disk; without its store it ends at once."""
         assert not self.alive
+        self.joining.start()
         if not self.joining.is_done:
-            self.joining.start()
             return
         if not opens(self):
             return
@@ -342,13 +362,13 @@ class Node:
         self.cluster.network.send(self.id, peer, messages)
 
     def link_changed(self, peer: int, up: bool) -> None:
-        process = self.running
+        self.running.peers._link_changed(peer, up)
+
+    def linked(self, peer: int, up: bool) -> None:
+        """What its links say."""
         if up:
-            process.linked_since[peer] = process.clock()
-            process.clocks.probe(peer)
-        else:
-            process.linked_since.pop(peer, None)
-        process.driver.set_link(peer, up)
+            self.running.clocks.probe(peer)
+        self.running.driver.set_link(peer, up)
 
     def wake(self) -> None:
         process = self.process
@@ -538,7 +558,7 @@ class Node:
     # -- what comes in --------------------------------------------------------------------
 
     def receive(self, sender: int, messages: list[Any]) -> None:
-        if not self.alive or self.lives.refuses(sender):
+        if not self.alive:
             return
         clocks = [message for message in messages if message.__class__ in CLOCK_MESSAGES]
         if clocks:
@@ -604,7 +624,17 @@ class Node:
             self.running.node_changes.look()
             self.running.repairs.look()
             self.running.levelling.look()
+            self._look_at_nodes()
             self._plan_look()
+
+    def _look_at_nodes(self) -> None:
+        contacts = self.running.contacts
+        if contacts is not None:
+            contacts.others.look()
+            try:
+                contacts.others.check_removed(self.clock())
+            except ClusterError as error:
+                failed(self, error)
 
     def propose_metadata(self, command: Any, done: Callable[[], None]) -> None:
         """Comes to the metadata's leader, or is lost."""

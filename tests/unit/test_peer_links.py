@@ -30,7 +30,8 @@ from cluster.transport import stream as peer_stream
 from cluster.transport.calls import PeerCallError
 from cluster.transport.connecting import MAX_HELLO_BYTES
 from cluster.transport.frames import encode_frame, encode_head, encode_hello
-from cluster.transport.link import Identity, PeerLink
+from cluster.transport.hellos import Acceptance, Identity
+from cluster.transport.link import PeerLink
 from cluster.transport.listener import PeerListener, PeerStream
 from cluster.transport.membership import Membership
 from cluster.transport.send_queue import MAX_BULK_BYTES
@@ -75,9 +76,8 @@ class Side:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.news = asyncio.Event()
-        self.listener = PeerListener(
-            ours, {1: "", 2: "", 3: ""}, self.on_receive, self.answer, self.directory_of, MAX_FRAME
-        )
+        self.acceptance = Acceptance(ours, {1: "", 2: "", 3: ""}, self.directory_of)
+        self.listener = PeerListener(self.acceptance, self.on_receive, self.answer, MAX_FRAME)
         self.listener.bind(at)
         self.port: int = self.listener._sockets[0].getsockname()[1]
 
@@ -209,15 +209,15 @@ async def test_two_new_members_wait_for_the_one_that_founds(
     async with listening(ours=replace(OURS, membership=unfounded)) as side:
         link = side.link(replace(PEER, membership=membership(founding=0)))
         tried = 0
-        before = side.listener.refusal
+        before = side.acceptance.answer
 
-        def counted(hello: pb.Hello) -> str:
+        def counted(hello: pb.Hello) -> pb.Hello:
             nonlocal tried
             tried += 1
             side.news.set()
             return before(hello)
 
-        monkeypatch.setattr(side.listener, "refusal", counted)
+        monkeypatch.setattr(side.acceptance, "answer", counted)
         await side.until(lambda: tried > 3)
         assert not link.up and side.refusals == [], "to wait is no error that ends a node"
         assert "node 1 has to start first" in caplog.text
@@ -325,7 +325,7 @@ async def test_an_upgraded_node_has_no_link_to_an_older_release(
     async with listening(ours=before_the_gate(OURS)) as side:
         link = side.link(upgraded)
         tried = 0
-        before = side.listener.join
+        before = side.acceptance.begin
 
         def counted(hello: pb.Hello) -> None:
             nonlocal tried
@@ -333,7 +333,7 @@ async def test_an_upgraded_node_has_no_link_to_an_older_release(
             before(hello)
             side.news.set()
 
-        monkeypatch.setattr(side.listener, "join", counted)
+        monkeypatch.setattr(side.acceptance, "begin", counted)
         await side.until(lambda: tried > 3)
         assert not link.up and side.refusals == [] and side.links == []
         assert caplog.text.count("no link to peer=1: the cluster is at version 2") == 1
@@ -724,7 +724,7 @@ async def test_a_name_that_does_not_resolve_yet(monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_port_in_use_is_named() -> None:
     async with listening() as side:
-        other = PeerListener(OURS, {}, side.on_receive, side.answer, side.directory_of, MAX_FRAME)
+        other = PeerListener(side.acceptance, side.on_receive, side.answer, MAX_FRAME)
         with pytest.raises(ListenError, match=rf"peer_port_offset: .*127\.0\.0\.1:{side.port}"):
             other.bind(f"127.0.0.1:{side.port}")
         other.stop()

@@ -27,7 +27,8 @@ from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport import handshakes, stream
 from cluster.transport.connection import MAX_JOINED_BYTES, RECORD_BYTES, joined
 from cluster.transport.frames import encode_frame, encode_hello
-from cluster.transport.link import Identity, PeerLink
+from cluster.transport.hellos import Acceptance, Identity
+from cluster.transport.link import PeerLink
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
 from cluster.transport.stream import framed
@@ -73,10 +74,9 @@ class World:
         self.news = asyncio.Event()
         self.log = OnLog(self.news.set)
         self.tls = self.tls_of(1)
-        self.listener = PeerListener(
-            identity(1), {1: "", 2: "", 3: ""}, self._receive, self._answer, lambda _, instance: 0,
-            MAX_FRAME, self.tls,
-        )  # fmt: skip
+        acceptance = Acceptance(identity(1), {1: "", 2: "", 3: ""}, lambda _, instance: 0)
+        self.acceptance = acceptance
+        self.listener = PeerListener(acceptance, self._receive, self._answer, MAX_FRAME, self.tls)
         self.listener.bind("127.0.0.1:0")
         self.port: int = self.listener._sockets[0].getsockname()[1]
 
@@ -191,9 +191,8 @@ async def test_a_listener_without_tls_lets_the_same_stranger_in(tmp_path: Path) 
         hello = framed(encode_hello(identity(2).hello()))
         assert await node.says(None, hello) == b""
         node.listener.stop()
-    open_port = PeerListener(
-        identity(1), {1: "", 2: ""}, node._receive, node._answer, lambda _, instance: 0, MAX_FRAME
-    )
+    acceptance = Acceptance(identity(1), {1: "", 2: ""}, lambda _, instance: 0)
+    open_port = PeerListener(acceptance, node._receive, node._answer, MAX_FRAME)
     open_port.bind("127.0.0.1:0")
     node.port = open_port._sockets[0].getsockname()[1]
     await open_port.start()
@@ -279,7 +278,7 @@ async def test_random_frames_behind_tls_harm_nobody_else(tmp_path: Path) -> None
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
         async with asyncio.timeout(30):
-            while set(node.listener._connected) != {2}:  # noqa: ASYNC110 - an end gives no event
+            while set(node.acceptance.connected) != {2}:  # noqa: ASYNC110 - an end gives no event
                 await asyncio.sleep(0.01)
         before = len(node.received)
         link.send([Vote(9, 1, 2, 3)])
@@ -310,7 +309,7 @@ async def test_a_link_sends_nothing_to_whoever_is_not_its_peer(tmp_path: Path) -
         assert not stranger.up
         assert "node 1, not 3" in link._untrusted
         assert "certificate verify failed" in stranger._untrusted
-        assert not node.listener._connected
+        assert not node.acceptance.connected
         await link.close()
         await stranger.close()
 
@@ -362,7 +361,7 @@ async def test_what_is_connected_ends_when_its_authority_is_taken_away(
         (tmp_path / f"{name}.ca").write_bytes(Authority("new").certificate)
         if checked:
             await node.until(lambda: not link.up)
-            await node.until(lambda: link._untrusted or not node.listener._connected)
+            await node.until(lambda: link._untrusted or not node.acceptance.connected)
             assert [up for _, up in node.links] == [True, False], "it does not come back"
         else:
             await asyncio.sleep(0.2)  # ten ticks

@@ -6,18 +6,14 @@ from typing import Any
 
 import pytest
 
-from cluster.config import NodeConfig
 from cluster.node.peers import REFUSAL_TIMEOUT, Peers
-
-NODES = "1=host1:1,2=host2:1,3=host3:1"
 
 
 class Rig:
     def __init__(self) -> None:
         self.now = 0.0
         self.failures: list[BaseException] = []
-        config = NodeConfig.load(["--nodes", NODES, "--node-id", "1"], {})
-        self.peers = Peers(config, lambda: self.now, lambda peer, up: None, self.failures.append)
+        self.peers = Peers(lambda: self.now, lambda peer, up: None, self.failures.append)
         link: Any = None  # which nodes there are is all that is asked here
         self.peers.links.update({2: link, 3: link})
 

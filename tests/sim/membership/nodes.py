@@ -21,7 +21,8 @@ from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.disk import PlantedDamage
 from tests.sim.faults import Faults
 from tests.sim.membership.seeds import DURATION, Wishes, drive, settings_of
-from tests.sim.node import Node
+from tests.sim.network import split
+from tests.sim.node import METADATA_ENTRIES, Node
 from tests.sim.run import Clients, Result, describe
 from tests.sim.stage import GID
 
@@ -34,8 +35,10 @@ class Operator:
     def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
         self.cluster, self.rng = cluster, rng
         self.closed, self.changes, self.lost_disks, self.damages = False, 0, 0, 0
+        self.absences = 0
         self._wishes = Wishes(cluster, clients, rng)
         self._lost: set[int] = set()  # disks that are not replaced yet
+        self._away = 0  # a node that misses many changes
 
     def tick(self) -> None:
         self.cluster.scheduler.after(0.3 + 2.0 * self.rng.random(), self.tick)
@@ -58,11 +61,17 @@ class Operator:
 
     def _change(self, state: MetadataState) -> None:
         draw, rng = self.rng.random(), self.rng
-        if draw < 0.3 and is_whole(self.cluster, state):
-            node = rng.choice(sorted(state.membership.own.replicas or self.cluster.founding))
-            self.cluster.nodes[node].joining.wipe()
-            self.lost_disks += 1
-            self._lost.add(node)
+        there = sorted(state.membership.own.replicas or self.cluster.founding)
+        if draw < 0.3 and is_whole(self.cluster, state, self._away):
+            bears = [one for one in there if not shared(state, one, self._away)]
+            if bears:
+                node = rng.choice(bears)
+                self.cluster.nodes[node].joining.wipe()
+                self.lost_disks += 1
+                self._lost.add(node)
+            return
+        if 0.5 <= draw < 0.6 and not self._away and self.cluster.nodes[there[-1]].alive:
+            self._take_away(rng.choice(there))
             return
         if draw < 0.5 and is_whole(self.cluster, state):
             self._damage(state)
@@ -75,6 +84,24 @@ class Operator:
         stay = {*(view.own.replicas or self.cluster.founding)} - {*view.leaving}
         if action != mpb.NODE_ACTION_REMOVE or len(stay) >= 3:  # two stay, of which both count
             self._command(rng.choice(self.cluster.node_ids), action)
+
+    def _take_away(self, number: int) -> None:
+        """A node is stopped, or cut off, until much has changed."""
+        node, cluster = self.cluster.nodes[number], self.cluster
+        pairs = split([number], [one for one in cluster.node_ids if one != number])
+        self._away, self.absences = number, self.absences + 1
+        cluster.trace("node %d is away", number)
+        if self.rng.random() < 0.5:
+            cluster.network.block(pairs, noticed=self.rng.random() < 0.5)
+        elif node.alive:
+            node.crash("stopped")
+
+        def back() -> None:
+            cluster.network.unblock(pairs)
+            node.restart()
+            self._away = 0
+
+        cluster.scheduler.after(5.0 + 15.0 * self.rng.random(), back)
 
     def _damage(self, state: MetadataState) -> None:
         """Of one replica, which is then made anew, by itself."""
@@ -97,7 +124,8 @@ class Operator:
 
     def _replace(self, state: MetadataState, node: int) -> None:
         directory, joining = state.directory_of(node), self.cluster.nodes[node].joining
-        if node in state.membership.expected or joining.is_done or directory == joining.directory:
+        is_known = joining.is_done or directory == joining.directory_id
+        if node in state.membership.expected or is_known:
             self._lost.discard(node)
             self.cluster.nodes[node].restart()
             return
@@ -117,9 +145,11 @@ class Operator:
     def _clean_up(self, state: MetadataState) -> None:
         """A node that is forgotten ends; it may be added again with an empty disk."""
         view = state.membership
-        for node in self.cluster.live() if view.own.replicas else ():
+        for node in self.cluster.nodes.values() if view.own.replicas else ():
+            if not node.joining.is_done or node.id in self._lost:
+                continue
             gone = node.id not in view.own.replicas and node.id not in state.nodes
-            if gone and not view.admits(node.id, node.joining.directory):
+            if gone and not view.admits(node.id, node.joining.directory_id):
                 node.joining.wipe()
                 node.start()
 
@@ -141,19 +171,33 @@ def is_steady(record: PartitionState) -> bool:
     return not (record.target or record.lost or record.damaged)
 
 
-def is_whole(cluster: Cluster, state: MetadataState) -> bool:
-    """Whether each group has all its replicas, caught up: it bears the loss of one disk."""
+def shared(state: MetadataState, one: int, away: int) -> bool:
+    """Whether a record may be on these two only, of all disks: one cannot be lost then."""
+    records = [record for topic in state.topics() for record in topic.partitions]
+    both = {one, away}
+    return away > 0 and (
+        one == away
+        or len(state.membership.own.replicas) <= FOUNDING
+        or any(both <= {*record.replicas} for record in records)
+    )
+
+
+def is_whole(cluster: Cluster, state: MetadataState, away: int = 0) -> bool:
+    """Whether each group has all its replicas: it bears the loss of one disk.
+
+    away: a node whose disk is sound, but that cannot be looked at.
+    """
     view = state.membership
     own = view.own.replicas or tuple(cluster.founding)
     quiet = not (view.expected or view.leaving or view.joining) and len(own) >= FOUNDING
     records = [record for topic in state.topics() for record in topic.partitions]
     if not quiet or any(not is_steady(one) or len(one.replicas) < 3 for one in records):
         return False
-    if not all(cluster.nodes[node].alive for node in own):
+    if not all(cluster.nodes[node].alive for node in own if node != away):
         return False
     held = {METADATA_GROUP: own, **{one.group_id: one.replicas for one in records}}
     for gid, nodes in held.items():
-        for node in nodes:
+        for node in (one for one in nodes if one != away):
             machine = cluster.nodes[node].machines.get(gid)
             group = None if machine is None else machine.group
             if group is None or group.failed is not None or not group.members.is_voter:
@@ -175,6 +219,7 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
         founding=FOUNDING,
         repair_after=2.0,
         lives=True,
+        metadata_entries=rng.choice((METADATA_ENTRIES, 1000)),
     )
     cluster = Cluster(settings, seed, verbose=verbose)
     cluster.checker.majorities[METADATA_GROUP] = 2
@@ -182,7 +227,7 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
         operator, faults = _drive(cluster, rng)
         result.injected = {
             **faults.injected, "change": operator.changes, "lost disk": operator.lost_disks,
-            "damage": operator.damages,
+            "damage": operator.damages, "away": operator.absences,
         }  # fmt: skip
     except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
         result.failed(error)
@@ -203,7 +248,7 @@ def _drive(cluster: Cluster, rng: random.Random) -> tuple[Operator, Faults]:
 
 
 def _is_done(cluster: Cluster, operator: Operator) -> bool:
-    """All wishes are fulfilled, and all replicas are where they shall be, and equal."""
+    """All wishes are fulfilled, all replicas are where they shall be, and equal, and may serve."""
     leader = cluster.leader(METADATA_GROUP)
     if leader is None or operator._lost or cluster.leader(GID) is None:
         return False
@@ -211,6 +256,8 @@ def _is_done(cluster: Cluster, operator: Operator) -> bool:
     if view.expected or view.joining or view.leaving:
         return False
     placement = cluster.placement()
+    if not all(cluster.nodes[node].lives.takes_part for node in placement[METADATA_GROUP]):
+        return False
     for gid, nodes in placement.items():
         groups = [_group(cluster.nodes[node], gid) for node in nodes]
         marks = {None if one is None or one.failed else (one.applied_index, one.journal.last_index,

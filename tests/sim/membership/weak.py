@@ -37,9 +37,13 @@ from cluster.metadata import placement, repairs
 from cluster.metadata import replicas as replica_rules
 from cluster.metadata.balance import plan
 from cluster.metadata.lives import Life
+from cluster.metadata.nodes import NodesView
+from cluster.metadata.state import MetadataState
 from cluster.node import balancing, node_changes
+from cluster.node.other_nodes import OtherNodes
 from cluster.node.repairs import Repairs
 from cluster.node.replicas import Replicas
+from cluster.transport.hellos import Acceptance
 from tests.sim.lives import Lives
 from tests.sim.mutations import mutation
 
@@ -78,6 +82,13 @@ CAUGHT_BY = {
     "balance-over-moves": "balances_end_and_keep_to_their_limits",
     "balance-without-limit": "balances_end_and_keep_to_their_limits",
     "ended-without-a-look": "balances_end_and_keep_to_their_limits",
+    "behind-judges": "who_was_away_does_not_judge",
+    "behind-closes-ways": "who_joined_and_starts_alone_is_found",
+    "told-of-those-up": "who_joins_is_told_of_who_is_away",
+    "only-newer-heard": "who_joined_and_starts_alone_is_found",
+    "said-by-itself-only": "who_never_said_where_it_is_is_let_in",
+    "removed-is-a-stranger": "a_node_that_was_removed_while_away_ends",
+    "put-back-let-in": "a_directory_that_was_put_back_does_not_elect_the_metadata",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
 
@@ -403,3 +414,79 @@ def balance_without_limit() -> Any:
 def ended_without_a_look() -> Any:
     before = balancing.Balancing.begin
     return [(balancing.Balancing, "begin", lambda self, moves: before(self, moves or []))]
+
+
+# -- who may speak to whom ---------------------------------------------------------------------
+
+
+@mutation("who is behind judges a newer directory by what it knows")
+def behind_judges() -> Any:
+    known = MetadataState.directory_of
+    return [(MetadataState, "directory_of", lambda self, node, instance=0: known(self, node))]
+
+
+@mutation("who is behind closes the way of nodes that it does not know")
+def behind_closes_ways() -> Any:
+    follow = OtherNodes.follow
+
+    def by_what_is_known(self: OtherNodes) -> None:
+        self._said_version = 0
+        follow(self)
+
+    return [
+        (OtherNodes, "follow", by_what_is_known),
+        (OtherNodes, "heard_of", lambda self, hello: None),
+    ]
+
+
+@mutation("a node that was removed is told nothing")
+def removed_is_a_stranger() -> Any:
+    def is_stranger(self: Acceptance, hello: Any) -> bool:
+        return hello.node_id not in self._peers
+
+    return [(Acceptance, "_is_stranger", is_stranger)]
+
+
+@mutation("a node that joins is told of nodes that are up, and takes no other's word")
+def told_of_those_up() -> Any:
+    welcome, heard_of = OtherNodes.welcome, OtherNodes.heard_of
+
+    def heard_if_newer(self: OtherNodes, hello: Any) -> None:
+        """Otherwise one that it was not told of would say so itself."""
+        if hello.instance > self._metadata.membership.own.version:
+            heard_of(self, hello)
+
+    def only_up(self: OtherNodes, join: Any) -> Any:
+        answer = welcome(self, join)
+        for node in set(answer.peers) - {*self._peers.linked_since, self._config.node_id}:
+            del answer.peers[node]
+        return answer
+
+    return [(OtherNodes, "welcome", only_up), (OtherNodes, "heard_of", heard_if_newer)]
+
+
+@mutation("only newer directories are heard of")
+def only_newer_heard() -> Any:
+    heard_of = OtherNodes.heard_of
+
+    def heard_if_newer(self: OtherNodes, hello: Any) -> None:
+        if hello.instance > self._metadata.membership.own.version:
+            heard_of(self, hello)
+
+    return [(OtherNodes, "heard_of", heard_if_newer)]
+
+
+@mutation("each node says where it is, and nobody for it")
+def said_by_itself_only() -> Any:
+    say = OtherNodes._say
+
+    def say_own(self: OtherNodes, node: int, *place: Any) -> None:
+        if node == self._config.node_id:
+            say(self, node, *place)
+
+    return [(OtherNodes, "_say", say_own)]
+
+
+@mutation("peers let in a directory that was put back")
+def put_back_let_in() -> Any:
+    return [(NodesView, "put_back", lambda self, node, claim: "")]

@@ -1,0 +1,103 @@
+"""What a node does now and then about its own place in the cluster.
+
+every LOOK_PERIOD --> OwnPlace: listens when it has peers, says where it is (`other_nodes`),
+                                ends when it was removed
+JoinNode --propose--> the metadata's leader
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from cluster.config import NodeConfig, check_peer_ports
+from cluster.errors import ClusterError
+from cluster.exposure import check_exposure
+from cluster.metadata.state import MetadataState
+from cluster.node.maintenance_loop import Tasks
+from cluster.node.metadata_proposer import MetadataProposer
+from cluster.node.other_nodes import Known, OtherNodes
+from cluster.node.places import own_listen
+from cluster.transport.listener import PeerListener
+from cluster.v1 import metadata_pb2 as mpb
+from storage.lives import Lives
+
+log = logging.getLogger(__name__)
+
+LOOK_PERIOD = 0.5  # seconds
+COMMAND_TIMEOUT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a node has of others before it opens its replicas, and what takes them in."""
+
+    known: Known
+    listener: PeerListener
+    lives: Lives
+
+
+class OwnPlace:
+    """Of one node. on_failure(error): the node must end."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        listener: PeerListener,
+        metadata: MetadataState,
+        proposer: MetadataProposer,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._config, self._listener, self._on_failure = config, listener, on_failure
+        self._metadata, self._proposer, self.group = metadata, proposer, proposer.group
+        self._tasks = Tasks()
+
+    async def close(self) -> None:
+        await self._tasks.stop()
+
+    def propose(self, command: mpb.MetadataCommand, done: Callable[[], None]) -> None:
+        """`done` is called once, whatever came of it."""
+        self._tasks.spawn(self._propose(command, done))
+
+    async def _propose(self, command: mpb.MetadataCommand, done: Callable[[], None]) -> None:
+        node = command.join_node.node_id
+        try:
+            result = await self._proposer.propose(command, COMMAND_TIMEOUT)
+        except ClusterError as error:
+            log.info("node %d was not taken in this time: %s", node, error)
+        else:
+            if result.error:
+                log.info("node %d has to wait: %s", node, result.message)
+        finally:
+            done()
+
+    async def watch(self, others: OtherNodes, stop_serving: Callable[[], Awaitable[None]]) -> None:
+        """Ends a node that was removed: what it knows is out of date, its clients ask others."""
+        is_removed = False
+        clock = asyncio.get_running_loop().time
+        while True:
+            try:
+                if self._metadata.membership.is_changing:
+                    await self.listen()
+                others.look()
+                if self.group.removed is not None and not is_removed:
+                    log.warning(
+                        "this node was removed from its cluster: it serves no clients any more"
+                    )
+                    is_removed = True
+                    await stop_serving()
+                others.check_removed(clock())
+            except ClusterError as error:
+                self._on_failure(error)
+                return
+            await asyncio.sleep(LOOK_PERIOD)
+
+    async def listen(self) -> None:
+        """A node that was alone may have peers. Raises ConfigError, ListenError."""
+        if not self._listener.is_bound:
+            check_peer_ports(self._config, self._config.nodes)
+            check_exposure(self._config, alone=False)
+            self._listener.bind(own_listen(self._config))
+            await self._listener.start()

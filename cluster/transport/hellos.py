@@ -1,0 +1,201 @@
+"""What nodes make of each other's Hellos: who is let in, who is refused and why. Pure.
+
+    PeerLink --Identity.hello--> PeerListener --> Acceptance --a Hello--> Answers --> up, or not
+    joining node --Join--------> PeerListener --> Acceptance --> Welcome
+
+Who does not name this cluster and one of its nodes is a stranger, and gets nothing, not even
+a reason. A member is told why it is refused: another version, a replaced data directory, or
+an id that another process is connected with. The simulator's nodes meet by the same objects.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cluster.transport.frames import FrameError
+from cluster.transport.membership import Membership
+from cluster.transport.versions import PeerVersions
+from cluster.v1 import peer_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this process is, as its Hello says. write_life(hello): which start of its directory.
+
+    instance:     the metadata group's replica that the directory joined as; 0: it began with it.
+    peer_address: where it takes its peers' streams.
+    """
+
+    cluster_id: str
+    node_id: int
+    incarnation: int
+    directory_id: int
+    membership: Membership
+    versions: PeerVersions
+    insecure: bool = False
+    instance: int = 0
+    peer_address: str = ""
+    write_life: Callable[[pb.Hello], None] = lambda hello: None
+
+    def hello(self, refused: str = "") -> pb.Hello:
+        hello = pb.Hello(
+            cluster_id=self.cluster_id,
+            node_id=self.node_id,
+            incarnation=self.incarnation,
+            directory_id=self.directory_id,
+            refused=refused,
+            members=self.membership.members,
+            founding=self.membership.founding,
+            insecure=self.insecure,
+            instance=self.instance,
+            peer_address=self.peer_address,
+        )
+        self.versions.write(hello)
+        self.write_life(hello)
+        return hello
+
+
+class Acceptance:
+    """Whom one node lets in, and who is connected.
+
+    peers:        node ids that may connect.
+    directory_of: of a node and the instance that it says it is: the id of its data directory as
+                  the cluster knows it; 0: any, or this node is behind and cannot know.
+    welcome:      to a node with a new data directory; None: such are strangers.
+    put_back:     why a peer's directory is an older copy, or nothing.
+    heard_of:     a node says who it is; it may be newer than all that is known here.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        peers: Mapping[int, str],
+        directory_of: Callable[[int, int], int],
+        welcome: Callable[[pb.Join], pb.Welcome] | None = None,
+        put_back: Callable[[pb.Hello], str] = lambda hello: "",
+        heard_of: Callable[[pb.Hello], None] = lambda hello: None,
+    ) -> None:
+        self._identity, self._peers, self._directory_of = identity, peers, directory_of
+        self._welcome, self._put_back, self._heard_of = welcome, put_back, heard_of
+        # peer -> (incarnation, streams open)
+        self.connected: dict[int, tuple[int, int]] = {}
+        self._refused: dict[int, str] = {}  # the last refusal of each, logged once
+
+    @property
+    def welcomes(self) -> bool:
+        return self._welcome is not None
+
+    def answer(self, hello: pb.Hello) -> pb.Hello:
+        """What it gets; `refused` says why it may not connect. Raises FrameError: a stranger."""
+        self._heard_of(hello)
+        if self._is_stranger(hello):
+            raise FrameError("hello: of a stranger")
+        refused = self._why_not(hello)
+        if not refused:
+            self._refused.pop(hello.node_id, None)
+        elif self._refused.get(hello.node_id) != refused:
+            log.warning("refused node %d: %s", hello.node_id, refused)
+            self._refused[hello.node_id] = refused
+        return self._identity.hello(refused)
+
+    def _is_stranger(self, hello: pb.Hello) -> bool:
+        """A node that was removed is none: it may not know, and has to be told to end."""
+        ours = self._identity
+        if hello.cluster_id != ours.cluster_id:
+            return True
+        is_ours = hello.founding == ours.membership.founding != 0
+        return hello.node_id not in self._peers and not (is_ours and self._wrong_directory(hello))
+
+    def answer_join(self, join: pb.Join) -> pb.Welcome:
+        """Raises FrameError if the joining node is not of this cluster."""
+        assert self._welcome is not None
+        if join.cluster_id != self._identity.cluster_id:
+            raise FrameError("join: of a stranger")
+        return self._welcome(join)
+
+    def begin(self, hello: pb.Hello) -> None:
+        """A stream of a peer that was let in."""
+        streams = self.connected.get(hello.node_id, (0, 0))[1]
+        self.connected[hello.node_id] = (hello.incarnation, streams + 1)
+
+    def end(self, hello: pb.Hello) -> None:
+        incarnation, streams = self.connected.pop(hello.node_id)
+        assert incarnation == hello.incarnation and streams > 0
+        if streams > 1:
+            self.connected[hello.node_id] = (incarnation, streams - 1)
+
+    def refused_by_now(self, hello: pb.Hello) -> str:
+        """Why a peer that was let in would not be any more, or nothing."""
+        if hello.node_id not in self._peers:
+            return "it is no node of the cluster any more"
+        return self._identity.versions.refusal(hello) or self._wrong_directory(hello)
+
+    def _wrong_directory(self, hello: pb.Hello) -> str:
+        directory = self._directory_of(hello.node_id, hello.instance)
+        if not directory or hello.directory_id == directory:
+            return self._put_back(hello)
+        if hello.node_id not in self._peers:
+            return f"node_id {hello.node_id} is no node of the cluster any more"
+        return (
+            f"node_id {hello.node_id} is registered with another data directory: one that was "
+            "emptied or replaced has forgotten votes and acknowledgements"
+        )
+
+    def _why_not(self, hello: pb.Hello) -> str:
+        ours = self._identity
+        refused = ours.versions.refusal(hello)
+        if refused:
+            return refused
+        if hello.node_id == ours.node_id:
+            return f"node_id {hello.node_id} is this node's own: two nodes have the same id"
+        wrong = self._wrong_directory(hello)
+        if wrong:
+            return wrong
+        known = self.connected.get(hello.node_id)
+        if known is not None and known[0] != hello.incarnation:
+            return f"node_id {hello.node_id} is connected already by another process"
+        return ours.membership.refusal(hello)
+
+
+class Answers:
+    """What the link to one peer makes of the Hellos that it answers with.
+
+    on_refusal(peer, reason, mutual): called at each attempt that the peer refused; mutual:
+        this node refuses the peer as well.
+    """
+
+    def __init__(
+        self, identity: Identity, peer: int, on_refusal: Callable[[int, str, bool], None]
+    ) -> None:
+        self._identity, self._peer, self._on_refusal = identity, peer, on_refusal
+        self._refusal = ""
+
+    def accepts(self, answer: pb.Hello) -> bool:
+        """Whether the link is up. We may learn from the answer what cluster this is."""
+        if not answer.refused and self._is_too_old(answer):
+            return False
+        membership = self._identity.membership
+        refused = answer.refused or membership.refusal(answer)
+        if refused:
+            waits = membership.waits(answer)
+            if refused != self._refusal:
+                level = logging.WARNING if waits else logging.ERROR
+                log.log(level, "refused by peer=%d: %s", self._peer, refused)
+            self._refusal = refused
+            if not waits:
+                self._on_refusal(self._peer, refused, membership.differs(answer))
+            return False
+        self._refusal = ""
+        return True
+
+    def _is_too_old(self, answer: pb.Hello) -> bool:
+        """That is the peer's to put right: it is no refusal of this node."""
+        refused = self._identity.versions.refusal(answer)
+        if refused and refused != self._refusal:
+            log.error("no link to peer=%d: %s", self._peer, refused)
+        self._refusal = refused or self._refusal
+        return bool(refused)

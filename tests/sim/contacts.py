@@ -1,0 +1,169 @@
+"""How simulated nodes meet: by the nodes' own code, over the simulated network.
+
+    Network.connect --> Contacts.meet: Identity.hello --> Acceptance --> Answers --> the link is up
+    Joining --> Contacts.welcome: Join --> Acceptance --> OtherNodes --> Welcome
+    metadata --> OtherNodes.follow --> Peers.connect_to --> which links there are
+
+Acceptance, Answers, Peers and OtherNodes are the product's objects: what is simulated is the
+connection. A link that is up goes on without a new Hello until it breaks; the listener looks
+again at each of them now and then, and hears late that one broke. A node that is refused for too
+long ends, and that is a violation if its directory is sound.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cluster.consensus.group import Group
+from cluster.metadata.state import MetadataState
+from cluster.node.other_nodes import Known, OtherNodes
+from cluster.node.peers import Peers
+from cluster.node.places import named, own_stream
+from cluster.node.registration import claim_of, write_claim
+from cluster.transport.frames import FrameError
+from cluster.transport.hellos import Acceptance, Answers, Identity
+from cluster.transport.membership import Membership
+from cluster.transport.stream import MISSED_PINGS, PING_EVERY
+from cluster.transport.versions import PeerVersions
+from cluster.v1 import peer_pb2 as pb
+from tests.sim.checker import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.cluster import Cluster
+    from tests.sim.node import Node
+
+NOTICED = 0.02  # seconds until a listener knows that a connection was closed
+UNNOTICED = PING_EVERY * MISSED_PINGS  # at most, where nothing passes
+
+
+class SimLink:
+    """Stands for a PeerLink."""
+
+    is_closed = True
+
+    def __init__(self, node: Node, identity: Identity, peer: int, address: str,
+                 on_refusal: Any) -> None:  # fmt: skip
+        self.address, self.answers = address, Answers(identity, peer, on_refusal)
+        self._network, self._ends = node.cluster.network, (node.id, peer)
+        node.cluster.scheduler.after(0.0, self._network.connect, *self._ends)
+
+    def stop(self) -> None:
+        self._network.reset(*self._ends)
+
+
+class Contacts:
+    """Of one process."""
+
+    def __init__(self, node: Node, state: MetadataState, peers: Peers, group: Group) -> None:
+        joining = node.joining
+
+        def make_link(peer: int, address: str, on_link: Any, on_refusal: Any) -> Any:
+            return SimLink(node, self.identity, peer, address, on_refusal)
+
+        def write_life(hello: pb.Hello) -> None:
+            claim = node.lives.claim()
+            write_claim(hello, claim.life, claim.known, claim.number)
+
+        self.identity: Identity = Identity(
+            joining.config.cluster_id,
+            node.id,
+            node.incarnation,
+            joining.directory_id,
+            Membership(joining.members, joining.founding, lambda founding: None),
+            PeerVersions(node.release, lambda: state.finalized),
+            instance=joining.instance,
+            peer_address=own_stream(joining.config),
+            write_life=write_life,
+        )
+        addresses = {**joining.said, **named(joining.config)}
+        self.group, self.propose = group, node.propose_metadata
+        known = Known(self.identity, addresses, joining.said)
+        self.others = OtherNodes(joining.config, known, peers, state, self)
+        self.acceptance = Acceptance(
+            self.identity,
+            addresses,
+            lambda peer, instance: state.directory_of(peer, instance),  # noqa: PLW0108
+            self.others.welcome,
+            lambda hello: state.membership.put_back(hello.node_id, claim_of(hello)),
+            self.others.heard_of,
+        )
+        peers.open(make_link)
+        self.others.follow()
+
+
+class Meetings:
+    """Of a cluster: what the network asks before a link is up, and tells when it broke."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._open: dict[tuple[int, int], tuple[Acceptance, pb.Hello]] = {}
+
+    def _contacts(self, node: int) -> Contacts:
+        found = self._cluster.nodes[node].running.contacts
+        assert found is not None
+        return found
+
+    def answers(self, sender: int, receiver: int) -> bool:
+        """Whether one that connects to the receiver hears from it."""
+        links, node = self._cluster.network.links, self._cluster.nodes[receiver]
+        is_open = not (links[sender, receiver].blocked or links[receiver, sender].blocked)
+        return is_open and node.alive and self._cluster.scheduler.now >= node.paused_until
+
+    def wants(self, sender: int, receiver: int) -> bool:
+        """Whether the sender knows the receiver for a node of its cluster."""
+        process = self._cluster.nodes[sender].process
+        return process is not None and receiver in process.peers.links
+
+    def meet(self, sender: int, receiver: int) -> bool:
+        """A connection is made, and each says its Hello. Whether the link is up then."""
+        cluster = self._cluster
+        now, node = cluster.scheduler.now, cluster.nodes[sender]
+        if now < node.paused_until or not self.answers(sender, receiver):
+            return False
+        hello = self._contacts(sender).identity.hello()
+        acceptance = self._contacts(receiver).acceptance
+        try:
+            answer = acceptance.answer(hello)
+        except FrameError:
+            return False
+        link: Any = node.running.peers.links.get(receiver)
+        if link is None or not link.answers.accepts(answer):
+            return False
+        assert not answer.refused
+        acceptance.begin(hello)
+        self._open[sender, receiver] = (acceptance, hello)
+        cluster.scheduler.after(PING_EVERY, self._look_again, sender, receiver, hello)
+        return True
+
+    def parted(self, sender: int, receiver: int) -> None:
+        """The connection broke, if there was one."""
+        found = self._open.pop((sender, receiver), None)
+        if found is not None:
+            cluster = self._cluster
+            passes = not cluster.network.links[sender, receiver].blocked
+            longest = NOTICED if passes else UNNOTICED
+            cluster.scheduler.after(longest * cluster.rng.random(), found[0].end, found[1])
+
+    def _look_again(self, sender: int, receiver: int, hello: pb.Hello) -> None:
+        acceptance, current = self._open.get((sender, receiver), (None, None))
+        if current is not hello or acceptance is None:
+            return
+        cluster = self._cluster
+        refused = acceptance.refused_by_now(hello)
+        if refused and cluster.scheduler.now >= cluster.nodes[receiver].paused_until:
+            cluster.trace("node %d closes the stream of %d: %s", receiver, sender, refused)
+            cluster.network.reset(sender, receiver)
+            return
+        cluster.scheduler.after(PING_EVERY, self._look_again, sender, receiver, hello)
+
+
+def failed(node: Node, error: BaseException) -> None:
+    """The process ends itself; it may be in the midst of something."""
+    node.cluster.scheduler.after(0.0, _end, node, node.incarnation, str(error))
+
+
+def _end(node: Node, incarnation: int, why: str) -> None:
+    if node.alive and node.incarnation == incarnation:
+        if node.joining.is_sound:
+            raise Violation(f"node {node.id} ends, and its directory is sound: {why}")
+        node.crash(why)

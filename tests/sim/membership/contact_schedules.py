@@ -1,0 +1,180 @@
+"""Schedules of who may speak to whom. The metadata group is real, and so are all Hellos."""
+
+from __future__ import annotations
+
+from cluster.node.replicas import METADATA_GROUP
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.checker import Violation
+from tests.sim.membership.put_back_schedules import PutBack
+from tests.sim.membership.repair_schedules import Damaged
+from tests.sim.schedules import schedule
+
+TO_4 = ((1, 4), (3, 4))
+
+
+class Apart(Damaged):
+    """Three nodes, to which 4 and 5 come."""
+
+    def add(self, *numbers: int) -> None:
+        for number in numbers:
+            assert not self.change(number, mpb.NODE_ACTION_ADD)
+            self.until_voter(number)
+
+    def replace_disk(self, number: int) -> None:
+        self.lose_disk(number)
+        assert not self.change(number, mpb.NODE_ACTION_REPLACE)
+        self.until(lambda: self.node(number).joining.instance > 0, f"{number} joins")
+        self.until_voter(number)
+
+    def until_voter(self, number: int) -> None:
+        """With the disk that it has now, as all who are there know."""
+        joining = self.node(number).joining
+
+        def knows(other: int) -> bool:
+            own = self.node(other).running.state.membership.own
+            return own.instance_of(number) == joining.instance > 0 and number in own.replicas
+
+        def is_voter() -> bool:
+            members = self.group(self.leader.id).members
+            there = [one for one in self.cluster.live() if one.id in members.voters]
+            return number in members.voters and all(knows(one.id) for one in there)
+
+        self.until(is_voter, f"{number} is a voter")
+
+    def lead_metadata(self, number: int) -> None:
+        def leads() -> bool:
+            leader = self.cluster.leader(METADATA_GROUP)
+            if leader is not None and leader.id != number:
+                group = self.group(leader.id)
+                if not group.is_transferring:
+                    group.transfer(number)
+                    leader.driver.touch(METADATA_GROUP)
+            return leader is not None and leader.id == number
+
+        self.until(leads, f"{number} leads the metadata")
+
+    def meets(self, number: int, *others: int) -> None:
+        """Links both ways come up soon, before anybody who is refused has to end."""
+
+        def linked(one: int, other: int) -> bool:
+            node = self.node(one)
+            return node.alive and other in node.running.linked_since
+
+        def all_linked() -> bool:
+            return all(linked(number, other) and linked(other, number) for other in others)
+
+        end = self.cluster.scheduler.now + 10.0
+        while not all_linked():
+            self.run(0.25)
+            if self.cluster.scheduler.now > end:
+                there = {one.id: sorted(one.running.linked_since) for one in self.cluster.live()}
+                raise Violation(f"{number} does not meet {others}: {there}")
+
+
+@schedule
+def who_was_away_does_not_judge() -> None:
+    """While 2 was away 4 and 5 lost their disks, and 4 leads: 2 hears of it from 4 only."""
+    nodes = Apart()
+    nodes.add(4, 5)
+    nodes.settle()
+    nodes.node(2).crash("away")
+    for number in (4, 5):
+        nodes.replace_disk(number)
+    nodes.lead_metadata(4)
+    nodes.node(2).start()
+    nodes.meets(2, 4, 5)
+    nodes.settle()
+
+
+@schedule
+def who_joins_is_told_of_who_is_away() -> None:
+    """2 is away when 4 asks, and then it leads: 4 has the metadata from 2 only."""
+    nodes = Apart()
+    nodes.node(2).crash("away")
+    nodes.cluster.network.tap = lambda sender, receiver, message: receiver == 4
+    assert not nodes.change(4, mpb.NODE_ACTION_ADD)
+    nodes.until(lambda: nodes.node(4).joining.instance > 0, "4 joins")
+    nodes.node(2).start()
+    nodes.lead_metadata(2)
+    nodes.cluster.network.tap = lambda sender, receiver, message: (sender, receiver) in TO_4
+    nodes.meets(4, 2)
+    nodes.cluster.network.tap = None
+    nodes.until_voter(4)
+    nodes.settle()
+
+
+@schedule
+def who_never_said_where_it_is_is_let_in() -> None:
+    """2 is away while 4 joins, and 4 starts again when nobody answers: it knows 1 and 3 only."""
+    nodes = Apart()
+    nodes.node(2).crash("away")
+    nodes.add(4)
+    for number in (1, 3, 4):
+        nodes.node(number).crash("power cut")
+    nodes.node(4).start()
+    nodes.node(2).start()
+    nodes.run(1.0)
+    for number in (1, 3):
+        nodes.node(number).start()
+    nodes.meets(4, 1, 2, 3)
+    nodes.settle()
+
+
+@schedule
+def who_joined_and_starts_alone_is_found() -> None:
+    """4 knows nobody: it died before it had the metadata, and nobody answers when it starts."""
+    nodes = Apart()
+    nodes.cluster.network.tap = lambda sender, receiver, message: receiver == 4
+    assert not nodes.change(4, mpb.NODE_ACTION_ADD)
+    nodes.until(lambda: nodes.node(4).joining.instance > 0, "4 joins")
+    nodes.run(2.0)
+    for node in nodes.cluster.live():
+        node.crash("power cut")
+    nodes.cluster.network.tap = None
+    nodes.node(4).start()
+    for number in (1, 2, 3):
+        nodes.node(number).start()
+    nodes.meets(4, 1, 2, 3)
+    nodes.until_voter(4)
+    nodes.settle()
+
+
+@schedule
+def a_node_that_was_removed_while_away_ends() -> None:
+    """4 hears nothing of its removal before it is forgotten: the others tell it."""
+    nodes = Apart()
+    nodes.add(4)
+    nodes.settle()
+    nodes.cut(4, blocked=True)
+    assert not nodes.change(4, mpb.NODE_ACTION_REMOVE)
+    nodes.until(lambda: 4 not in nodes.state.nodes, "node 4 is forgotten")
+    nodes.cut(4, blocked=False)
+    nodes.run(25.0)
+    if nodes.node(4).alive:
+        raise Violation("4 goes on with what it knows")
+    nodes.settle()
+
+
+@schedule
+def a_directory_that_was_put_back_does_not_elect_the_metadata() -> None:
+    """1 and 3 take a command that 2 does not hear of. 1 dies, 3 starts from an older copy."""
+    nodes = PutBack()
+    taken = nodes.node(3).lives.copied()
+    nodes.restart(3)
+    Apart.lead_metadata(nodes, 1)  # type: ignore[arg-type]
+    nodes.cut(2, blocked=True)
+    assert not nodes.change(4, mpb.NODE_ACTION_ADD)
+    nodes.node(1).crash("dies")
+    nodes.node(3).crash("stopped")
+    nodes.node(3).lives.put_back(taken)
+    nodes.cut(2, blocked=False)
+    nodes.node(3).start()
+    nodes.run(25.0)
+    if nodes.cluster.leader(METADATA_GROUP) is not None:
+        raise Violation("2 and 3 elect, and 3 has forgotten what it acknowledged")
+    if nodes.node(3).alive:
+        raise Violation("3 goes on with an older copy")
+    nodes.node(1).restart()
+    nodes.lose_disk(3)  # the remedy: what was put back is given up
+    assert not nodes.change(3, mpb.NODE_ACTION_REPLACE)
+    nodes.settle()
