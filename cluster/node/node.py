@@ -166,12 +166,9 @@ class Node:
         )
         self._group_members = GroupMembers(self)
         self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
-        follows = (self.metadata, replicas, self._driver)
+        keeps = partial(keep_version, lock)
         self._follower = MetadataFollower(
-            *follows,
-            lambda lifetime_ms: self._producer_ids.set_max_age(max_block_age_s(lifetime_ms)),
-            partial(keep_version, lock),
-            self._on_layout,
+            self.metadata, replicas, self._driver, self._on_lease_lifetime, keeps, self._on_layout
         )
         self._follower.follow()
 
@@ -347,6 +344,9 @@ class Node:
 
     def _learner_rate(self) -> int:
         return self.metadata.settings.get(LEARNER_RATE, self.config.learner_bytes_per_s)
+
+    def _on_lease_lifetime(self, lifetime_ms: int) -> None:
+        self._producer_ids.set_max_age(max_block_age_s(lifetime_ms))
 
     def _on_layout(self) -> None:
         self.others.follow()

@@ -93,8 +93,7 @@ class OtherNodes:
         it is: a node that joined, and found nobody when it started again, knows no addresses.
         """
         ours, address = self._identity, hello.peer_address
-        founding = ours.membership.founding
-        is_ours = hello.cluster_id == ours.cluster_id and hello.founding == founding != 0
+        is_ours = hello.cluster_id == ours.cluster_id and ours.membership.is_of(hello)
         if not is_ours or hello.node_id == ours.node_id:
             return
         view = self._metadata.membership

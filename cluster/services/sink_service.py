@@ -10,6 +10,7 @@ on earlier would have the next batch overtake it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -154,12 +155,7 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
     @public_errors
     async def ListSinks(self, request: pb.ListSinksRequest, context: Any) -> pb.ListSinksResponse:
         limit = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED)
-        coordinator = self.node.metadata.coordinator
-        found = (
-            description(coordinator, key, sink)
-            for key, sink in coordinator.sinks
-            if key > request.after and not sink.nameless
-        )
+        found = described(self.node.metadata.coordinator, request.after)
         return pb.ListSinksResponse(sinks=islice(found, limit))
 
     @public_errors
@@ -178,6 +174,13 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
         reset = tpb.ResetSink(sink=request.sink)
         accepted(await self._decisions.propose(tpb.TransactionCommand(reset_sink=reset), 0))
         return pb.ResetSinkResponse()
+
+
+def described(coordinator: Coordinator, after: str) -> Iterator[pb.SinkDescription]:
+    """By name, from the one behind `after` on; not those that have no name of their own."""
+    for key, sink in coordinator.sinks:
+        if key > after and not sink.nameless:
+            yield description(coordinator, key, sink)
 
 
 def description(coordinator: Coordinator, key: str, sink: Sink) -> pb.SinkDescription:

@@ -21,6 +21,8 @@ from cluster.v1 import peer_pb2 as pb
 
 log = logging.getLogger(__name__)
 
+NO_NODE = "it is no node of the cluster any more"
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -104,10 +106,9 @@ class Acceptance:
 
     def _is_stranger(self, hello: pb.Hello) -> bool:
         """A node that was removed is none: it may not know, and has to be told to end."""
-        ours = self._identity
-        if hello.cluster_id != ours.cluster_id:
+        if hello.cluster_id != self._identity.cluster_id:
             return True
-        is_ours = hello.founding == ours.membership.founding != 0
+        is_ours = self._identity.membership.is_of(hello)
         return hello.node_id not in self._peers and not (is_ours and self._wrong_directory(hello))
 
     def answer_join(self, join: pb.Join) -> pb.Welcome:
@@ -131,7 +132,7 @@ class Acceptance:
     def refused_by_now(self, hello: pb.Hello) -> str:
         """Why a peer that was let in would not be any more, or nothing."""
         if hello.node_id not in self._peers:
-            return "it is no node of the cluster any more"
+            return NO_NODE
         return self._identity.versions.refusal(hello) or self._wrong_directory(hello)
 
     def _wrong_directory(self, hello: pb.Hello) -> str:
@@ -139,7 +140,7 @@ class Acceptance:
         if not directory or hello.directory_id == directory:
             return self._put_back(hello)
         if hello.node_id not in self._peers:
-            return f"node_id {hello.node_id} is no node of the cluster any more"
+            return NO_NODE
         return (
             f"node_id {hello.node_id} is registered with another data directory: one that was "
             "emptied or replaced has forgotten votes and acknowledgements"

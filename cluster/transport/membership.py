@@ -51,6 +51,10 @@ class Membership:
             )
         return ""
 
+    def is_of(self, hello: pb.Hello) -> bool:
+        """Whether it is known to come from this very cluster."""
+        return hello.founding == self.founding != 0
+
     def differs(self, hello: pb.Hello) -> bool:
         """Whether it is of another cluster: each side refuses the other."""
         both = bool(hello.founding and self.founding)

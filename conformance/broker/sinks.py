@@ -6,10 +6,11 @@ SinkService --draw, begin, end, abort--> Coordinator in the metadata
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cluster.services.errors import rejection
-from cluster.services.sink_service import DEFAULT_LISTED, description
+from cluster.services.sink_service import DEFAULT_LISTED, described, description
 from cluster.transactions.run_records import expected_record
 from cluster.transactions.sinks import Asked
 from cluster.transactions.types import Expected, Refused, State
@@ -134,13 +135,8 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
 
     async def ListSinks(self, request: pb.ListSinksRequest, context: Any) -> Any:
         async def truth(_: Lie | None) -> pb.ListSinksResponse:
-            coordinator = self._stage.cluster.metadata.coordinator
-            found = [
-                description(coordinator, key, sink)
-                for key, sink in coordinator.sinks
-                if key > request.after and not sink.nameless
-            ]
-            return pb.ListSinksResponse(sinks=found[: request.limit or DEFAULT_LISTED])
+            found = described(self._stage.cluster.metadata.coordinator, request.after)
+            return pb.ListSinksResponse(sinks=islice(found, request.limit or DEFAULT_LISTED))
 
         facts = {"after": request.after, "limit": request.limit}
         return await self._stage.answer("list_sinks", facts, request, context, truth)

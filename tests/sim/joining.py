@@ -25,7 +25,7 @@ FOUNDING = 7  # the number that all members share
 NEXT_DIRECTORY = 100  # a new one has a number of which the last digits are the node
 PORT, PEER_PORT_OFFSET = 1, 1000
 MAX_ASKED = 2  # nodes that a node is told to ask
-PATIENCE = 20  # asks, until its operator names others
+MAX_ASKS = 20  # asks, until its operator names others
 
 
 class Joining:
@@ -109,7 +109,7 @@ class Joining:
         node, self._asks = self._node, False
         if self.is_done or node.alive:
             return
-        if self._asked % PATIENCE == 0:
+        if self._asked % MAX_ASKS == 0:
             self._name_others()
         try:
             self.said = self._ask_all()

@@ -41,18 +41,6 @@ class Apart(Damaged):
 
         self.until(is_voter, f"{number} is a voter")
 
-    def lead_metadata(self, number: int) -> None:
-        def leads() -> bool:
-            leader = self.cluster.leader(METADATA_GROUP)
-            if leader is not None and leader.id != number:
-                group = self.group(leader.id)
-                if not group.is_transferring:
-                    group.transfer(number)
-                    leader.driver.touch(METADATA_GROUP)
-            return leader is not None and leader.id == number
-
-        self.until(leads, f"{number} leads the metadata")
-
     def meets(self, number: int, *others: int) -> None:
         """Links both ways come up soon, before anybody who is refused has to end."""
 
@@ -80,7 +68,7 @@ def who_was_away_does_not_judge() -> None:
     nodes.node(2).crash("away")
     for number in (4, 5):
         nodes.replace_disk(number)
-    nodes.lead_metadata(4)
+    nodes.lead(4, METADATA_GROUP)
     nodes.node(2).start()
     nodes.meets(2, 4, 5)
     nodes.settle()
@@ -95,7 +83,7 @@ def who_joins_is_told_of_who_is_away() -> None:
     assert not nodes.change(4, mpb.NODE_ACTION_ADD)
     nodes.until(lambda: nodes.node(4).joining.instance > 0, "4 joins")
     nodes.node(2).start()
-    nodes.lead_metadata(2)
+    nodes.lead(2, METADATA_GROUP)
     nodes.cluster.network.tap = lambda sender, receiver, message: (sender, receiver) in TO_4
     nodes.meets(4, 2)
     nodes.cluster.network.tap = None
@@ -161,7 +149,7 @@ def a_directory_that_was_put_back_does_not_elect_the_metadata() -> None:
     nodes = PutBack()
     taken = nodes.node(3).lives.copied()
     nodes.restart(3)
-    Apart.lead_metadata(nodes, 1)  # type: ignore[arg-type]
+    nodes.lead(1, METADATA_GROUP)
     nodes.cut(2, blocked=True)
     assert not nodes.change(4, mpb.NODE_ACTION_ADD)
     nodes.node(1).crash("dies")

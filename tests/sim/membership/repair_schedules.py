@@ -33,20 +33,20 @@ class Damaged(Nodes):
     def damage(self, number: int) -> None:
         self.node(number).partitions[GID].unreadable(PlantedDamage("a damaged entry"))
 
-    def lead(self, number: int) -> None:
-        """The node leads the partition."""
+    def lead(self, number: int, gid: int = GID) -> None:
+        """The node leads the partition, or another group."""
 
         def leads() -> bool:
-            leader = self.cluster.leader(GID)
+            leader = self.cluster.leader(gid)
             if leader is None or leader.id == number:
                 return leader is not None
-            group = leader.partitions[GID].group
+            group = self.group(leader.id, gid)
             if not group.is_transferring:
                 group.transfer(number)
-                leader.driver.touch(GID)
+                leader.driver.touch(gid)
             return False
 
-        self.until(leads, f"{number} leads the partition")
+        self.until(leads, f"{number} leads group {gid}")
 
     def cut(self, number: int, *, blocked: bool) -> None:
         """The node hears nobody, and nobody it."""
