@@ -12,6 +12,9 @@ sent to, acknowledged nothing:
     back    some seconds more, in which leaderships go back to it
 
 With --no-restarts the same spans are measured and nothing is done: what the load alone does.
+
+What is kept of each record is two numbers: the collector walks through futures that pile up, and
+holds up this process for as long as the silences that it is to measure.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ import os
 import tempfile
 import threading
 import time
+from array import array
+from bisect import bisect_left, bisect_right
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,13 +71,14 @@ class Pulses:
     bootstrap: str
     partitions: int
     failed: list[str] = field(default_factory=list)
-    acknowledged: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
-    _pending: list[Future[RecordMetadata]] = field(default_factory=list)
+    acknowledged: dict[int, array[float]] = field(default_factory=dict)  # one time after the other
+    sent: dict[int, array[float]] = field(default_factory=dict)  # of the same records
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self.acknowledged = {number: [] for number in range(self.partitions)}
+        self.acknowledged = {number: array("d") for number in range(self.partitions)}
+        self.sent = {number: array("d") for number in range(self.partitions)}
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -83,27 +89,26 @@ class Pulses:
                     now = time.monotonic()
                     found = producer.send(TOPIC, b"pulse", partition=number)
                     found.add_done_callback(partial(self._answered, number, now))
-                    self._pending.append(found)
+            producer.flush(ACKNOWLEDGE)
 
     def _answered(self, number: int, sent: float, found: Future[RecordMetadata]) -> None:
         error = found.exception()
         if error is not None:
             self.failed.append(repr(error))
         else:
-            self.acknowledged[number].append((time.monotonic(), sent))
+            self.acknowledged[number].append(time.monotonic())
+            self.sent[number].append(sent)
 
     def stop(self) -> None:
         assert self._thread is not None
         self._stop.set()
         self._thread.join()
-        for one in self._pending:
-            one.exception(ACKNOWLEDGE)
 
     def silence(self, begin: float, end: float) -> tuple[float, int, float]:
         """(milliseconds, of which partition, seconds after the beginning that it began)."""
         longest = (0.0, 0, 0.0)
         for number, found in self.acknowledged.items():
-            times = [begin, *(at for at, _ in found if begin < at < end), end]
+            times = [begin, *found[bisect_right(found, begin) : bisect_left(found, end)], end]
             for before, after in pairwise(times):
                 longest = max(longest, (1000 * (after - before), number, before - begin))
         return longest
@@ -112,8 +117,8 @@ class Pulses:
         """Milliseconds from the send to the acknowledgement."""
         return [
             1000 * (at - sent)
-            for found in self.acknowledged.values()
-            for at, sent in found
+            for number, found in self.acknowledged.items()
+            for at, sent in zip(found, self.sent[number], strict=True)
             if begin <= at < end
         ]
 
