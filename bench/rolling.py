@@ -37,12 +37,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import percentiles
+from bench.processes import BenchError
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, Producer, RecordMetadata
+from oncelog import Admin, Producer, RecordMetadata, TopicConfig
 
 TOPIC = "rolled"
 MB = 1_000_000
 VALUE_BYTES = 1000
+RETENTION_BYTES = 500 * MB  # of a partition, so that no rate fills the disk
 PULSE = 0.01  # seconds
 BACK_AFTER_MS = 1000  # until a node that is back leads again
 SETTLE = 4.0  # seconds that belong to a restart after the node is back
@@ -54,14 +56,16 @@ PHASES = ("stop", "start", "back")
 def bulk(bootstrap: str, rate: float, stop: Event, done: Any) -> None:
     """In a process of its own; puts how many bytes were acknowledged, in how many seconds."""
     value, began, sent = os.urandom(VALUE_BYTES), time.monotonic(), 0
-    with Producer(bootstrap, linger_ms=5) as producer:
-        while not stop.is_set():
-            if rate and sent > (time.monotonic() - began) * rate * MB:
-                time.sleep(0.001)
-                continue
-            producer.send(TOPIC, value)
-            sent += VALUE_BYTES
-    done.put((sent, time.monotonic() - began))
+    try:
+        with Producer(bootstrap, linger_ms=5) as producer:
+            while not stop.is_set():
+                if rate and sent > (time.monotonic() - began) * rate * MB:
+                    time.sleep(0.001)
+                    continue
+                producer.send(TOPIC, value)
+                sent += VALUE_BYTES
+    finally:
+        done.put((sent, time.monotonic() - began))
 
 
 @dataclass(slots=True)
@@ -138,12 +142,16 @@ def restart(cluster: LocalCluster, node: int, *, really: bool) -> list[float]:
 
 def measure(options: argparse.Namespace, root: Path) -> list[tuple[int, list[float]]]:
     spans: list[tuple[int, list[float]]] = []
-    settings: dict[str, str | int] = {"preferred_leader_delay_ms": BACK_AFTER_MS}
+    settings: dict[str, str | int] = {
+        "preferred_leader_delay_ms": BACK_AFTER_MS,
+        "retention_check_ms": 1000,
+    }
     context = multiprocessing.get_context("spawn")
     stop, done = context.Event(), context.Queue()
     with LocalCluster(root / "cluster", settings=settings) as cluster:
         with Admin(cluster.bootstrap) as admin:
-            admin.create_topic(TOPIC, options.partitions, 3)
+            kept = TopicConfig(retention_bytes=RETENTION_BYTES)
+            admin.create_topic(TOPIC, options.partitions, 3, kept)
         cluster.wait_level(TOPIC)
         words = (cluster.bootstrap, options.rate, stop, done)
         load, pulses = (
@@ -156,6 +164,8 @@ def measure(options: argparse.Namespace, root: Path) -> list[tuple[int, list[flo
             time.sleep(CALM)
             for number in range(options.rounds):
                 for node in cluster.nodes:
+                    if not load.is_alive():
+                        raise BenchError("the process that writes in bulk has ended")
                     times = restart(cluster, node, really=not options.no_restarts)
                     spans.append((node, times))
                     show(number, node, times, pulses)
