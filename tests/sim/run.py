@@ -132,7 +132,7 @@ class Clients:
 
     def _command(self) -> None:
         """A metadata command: first those that make the cluster, then any."""
-        if self.closed:
+        if self.closed and not self.bootstrap:
             return
         if self.bootstrap:
             command = self.bootstrap[0]
