@@ -305,6 +305,7 @@ pub async fn read(consumer: &Consumer, verb: &str, c: &Value) -> Answer {
             }));
         }
         "close" => consumer.close().await?,
+        "abandon" => consumer.abandon().await?,
         verb => return Err(Fault::NotOffered(format!("no verb {verb}"))),
     }
     Ok(empty())
