@@ -481,6 +481,10 @@ class Driver:
             "cluster_id": found.cluster_id,
             "controller_id": found.controller_id,
             "nodes": nodes,
+            "upgrade": {
+                "cluster_version": found.upgrade.cluster_version,
+                "target_version": found.upgrade.target_version,
+            },
             "damaged_replicas": found.damaged_replicas,
         }
 

@@ -355,6 +355,9 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 		}
 		return object{
 			"cluster_id": info.ClusterID, "controller_id": info.ControllerID, "nodes": nodes,
+			"upgrade": object{
+				"cluster_version": info.Upgrade.ClusterVersion, "target_version": info.Upgrade.TargetVersion,
+			},
 			"damaged_replicas": list(info.DamagedReplicas),
 		}, err
 	case "resize_topic":
