@@ -64,6 +64,8 @@ VERBS = (
     "list_offset",
     "commit",
     "committed",
+    "told",
+    "abandon",
     "open_admin",
     "create_topic",
     "delete_topic",

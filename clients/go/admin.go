@@ -216,8 +216,10 @@ func describeCluster(ctx context.Context, c *cluster) (ClusterInfo, error) {
 }
 
 func upgradeInfo(upgrade *pb.UpgradeInfo) UpgradeInfo {
+	// A node of an older release says nothing of it: its cluster was never upgraded.
+	version := max(upgrade.GetClusterVersion(), 1)
 	return UpgradeInfo{
-		upgrade.GetClusterVersion(), upgrade.GetFeatures(), upgrade.GetTargetVersion(),
+		version, upgrade.GetFeatures(), max(upgrade.GetTargetVersion(), version),
 		upgrade.GetTargetFeatures(), upgrade.GetHinderedBy(),
 	}
 }

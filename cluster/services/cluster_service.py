@@ -29,6 +29,7 @@ from cluster.services.limits import request_limits
 from cluster.services.placing import all_nodes, default_replicas, place_replicas
 from cluster.services.replicas import not_leader
 from cluster.services.requests import count_in_range, invalid, timeout_s
+from cluster.services.wishes import granted
 from cluster.v1 import metadata_pb2 as meta
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as pb
@@ -144,18 +145,8 @@ class ClusterService(rpc.ClusterServiceServicer):
     async def ReassignPartition(
         self, request: pb.ReassignPartitionRequest, context: Any
     ) -> pb.ReassignPartitionResponse:
-        topic, partition = self._partition(request.topic, request.partition)
-        check_replicas(request.replicas, self.node.metadata.nodes)
-        command = meta.MetadataCommand(
-            set_replicas=meta.SetReplicas(
-                group_id=partition.group_id,
-                replicas=request.replicas,
-                expected_version=partition.version,
-            )
-        )
-        result = await self.node.propose_metadata(command, timeout_s(0, self.node))
-        accepted(result, topic=topic.name)
-        return pb.ReassignPartitionResponse(topic=self._topic_info(self._topic(topic.name)))
+        await granted(lambda: self._reassign(request))
+        return pb.ReassignPartitionResponse(topic=self._topic_info(self._topic(request.topic)))
 
     @public_errors
     async def TransferLeadership(
@@ -260,6 +251,19 @@ class ClusterService(rpc.ClusterServiceServicer):
             placements=[meta.Placement(replicas=replicas) for replicas in placements],
             config=settings,
         )
+
+    async def _reassign(self, request: pb.ReassignPartitionRequest) -> None:
+        topic, partition = self._partition(request.topic, request.partition)
+        check_replicas(request.replicas, self.node.metadata.nodes)
+        command = meta.MetadataCommand(
+            set_replicas=meta.SetReplicas(
+                group_id=partition.group_id,
+                replicas=request.replicas,
+                expected_version=partition.version,
+            )
+        )
+        result = await self.node.propose_metadata(command, timeout_s(0, self.node))
+        accepted(result, topic=topic.name)
 
     async def _wait_for_leaders(
         self, topic: TopicState, first: int, done: str, timeout: float

@@ -22,12 +22,11 @@ from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
 from cluster.services.placing import place_replicas
 from cluster.services.requests import invalid, timeout_s
+from cluster.services.wishes import granted
 from cluster.v1 import metadata_pb2 as meta
-from oncelog.errors import InvalidRequestError
 from oncelog.v1 import cluster_pb2 as pb
 
 MAX_SHOWN = 1000  # moves in one answer
-ATTEMPTS = 3
 
 
 async def resize(
@@ -41,14 +40,9 @@ async def resize(
         raise invalid("name", f"{topic.name!r} is internal and cannot be changed")
     if request.partitions:
         return await _grow(node, topic, request)
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return await _set_replicas(node, topic, request)
-        except InvalidRequestError as error:
-            if error.field != "expected_version":
-                raise
-        topic = node.metadata.topic(topic.name) or topic  # a step was reported meanwhile
-    return await _set_replicas(node, topic, request)
+    return await granted(
+        lambda: _set_replicas(node, node.metadata.topic(topic.name) or topic, request)
+    )
 
 
 async def _grow(

@@ -90,6 +90,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         kind = request.WhichOneof("message")
         if kind == "owned":
             facts = {"epoch": request.owned.epoch, "partitions": len(request.owned.partitions)}
+            self._stage.cluster.members.owned(request.owned)
             self._stage.note("owned", facts, request)
         elif kind == "leave":
             self._stage.note("leave", {}, request)

@@ -20,7 +20,10 @@ PING_MS = 300
 
 
 class Members:
-    """One group. `owns`: (topic, partition) -> number of the ownership that counts now."""
+    """One group. `owns`: (topic, partition) -> number of the ownership that counts now.
+
+    What is asked back counts until the member says `owned` without it.
+    """
 
     def __init__(self) -> None:
         self.owns: dict[tuple[str, int], int] = {}
@@ -32,12 +35,14 @@ class Members:
     def assign(self, epoch: int, owns: Iterable[Any], revoke: Iterable[Any] = ()) -> None:
         """`owns`: [topic, partition, ownership]; `revoke`: [topic, partition]."""
         asked = [batch_pb2.TopicPartition(topic=one, partition=number) for one, number in revoke]
-        self.owns = {(topic, number): ownership for topic, number, ownership in owns}
+        given = {(topic, number): ownership for topic, number, ownership in owns}
+        held = ((one.topic, one.partition) for one in asked)
+        self.owns = {one: self.owns[one] for one in held if one in self.owns} | given
         self._newest = pb.GroupAssignment(
             epoch=epoch,
             partitions=[
                 pb.OwnedPartition(topic=topic, partition=number, ownership=ownership)
-                for (topic, number), ownership in self.owns.items()
+                for (topic, number), ownership in given.items()
             ],
             revoke=asked,
         )
@@ -47,6 +52,14 @@ class Members:
         self.owns = {}
         self._newest = pb.GroupAssignment(epoch=self._newest.epoch + 1)
         self._tell(pb.JoinGroupResponse(fenced=pb.MemberFenced(reason=reason)))
+
+    def owned(self, answer: pb.MemberOwned) -> None:
+        """A member says what it still holds."""
+        if answer.epoch == self._newest.epoch:
+            held = [*answer.partitions]
+            for one in self._newest.revoke:
+                if one not in held:
+                    self.owns.pop((one.topic, one.partition), None)
 
     def break_streams(self) -> None:
         """Another node is asked from now on."""

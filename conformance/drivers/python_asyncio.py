@@ -63,6 +63,9 @@ class AsyncioDriver(Driver):
     def make_consumer(self, servers: list[str], settings: dict[str, Any]) -> Any:
         return Awaited(self._loop, aio.Consumer, bootstrap_servers=servers, **settings)
 
+    def end_block(self, consumer: Any, error: Exception) -> None:
+        consumer.__aexit__(type(error), error, None)
+
     def make_admin(self, servers: list[str], settings: dict[str, Any]) -> Any:
         return Awaited(self._loop, aio.Admin, servers, **settings)
 

@@ -93,6 +93,7 @@ class Driver:
         self._clients: dict[str, Any] = {}
         self._sent: dict[str, dict[str, Sent]] = {}
         self._transactions: dict[str, Any] = {}
+        self._told: dict[str, list[str]] = {}  # by handle of a member
         self._sinks = SinkVerbs()
         self._verbs: dict[str, Callable[[Fields], Fields]] = {
             "hello": self._hello,
@@ -120,6 +121,8 @@ class Driver:
             "list_offset": self._list_offset,
             "commit": self._commit,
             "committed": self._committed,
+            "told": lambda fields: {"calls": self._told[fields["handle"]]},
+            "abandon": self._abandon,
             "open_admin": self._open_admin,
             "create_topic": self._create_topic,
             "delete_topic": self._delete_topic,
@@ -325,9 +328,33 @@ class Driver:
 
     def _open_consumer(self, fields: Fields) -> Fields:
         servers, settings = _settings(fields, ConsumerConfig)
-        settings.setdefault("membership", "manual")
+        if settings.setdefault("membership", "manual") == "assigned":
+            settings |= self._callbacks(fields["handle"], fields.get("failing"))
         self._clients[fields["handle"]] = self.make_consumer(servers, settings)
         return {}
+
+    def _callbacks(self, handle: str, failing: str | None) -> dict[str, Callable[..., None]]:
+        calls = self._told[handle] = []
+
+        def callback(word: str) -> Callable[..., None]:
+            def note(*_: Any) -> None:
+                is_first = word not in calls
+                calls.append(word)
+                if is_first and word == failing:
+                    raise RuntimeError(f"the callback for what is {word} fails")
+
+            return note
+
+        return {name: callback(name.removeprefix("on_")) for name in CALLBACKS}
+
+    def _abandon(self, fields: Fields) -> Fields:
+        """As a `with` block that ends by an exception."""
+        error = RuntimeError("the work on the records has failed")
+        self.end_block(self._clients[fields["handle"]], error)
+        return {}
+
+    def end_block(self, consumer: Any, error: Exception) -> None:
+        consumer.__exit__(type(error), error, None)
 
     def _subscribe(self, fields: Fields) -> Fields:
         self._clients[fields["handle"]].subscribe(fields["topics"])
@@ -454,6 +481,10 @@ class Driver:
             "cluster_id": found.cluster_id,
             "controller_id": found.controller_id,
             "nodes": nodes,
+            "upgrade": {
+                "cluster_version": found.upgrade.cluster_version,
+                "target_version": found.upgrade.target_version,
+            },
             "damaged_replicas": found.damaged_replicas,
         }
 

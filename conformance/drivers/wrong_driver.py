@@ -116,6 +116,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     "aborts-by-committing": {"abort_transaction": _as("commit_transaction")},
     "commits-by-aborting": {"commit_transaction": _as("abort_transaction")},
     "begins-nothing": {"begin": _as("hello")},
+    "abandons-by-closing": {"abandon": _as("close")},
     "speaks-in-the-clear": {"open_producer": _in_the_clear, "open_admin": _in_the_clear},
     "reads-a-token-once": {"open_producer": _token_once, "open_admin": _token_once},
     "another-query-each-time": {"open_sink": _another_query},

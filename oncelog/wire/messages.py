@@ -160,11 +160,11 @@ def balance(message: cluster_pb2.BalanceClusterResponse) -> Balance:
 
 def upgrade_info(message: cluster_pb2.UpgradeInfo) -> t.UpgradeInfo:
     # A node of an older release says nothing of it: its cluster was never upgraded.
-    version = message.cluster_version or 1
+    version = max(message.cluster_version, 1)
     return t.UpgradeInfo(
         version,
         tuple(message.features),
-        message.target_version or version,
+        max(message.target_version, version),
         tuple(message.target_features),
         tuple(message.hindered_by),
     )

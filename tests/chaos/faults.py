@@ -27,7 +27,8 @@ class Fault(ABC):
 
     name = ""
     least_nodes = 1  # one of two cannot be replaced
-    kills_nodes = False
+    kills_nodes = False  # it counts them in `kills`
+    shows_recovery = False  # nodes end at once and nothing else: its silence is their recovery
     needs_proxy = needs_disks = needs_namespaces = needs_sickness = False
     needs_room = False  # for a node that the layout does not know
     shortest, longest = 0.3, 3.0  # seconds that it lasts
@@ -52,7 +53,7 @@ class Fault(ABC):
 
 class KillLeader(Fault):
     name = "kill-leader"
-    kills_nodes = True
+    kills_nodes = shows_recovery = True
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         node, partition = self._leader(rng)
@@ -67,7 +68,7 @@ class KillSome(Fault):
     """A leader, then others, as many as a majority can be without; each is back at its own time."""
 
     name = "kill-some"
-    kills_nodes = True
+    kills_nodes = shows_recovery = True
     least_nodes = 5
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
@@ -90,7 +91,7 @@ class KillSome(Fault):
 
 class KillAll(Fault):
     name = "kill-all"
-    kills_nodes = True
+    kills_nodes = shows_recovery = True
     longest = 1.0
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
@@ -199,7 +200,7 @@ class PowerCut(Fault):
     """The power of some nodes, or of all, is lost, with all that was not synced."""
 
     name = "power-cut"
-    kills_nodes = True
+    kills_nodes = shows_recovery = True
     needs_disks = True
     longest = 1.0
 
@@ -276,6 +277,7 @@ class FailedSync(Fault):
     """A sync fails with EIO, and what it should have written is gone: the node has to end."""
 
     name = "eio"
+    shows_recovery = True
     needs_sickness = True
     shortest, longest = 0.1, 1.0
 

@@ -25,7 +25,6 @@ from tests.chaos.workload import Load, Timeline, Workload
 LEADER_LOOK = 0.1  # seconds between looks at who leads, for the timeline
 CALM = (0.5, 2.0)  # seconds between faults
 WARM_UP = 1.0
-KILLS = ("kill-leader", "kill-some", "kill-all", "power-cut", "eio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +187,9 @@ def silences(events: Sequence[Event], timeline: Timeline) -> list[float]:
 
 
 def recoveries(events: Sequence[Event], timeline: Timeline) -> list[float]:
-    """The silence of each kill and power cut, in seconds."""
-    found = silences(events, timeline)
-    return [one for event, one in zip(events, found, strict=True) if event.name in KILLS]
+    """The silence of each fault that shows how long nodes need to recover, in seconds."""
+    found = zip(events, silences(events, timeline), strict=True)
+    return [silence for event, silence in found if FAULTS[event.name].shows_recovery]
 
 
 def read_replica(api: Api, node: int, topic: str, partition: int) -> Replica:

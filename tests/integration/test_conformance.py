@@ -64,6 +64,7 @@ WRONG_FAULTS = {
     "aborts-by-committing": ["abort-shows-nothing"],
     "commits-by-aborting": ["commit-shows-all", "staged-answer-lost"],
     "begins-nothing": ["abort-shows-nothing", "one-transaction-at-a-time"],
+    "abandons-by-closing": ["abandoned-is-not-committed"],
     "speaks-in-the-clear": ["certificate", "token", "token-in-the-clear"],
     "reads-a-token-once": ["token-is-read-again", "token-over-in-a-stream"],
     "one-partition-topics": ["topic-from-birth-to-end"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -269,29 +270,54 @@ async def test_replicas_are_wished_for_all_partitions_at_once(node, client) -> N
     ]
 
 
-async def test_a_step_that_is_reported_meanwhile_is_planned_anew(node, client, monkeypatch) -> None:
-    record = (await create(client, partitions=2, replicas=1)).topic.partitions[0]
-    propose, versions = node.propose_metadata, [0]
+@dataclass
+class Reports:
+    """A step of a partition is reported before each proposal, until its version is `most`."""
 
-    async def slow(command: pb.MetadataCommand, timeout: float) -> Any:
-        if versions[-1] < most:
-            versions.append(versions[-1] + 1)
+    node: Node
+    record: cpb.PartitionInfo
+    propose: Any
+    versions: list[int] = field(default_factory=lambda: [0])
+    most: int = 2
+
+    async def slow(self, command: pb.MetadataCommand, timeout: float) -> Any:
+        if self.versions[-1] < self.most:
+            self.versions.append(self.versions[-1] + 1)
             report = pb.ReportReplicas(
-                group_id=record.group_id,
-                version=versions[-1],
-                voters=record.replicas,
-                instances=[0],
+                group_id=self.record.group_id,
+                version=self.versions[-1],
+                voters=self.record.replicas,
+                instances=[0] * len(self.record.replicas),
             )
-            assert not node.apply(pb.MetadataCommand(report_replicas=report)).error
-        return await propose(command, timeout)
+            assert not self.node.apply(pb.MetadataCommand(report_replicas=report)).error
+        return await self.propose(command, timeout)
 
-    monkeypatch.setattr(node, "propose_metadata", slow)
-    most = 2
-    assert (await resize(client, replicas=2)).count == 2 and versions == [0, 1, 2]
-    most = 9
+
+@pytest.fixture
+async def reports(node, client, monkeypatch) -> Reports:
+    record = (await create(client, partitions=2, replicas=1)).topic.partitions[0]
+    made = Reports(node, record, node.propose_metadata)
+    monkeypatch.setattr(node, "propose_metadata", made.slow)
+    return made
+
+
+async def test_a_step_that_is_reported_meanwhile_is_planned_anew(client, reports) -> None:
+    assert (await resize(client, replicas=2)).count == 2 and reports.versions == [0, 1, 2]
+    reports.most = 9
     error = await refused(resize(client, replicas=3))
     assert isinstance(error, errors.InvalidRequestError) and error.field == "expected_version"
-    assert versions == [0, 1, 2, 3, 4, 5], "three times, and no more"
+    assert reports.versions == [0, 1, 2, 3, 4, 5], "three times, and no more"
+
+
+async def test_a_partition_that_takes_a_step_meanwhile_is_reassigned(client, reports) -> None:
+    target = [node for node in (1, 2, 3, 4) if node not in reports.record.replicas][:2]
+    wish = cpb.ReassignPartitionRequest(topic="orders", replicas=target)
+    said = await client.cluster.ReassignPartition(wish)
+    assert list(said.topic.partitions[0].target) == target and reports.versions == [0, 1, 2]
+    reports.most = 9
+    error = await refused(client.cluster.ReassignPartition(wish))
+    assert isinstance(error, errors.InvalidRequestError) and error.field == "expected_version"
+    assert reports.versions == [0, 1, 2, 3, 4, 5], "three times, and no more"
 
 
 async def test_a_partition_beside_replicas_that_come_gets_as_many(node, client) -> None:

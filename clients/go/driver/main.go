@@ -59,6 +59,7 @@ type command struct {
 	Kind           string          `json:"kind"`
 	Name           string          `json:"name"`
 	Sink           string          `json:"sink"`
+	Failing        string          `json:"failing"`
 }
 
 type record struct {
@@ -101,12 +102,13 @@ type driver struct {
 	producers map[string]*producer
 	consumers map[string]*oncelog.Consumer
 	admins    map[string]*oncelog.Admin
+	told      map[string][]string // which callbacks of a member were called
 }
 
 func main() {
 	d := &driver{
 		producers: map[string]*producer{}, consumers: map[string]*oncelog.Consumer{},
-		admins: map[string]*oncelog.Admin{},
+		admins: map[string]*oncelog.Admin{}, told: map[string][]string{},
 	}
 	input := bufio.NewReaderSize(os.Stdin, 1<<20)
 	output := bufio.NewWriter(os.Stdout)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"time"
@@ -144,7 +145,13 @@ func (d *driver) openConsumer(c *command) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := oncelog.NewConsumer("", func(config *oncelog.ConsumerConfig) { takeConsumer(all, config, &err) })
+	consumer, err := oncelog.NewConsumer("", func(config *oncelog.ConsumerConfig) {
+		takeConsumer(all, config, &err)
+		if config.Membership == oncelog.Assigned {
+			config.OnAssigned, config.OnRevoked = d.note(c, "assigned"), d.note(c, "revoked")
+			config.OnLost = d.note(c, "lost")
+		}
+	})
 	if err == nil {
 		err = leftOver(all)
 	}
@@ -153,6 +160,20 @@ func (d *driver) openConsumer(c *command) error {
 	}
 	d.consumers[c.Handle] = consumer
 	return nil
+}
+
+// note returns a callback that notes its call, and fails at the first one if it is to.
+func (d *driver) note(c *command, word string) oncelog.OnPartitions {
+	handle, fails := c.Handle, c.Failing == word
+	d.told[handle] = []string{}
+	return func(context.Context, []oncelog.TopicPartition) error {
+		d.told[handle] = append(d.told[handle], word)
+		if fails {
+			fails = false
+			return driverFault("the callback for what is %s fails", word)
+		}
+		return nil
+	}
 }
 
 func (d *driver) openAdmin(c *command) error {

@@ -213,8 +213,13 @@ func (d *driver) read(c *command, consumer *oncelog.Consumer) (object, error) {
 			"offset": found.Offset, "metadata": found.Metadata, "producer_id": found.ProducerID,
 			"epoch": found.Epoch, "sequence": found.Sequence,
 		}, nil
+	case "told":
+		return object{"calls": d.told[c.Handle]}, nil
 	case "close":
 		consumer.Close()
+		return nil, nil
+	case "abandon":
+		consumer.Abandon()
 		return nil, nil
 	}
 	return nil, notOffered("no verb %s", c.Verb)
@@ -350,6 +355,9 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 		}
 		return object{
 			"cluster_id": info.ClusterID, "controller_id": info.ControllerID, "nodes": nodes,
+			"upgrade": object{
+				"cluster_version": info.Upgrade.ClusterVersion, "target_version": info.Upgrade.TargetVersion,
+			},
 			"damaged_replicas": list(info.DamagedReplicas),
 		}, err
 	case "resize_topic":

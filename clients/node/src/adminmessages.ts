@@ -101,15 +101,11 @@ export function transactionInfo(one: TransactionDescription | undefined): Transa
 }
 
 export function upgradeInfo(upgrade: pb.UpgradeInfo | undefined): UpgradeInfo {
-  if (upgrade !== undefined) return plain(upgrade);
-  const none: string[] = [];
-  return {
-    clusterVersion: 0,
-    features: none,
-    targetVersion: 0,
-    targetFeatures: none,
-    hinderedBy: none,
-  };
+  // A node of an older release says nothing of it: its cluster was never upgraded.
+  const { features = [], targetFeatures = [], hinderedBy = [] } = upgrade ?? {};
+  const clusterVersion = Math.max(upgrade?.clusterVersion ?? 0, 1);
+  const targetVersion = Math.max(upgrade?.targetVersion ?? 0, clusterVersion);
+  return { clusterVersion, features, targetVersion, targetFeatures, hinderedBy };
 }
 
 export function settings(all: pb.ClusterSetting[]): Map<string, bigint> {

@@ -233,10 +233,12 @@ pub(crate) fn topic_info(topic: pb::TopicInfo) -> TopicInfo {
 
 pub(crate) fn upgrade_info(upgrade: Option<pb::UpgradeInfo>) -> UpgradeInfo {
     let upgrade = upgrade.unwrap_or_default();
+    // A node of an older release says nothing of it: its cluster was never upgraded.
+    let cluster_version = upgrade.cluster_version.max(1);
     UpgradeInfo {
-        cluster_version: upgrade.cluster_version,
+        cluster_version,
         features: upgrade.features,
-        target_version: upgrade.target_version,
+        target_version: upgrade.target_version.max(cluster_version),
         target_features: upgrade.target_features,
         hindered_by: upgrade.hindered_by,
     }

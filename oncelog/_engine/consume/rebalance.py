@@ -131,14 +131,16 @@ class Rebalance:
         await self._call(self._config.on_assigned, sorted(new))
 
     async def _finish(self, tps: list[TopicPartition], deadline: float) -> None:
-        """What was given out is worked on and committed."""
+        """What was given out is worked on and committed, even if the callback raises."""
         if not tps:
             return
         on_revoked = self._config.on_revoked
-        if on_revoked is not None:
-            await self._tell(on_revoked, sorted(tps), deadline)
-        if self._config.enable_auto_commit:
-            await self._commit(tps)
+        try:
+            if on_revoked is not None:
+                await self._tell(on_revoked, sorted(tps), deadline)
+        finally:
+            if self._config.enable_auto_commit:
+                await self._commit(tps)
 
     async def _commit(self, tps: Iterable[TopicPartition]) -> None:
         """The user's places, as far as they have moved."""

@@ -127,6 +127,7 @@ interface Sending {
 const producers = new Map<string, Sending>();
 const consumers = new Map<string, Consumer>();
 const admins = new Map<string, Admin>();
+const told = new Map<string, string[]>(); // which callbacks of a member were called
 
 async function carryOut(c: Json): Promise<Json> {
   switch (c.verb) {
@@ -155,6 +156,7 @@ async function carryOut(c: Json): Promise<Json> {
     }
     case "open_consumer": {
       const { servers, config } = await configOf(c.config, "consumer");
+      if (config.membership === "assigned") Object.assign(config, callbacks(c));
       consumers.set(c.handle, new Consumer(servers, config));
       return {};
     }
@@ -171,6 +173,19 @@ async function carryOut(c: Json): Promise<Json> {
   const admin = admins.get(c.handle);
   if (admin !== undefined) return manage(c, admin);
   throw new Fault("DRIVER_FAULT", `no handle "${c.handle}"`);
+}
+
+/** They note that they were called; one fails the first time if it is to. */
+function callbacks(c: Json): Json {
+  const calls: string[] = [];
+  told.set(c.handle, calls);
+  const note = (word: string) => () => {
+    const isFirst = !calls.includes(word);
+    calls.push(word);
+    if (isFirst && word === c.failing)
+      throw new Fault("DRIVER_FAULT", `the callback for what is ${word} fails`);
+  };
+  return { onAssigned: note("assigned"), onRevoked: note("revoked"), onLost: note("lost") };
 }
 
 async function reset(): Promise<void> {
@@ -327,8 +342,13 @@ async function consume(c: Json, consumer: Consumer): Promise<Json> {
       const { offset, metadata, producerId, epoch, sequence } = found;
       return { offset, metadata, producer_id: producerId, epoch, sequence };
     }
+    case "told":
+      return { calls: told.get(c.handle) };
     case "close":
       await consumer.close();
+      return {};
+    case "abandon":
+      await consumer.abandon();
       return {};
   }
   throw new Fault("NOT_OFFERED", `no verb ${c.verb}`);

@@ -3,15 +3,17 @@
 
 mod administration;
 mod settings;
+mod told;
 mod verbs;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use oncelog::{Admin, Consumer, Error, ErrorKind};
+use oncelog::{Admin, Consumer, Error, ErrorKind, Membership};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
+use told::{Calls, Told};
 use verbs::Producing;
 
 /// What a verb answers with.
@@ -41,6 +43,7 @@ pub struct Driver {
     producers: HashMap<String, Producing>,
     consumers: HashMap<String, Consumer>,
     admins: HashMap<String, Admin>,
+    told: HashMap<String, Calls>,
 }
 
 #[tokio::main(worker_threads = 2)]
@@ -138,14 +141,24 @@ impl Driver {
                 Ok(empty())
             }
             "exit" => Ok(empty()),
+            "told" => {
+                let calls = self.told.get(&handle);
+                Ok(json!({ "calls": calls.map(|calls| calls.lock().expect("no panic").clone()) }))
+            }
             "open_producer" => {
                 let producer = Producing::open(&c["config"])?;
                 self.producers.insert(handle, producer);
                 Ok(empty())
             }
             "open_consumer" => {
-                let consumer = Consumer::new(settings::consumer(&c["config"])?)?;
-                self.consumers.insert(handle, consumer);
+                let mut config = settings::consumer(&c["config"])?;
+                if config.membership == Membership::Assigned {
+                    let failing = c["failing"].as_str().unwrap_or_default().to_owned();
+                    let told = Told { calls: Calls::default(), failing };
+                    self.told.insert(handle.clone(), told.calls.clone());
+                    config.listener = Some(told.into());
+                }
+                self.consumers.insert(handle, Consumer::new(config)?);
                 Ok(empty())
             }
             "open_admin" => {

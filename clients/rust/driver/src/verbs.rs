@@ -305,6 +305,7 @@ pub async fn read(consumer: &Consumer, verb: &str, c: &Value) -> Answer {
             }));
         }
         "close" => consumer.close().await?,
+        "abandon" => consumer.abandon().await?,
         verb => return Err(Fault::NotOffered(format!("no verb {verb}"))),
     }
     Ok(empty())
@@ -400,6 +401,10 @@ async fn manage_topic(admin: &Admin, verb: &str, c: &Value, topic: &str) -> Answ
                 .collect();
             Ok(json!({
                 "cluster_id": info.cluster_id, "controller_id": info.controller_id, "nodes": nodes,
+                "upgrade": {
+                    "cluster_version": info.upgrade.cluster_version,
+                    "target_version": info.upgrade.target_version,
+                },
                 "damaged_replicas": info.damaged_replicas,
             }))
         }

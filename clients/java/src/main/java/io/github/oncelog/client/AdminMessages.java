@@ -126,10 +126,12 @@ final class AdminMessages {
   }
 
   static Admin.UpgradeInfo info(UpgradeInfo upgrade) {
+    // A node of an older release says nothing of it: its cluster was never upgraded.
+    int version = Math.max(upgrade.getClusterVersion(), 1);
     return new Admin.UpgradeInfo(
-        upgrade.getClusterVersion(),
+        version,
         List.copyOf(upgrade.getFeaturesList()),
-        upgrade.getTargetVersion(),
+        Math.max(upgrade.getTargetVersion(), version),
         List.copyOf(upgrade.getTargetFeaturesList()),
         List.copyOf(upgrade.getHinderedByList()));
   }

@@ -147,14 +147,17 @@ final class Rebalance {
     listener.onAssigned(List.copyOf(fresh.keySet()));
   }
 
-  /** What was given out is worked on and committed. */
+  /** What was given out is worked on and committed, even if the listener throws. */
   private void finish(List<TopicPartition> tps, long deadline) {
     if (tps.isEmpty()) {
       return;
     }
-    listener.onRevoked(tps, Instant.now().plus(Duration.ofNanos(deadline - Times.now())));
-    if (config.enableAutoCommit()) {
-      commit(tps);
+    try {
+      listener.onRevoked(tps, Instant.now().plus(Duration.ofNanos(deadline - Times.now())));
+    } finally {
+      if (config.enableAutoCommit()) {
+        commit(tps);
+      }
     }
   }
 

@@ -12,9 +12,11 @@ import io.github.oncelog.client.AdminConfig;
 import io.github.oncelog.client.CommittedOffset;
 import io.github.oncelog.client.CommittedTransaction;
 import io.github.oncelog.client.Consumer;
+import io.github.oncelog.client.ConsumerConfig;
 import io.github.oncelog.client.Delivery;
 import io.github.oncelog.client.ErrorKind;
 import io.github.oncelog.client.Header;
+import io.github.oncelog.client.Membership;
 import io.github.oncelog.client.Message;
 import io.github.oncelog.client.OffsetCommit;
 import io.github.oncelog.client.OncelogException;
@@ -258,7 +260,11 @@ public final class Driver {
         producers.put(handle, new Sending(producer));
         return NOTHING;
       case "open_consumer":
-        consumers.put(handle, new Consumer(Settings.consumer(command.getAsJsonObject("config"))));
+        ConsumerConfig config = Settings.consumer(command.getAsJsonObject("config"));
+        if (config.membership() == Membership.ASSIGNED) {
+          config.rebalanceListener(new Told(text(command, "failing")));
+        }
+        consumers.put(handle, new Consumer(config));
         return NOTHING;
       case "open_admin":
         admins.put(handle, new Admin(Settings.admin(command.getAsJsonObject("config"))));
@@ -496,8 +502,15 @@ public final class Driver {
         return NOTHING;
       case "committed":
         return committed(consumer.committed(partition(command)));
+      case "told":
+        JsonObject answer = new JsonObject();
+        answer.add("calls", GSON.toJsonTree(((Told) consumer.config().rebalanceListener()).calls));
+        return answer;
       case "close":
         consumer.close();
+        return NOTHING;
+      case "abandon":
+        consumer.abandon();
         return NOTHING;
       default:
         throw new Fault("NOT_OFFERED", "no such verb");
