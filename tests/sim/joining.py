@@ -51,7 +51,7 @@ class Joining:
         """Whether the directory is the node's, and nobody gave it up or put it back."""
         node = self._node
         given_up = (node.id, self.directory_id) in node.cluster.removed
-        return self.is_done and not (given_up or node.lives.is_copy)
+        return self.is_done and not (given_up or node.registering.is_copy)
 
     def note_joined(self, members: Iterable[int], founding: int, instance: int) -> None:
         self.members, self.founding, self.instance = tuple(members), founding, instance
@@ -74,7 +74,7 @@ class Joining:
         node.volume = Volume(node.id)
         node.volume.disk = Disk()
         node.cluster_version = 1
-        node.lives.wipe()
+        node.registering.wipe()
         self.directory_id += NEXT_DIRECTORY
         self.instance, self.founding, self.is_done, self.said = 0, 0, False, {}
         self._name_others()

@@ -147,14 +147,14 @@ def a_node_that_was_removed_while_away_ends() -> None:
 def a_directory_that_was_put_back_does_not_elect_the_metadata() -> None:
     """1 and 3 take a command that 2 does not hear of. 1 dies, 3 starts from an older copy."""
     nodes = PutBack()
-    taken = nodes.node(3).lives.copied()
+    taken = nodes.node(3).registering.copied()
     nodes.restart(3)
     nodes.lead(1, METADATA_GROUP)
     nodes.cut(2, blocked=True)
     assert not nodes.change(4, mpb.NODE_ACTION_ADD)
     nodes.node(1).crash("dies")
     nodes.node(3).crash("stopped")
-    nodes.node(3).lives.put_back(taken)
+    nodes.node(3).registering.put_back(taken)
     nodes.cut(2, blocked=False)
     nodes.node(3).start()
     nodes.run(25.0)
