@@ -97,12 +97,18 @@ class Joining:
         """An operator sets what the node shall ask: all that were first, or some that are."""
         cluster, number = self._node.cluster, self._node.id
         if number in cluster.founding and cluster.rng.random() < 0.5:
-            self.config = self._config(cluster.founding)
+            self._configure(self._config(cluster.founding))
         else:
             there = [one for one in cluster.placement()[METADATA_GROUP] if one != number]
-            some = cluster.rng.sample(there, min(MAX_ASKED, len(there)))
-            self.config = self._config([number], ",".join(map(address_of, some)))
-        self._admission = Admission(self.config, self)
+            self.name(cluster.rng.sample(there, min(MAX_ASKED, len(there))))
+
+    def name(self, asked: Iterable[int]) -> None:
+        """An operator has the node ask these, and names no other node."""
+        join = ",".join(map(address_of, asked))
+        self._configure(self._config([self._node.id], join))
+
+    def _configure(self, config: NodeConfig) -> None:
+        self.config, self._admission = config, Admission(config, self)
 
     def _ask(self) -> None:
         """No founding is begun anew: with an empty disk a node asks until others answer."""

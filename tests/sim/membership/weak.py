@@ -87,6 +87,7 @@ CAUGHT_BY = {
     "told-of-those-up": "who_joins_is_told_of_who_is_away",
     "only-newer-heard": "who_joined_and_starts_alone_is_found",
     "said-by-itself-only": "who_never_said_where_it_is_is_let_in",
+    "addresses-forgotten": "who_joined_through_a_node_that_is_gone_finds_the_others",
     "removed-is-a-stranger": "a_node_that_was_removed_while_away_ends",
     "put-back-let-in": "a_directory_that_was_put_back_does_not_elect_the_metadata",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
@@ -441,6 +442,19 @@ def behind_closes_ways() -> Any:
         (OtherNodes, "follow", by_what_is_known),
         (OtherNodes, "heard_of", lambda self, hello: None),
     ]
+
+
+@mutation("a node that starts goes by no address of its own copy of the metadata")
+def addresses_forgotten() -> Any:
+    follow = OtherNodes.follow
+
+    def by_what_it_is_told(self: OtherNodes) -> None:
+        follow(self)
+        for node in {*self._addresses} - {*self._said, *self._named}:
+            del self._addresses[node]
+        self._peers.connect_to(self._addresses)
+
+    return [(OtherNodes, "follow", by_what_it_is_told)]
 
 
 @mutation("a node that was removed is told nothing")
