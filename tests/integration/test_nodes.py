@@ -13,6 +13,7 @@ import pytest
 
 from harness.local_cluster import LocalCluster
 from harness.node_process import NodeProcess
+from harness.ports import LOOPBACK, free_ports
 from oncelog import Admin, InvalidRequestError, NodeStatus, Producer
 from tests.integration.conftest import MakeCluster
 from tests.integration.records import read_all
@@ -202,6 +203,24 @@ def test_a_node_starts_without_the_one_that_it_joined_through(make_cluster: Make
         wait_settled(admin, 4)
         with Admin(cluster.addresses[4]) as at_4:
             eventually(lambda: TOPIC in at_4.list_topics(), "node 4 knows what came since")
+
+
+def test_a_node_that_has_moved_is_found(make_cluster: MakeCluster) -> None:
+    """The others look for it where it was: who is asked by `join` says where it is."""
+    cluster = make_cluster(4, start=False)
+    early = start_three(cluster)
+    with Admin([early[2], early[3]]) as admin:
+        joining(cluster, 4, early[2]).start()
+        admin.change_node(4, "add")
+        wait_settled(admin, 4)
+        cluster.kill([4])
+        (port,) = free_ports(1)
+        at, spec = f"{LOOPBACK}:{port}", cluster.nodes[4].spec
+        cluster.nodes[4] = NodeProcess(replace(spec, listen=at, advertise=at, nodes={4: at}))
+        cluster.nodes[4].start()
+        wait_settled(admin, 4)
+        found = status(admin, 4)
+        assert found is not None and found.address == at
 
 
 def test_a_drained_node_leads_nothing(make_cluster: MakeCluster) -> None:
