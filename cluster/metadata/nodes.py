@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from cluster.metadata.lives import Claim, Life, is_put_back, put_back, registered
+from cluster.metadata.registrations import Claim, Registration, is_put_back, put_back, registered
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, invalid
 from cluster.v1 import metadata_pb2 as pb
@@ -72,7 +72,7 @@ def join(tables: Tables, command: pb.JoinNode) -> bool:
             text = f"the metadata group has not removed the old replica of node {node} yet"
             raise Rejected(NOT_SUPPORTED, text)
         tables.joining.add(node)
-        tables.lives.pop(node, None)
+        tables.registrations.pop(node, None)
     before = (tables.nodes.get(node), tables.peers.get(node), owners)
     tables.expected.discard(node)
     tables.directories[node] = directory
@@ -103,9 +103,9 @@ def register(tables: Tables, command: pb.RegisterNode) -> bool:
     known = directory_of(tables, node)
     if known and command.directory_id != known:
         raise invalid("directory_id", f"node {node} is registered with another data directory")
-    life = registered(node, tables.lives.get(node), command)
-    if life is not None:
-        tables.lives[node] = life
+    registration = registered(node, tables.registrations.get(node), command)
+    if registration is not None:
+        tables.registrations[node] = registration
     if command.directory_id:
         tables.directories[node] = command.directory_id
     if tables.nodes.get(node) == command.address:
@@ -184,7 +184,7 @@ def _replace(tables: Tables, node: int, directory: int) -> bool:
         raise invalid("directory_id", f"{directory} is not that of node {node}, any more or at all")
     _check_others(tables, node)
     tables.directories.pop(node, None)
-    tables.lives.pop(node, None)
+    tables.registrations.pop(node, None)
     tables.expected.add(node)
     for topic in list(tables.topics.values()):
         partitions = tuple(_without_directory(record, node) for record in topic.partitions)
@@ -233,7 +233,7 @@ def _forget(tables: Tables, node: int) -> bool:
         raise invalid("node_id", f"{node} was not removed")
     if node in tables.own.replicas or holds(tables, node):
         raise invalid("node_id", f"{node} holds replicas")
-    for table in (tables.nodes, tables.directories, tables.peers, tables.lives):
+    for table in (tables.nodes, tables.directories, tables.peers, tables.registrations):
         table.pop(node, None)
     for nodes in (tables.leaving, tables.drained, tables.expected, tables.joining):
         nodes.discard(node)
@@ -269,13 +269,13 @@ class NodesView:
         """Whether this directory may hold the node's replicas."""
         return directory_of(self._tables, node) in (0, directory)
 
-    def life_of(self, node: int) -> Life | None:
+    def registration_of(self, node: int) -> Registration | None:
         """The start of the node that was registered last."""
-        return self._tables.lives.get(node)
+        return self._tables.registrations.get(node)
 
     def put_back(self, node: int, claim: Claim) -> str:
         """Why a start of the node may not take part, as far as is known here, or nothing."""
-        return put_back(node) if is_put_back(self.life_of(node), claim) else ""
+        return put_back(node) if is_put_back(self.registration_of(node), claim) else ""
 
     def holders(self) -> Collection[int]:
         return holders(self._tables)

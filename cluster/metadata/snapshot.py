@@ -11,10 +11,10 @@ from itertools import pairwise
 from cluster.entries import has_unknown_fields
 from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
-from cluster.metadata.lives import Life
 from cluster.metadata.permissions import read_rules, write_rule
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.quotas import read_quotas, write_quota
+from cluster.metadata.registrations import Registration
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import DamagedReplica, PartitionState, TopicSettings, TopicState
@@ -114,10 +114,12 @@ def load_tables(data: bytes) -> Tables:
         drained={node.node_id for node in snapshot.nodes if node.drained},
         joining={node.node_id for node in snapshot.nodes if node.joining},
         balancing=snapshot.balancing,
-        lives={
-            node.node_id: Life(node.life, node.life_number, node.incarnation)
+        registrations={
+            node.node_id: Registration(
+                node.registration, node.registration_number, node.incarnation
+            )
             for node in snapshot.nodes
-            if node.life
+            if node.registration
         },
     )
     if snapshot.HasField("own"):
@@ -133,7 +135,7 @@ def load_tables(data: bytes) -> Tables:
 
 
 def _node_record(tables: Tables, node: int) -> pb.NodeRecord:
-    life = tables.lives.get(node, Life(0, 0, 0))
+    registration = tables.registrations.get(node, Registration(0, 0, 0))
     return pb.NodeRecord(
         node_id=node,
         address=tables.nodes.get(node, ""),
@@ -143,9 +145,9 @@ def _node_record(tables: Tables, node: int) -> pb.NodeRecord:
         leaving=node in tables.leaving,
         drained=node in tables.drained,
         joining=node in tables.joining,
-        life=life.life,
-        life_number=life.number,
-        incarnation=life.incarnation,
+        registration=registration.id,
+        registration_number=registration.number,
+        incarnation=registration.incarnation,
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cluster.features import Finalized
-from cluster.metadata.lives import Life
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
+from cluster.metadata.registrations import Registration
 from cluster.metadata.topics import PartitionState, TopicState
 from cluster.security.permissions import Rule
 from cluster.security.quotas import Quota
@@ -35,7 +35,7 @@ class Tables:
     peers: node id -> where the node takes its peers' streams, of those that said it.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
     balancing: whether partitions move until the nodes hold alike.
-    lives: the starts of nodes that were registered last, see lives.py.
+    registrations: the starts of nodes that were registered last, see registrations.py.
     own: the metadata group's replicas, as reported; none before its first change. It has a
         target as long as one of them is a learner.
     """
@@ -64,7 +64,7 @@ class Tables:
     drained: set[int] = field(default_factory=set)
     joining: set[int] = field(default_factory=set)
     balancing: bool = False
-    lives: dict[int, Life] = field(default_factory=dict)
+    registrations: dict[int, Registration] = field(default_factory=dict)
     own: PartitionState = field(default_factory=lambda: PartitionState(METADATA_GROUP, ()))
 
     def topics_by_name(self) -> list[TopicState]:

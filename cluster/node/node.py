@@ -4,7 +4,7 @@
                             peer links, driver loop, servers, maintenance
              -> Node.stop:  the same backwards; each step of the start pushed its undoing
 
-Also the node's side of the services' contexts: who leads, who lives, where a
+Also the node's side of the services' contexts: who leads, which nodes answer, where a
 partition is.
 """
 
@@ -61,7 +61,7 @@ from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.places import identity_of, named
 from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
-from cluster.node.registration import Registration
+from cluster.node.registering import Registering
 from cluster.node.replica_reports import ReplicaDuties
 from cluster.node.replicas import (
     METADATA_GROUP,
@@ -88,8 +88,8 @@ from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from storage.engine import Engine
 from storage.identity import DirectoryLock, claim
-from storage.lives import Lives
 from storage.options import EngineOptions
+from storage.registrations import StoredRegistrations
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Node:
                 linked=self._peers.linked_since,
                 on_role=self._on_role,
                 leader_changed=self._leaders.notify,
-                takes_part=lambda: self.registration.takes_part,
+                takes_part=lambda: self.registering.takes_part,
             ),
         )
         auto_finalize = config.upgrade_auto_finalize_ms / 1000
@@ -155,7 +155,7 @@ class Node:
         own = (self.metadata, proposer, self._fail)
         place = self._place = OwnPlace(config, opened.listener, *own)
         self.others = OtherNodes(config, opened.known, peers, self.metadata, place)
-        self.registration = Registration(config, opened.known.identity, opened.lives, *own)
+        self.registering = Registering(config, opened.known.identity, opened.stored, *own)
         parts = (proposer, replicas, peers, self._leaders)
         transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
         sizes = self.sizes = ReplicaSizes(config.node_id, replicas.by_group, peers, self._waits)
@@ -222,7 +222,7 @@ class Node:
             config,
             lock,
             PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
-            lambda hello: node.registration.write(hello),  # noqa: PLW0108 - made later
+            lambda hello: node.registering.write(hello),  # noqa: PLW0108 - made later
         )
         # The ports come before anything in the data directory is touched.
         acceptance = Acceptance(
@@ -230,7 +230,7 @@ class Node:
             addresses,
             lambda peer, at: node.metadata.directory_of(peer, at),  # noqa: PLW0108 - made later
             lambda join: node.others.welcome(join),  # noqa: PLW0108
-            lambda hello: node.registration.refusal(hello),  # noqa: PLW0108
+            lambda hello: node.registering.refusal(hello),  # noqa: PLW0108
             lambda hello: node.others.heard_of(hello),  # noqa: PLW0108
         )
         listener = PeerListener(
@@ -256,10 +256,10 @@ class Node:
         options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
-        lives = Lives(config.data_dir / "db" / "lives")
-        stack.callback(lives.close)
+        stored = StoredRegistrations(config.data_dir / "db" / "lives")
+        stack.callback(stored.close)
         prepare_metadata(engine, lock.instance)
-        opened = Opened(Known(identity, addresses, said), listener, lives)
+        opened = Opened(Known(identity, addresses, said), listener, stored)
         node = cls(config, engine, metrics, memory, stack, lock, opened)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
@@ -329,7 +329,7 @@ class Node:
 
     async def _register(self, server: Server) -> None:
         """Says to the cluster where clients reach this node, then that it serves."""
-        if not await self.registration.register(self.request_timeout):
+        if not await self.registering.register(self.request_timeout):
             return
         try:
             self._founding.check_own()  # it may know the cluster's only now
@@ -337,7 +337,7 @@ class Node:
             self._fail(error)
         else:
             await server.serving()
-            await self.registration.keep(self.request_timeout)
+            await self.registering.keep(self.request_timeout)
 
     def _waits(self) -> dict[int, str]:
         return self._duties.changes.waiting

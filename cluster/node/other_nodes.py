@@ -124,6 +124,8 @@ class OtherNodes:
             answer.peers.update(
                 {node: at for node, at in known.items() if node not in answer.peers}
             )
+            # Where it has moved to nobody looks for it: no leader would hear that from itself.
+            self._say_anew(join.node_id, join.directory_id, join.address, join.peer_address)
         if command is not None:
             self._propose_once(command)
         return answer
@@ -138,11 +140,16 @@ class OtherNodes:
         if not view.is_changing:
             return
         ours = (self._config.advertised, own_stream(self._config))
-        if (self._metadata.nodes.get(own), view.peers.get(own)) != ours:
-            self._say(own, self._identity.directory_id, *ours)
+        self._say_anew(own, self._identity.directory_id, *ours)
         for node, at in self._addresses.items():
             if node not in view.peers and node in self._metadata.nodes:
                 self._say(node, self._metadata.directory_of(node), self._metadata.nodes[node], at)
+
+    def _say_anew(self, node: int, directory: int, address: str, peer_address: str) -> None:
+        """Where a node is, if the metadata has it otherwise."""
+        known = (self._metadata.nodes.get(node), self._metadata.membership.peers.get(node))
+        if known != (address, peer_address):
+            self._say(node, directory, address, peer_address)
 
     def _say(self, node: int, directory: int, address: str, peer_address: str) -> None:
         """Not of a directory that has no place: what it may become is said by `welcome`."""

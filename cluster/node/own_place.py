@@ -22,7 +22,7 @@ from cluster.node.other_nodes import Known, OtherNodes
 from cluster.node.places import own_listen
 from cluster.transport.listener import PeerListener
 from cluster.v1 import metadata_pb2 as mpb
-from storage.lives import Lives
+from storage.registrations import StoredRegistrations
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Opened:
 
     known: Known
     listener: PeerListener
-    lives: Lives
+    stored: StoredRegistrations
 
 
 class OwnPlace:

@@ -14,7 +14,7 @@ from cluster.transport.versions import release_of
 MakeLink = Callable[
     [int, str, Callable[[int, bool], None], Callable[[int, str, bool], None]], PeerLink
 ]
-# How long a refusal by a peer may last: it may still see this node's last life.
+# How long a refusal by a peer may last: it may still see this node's last process.
 REFUSAL_TIMEOUT = 15.0
 
 

@@ -18,7 +18,7 @@ def identity_of(
     config: NodeConfig,
     lock: DirectoryLock,
     versions: PeerVersions,
-    write_life: Callable[[pb.Hello], None],
+    write_registration: Callable[[pb.Hello], None],
 ) -> Identity:
     """What this process says in each Hello."""
     return Identity(
@@ -31,7 +31,7 @@ def identity_of(
         instance=lock.instance,
         peer_address=own_stream(config),
         versions=versions,
-        write_life=write_life,
+        write_registration=write_registration,
     )
 
 

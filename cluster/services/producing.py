@@ -22,6 +22,7 @@ from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.partition.replica import Answer, AnswerTo, AppendRequest, Partition
 from cluster.security.caller import PRINCIPAL
 from cluster.security.quotas import USAGE
+from cluster.services.added_partitions import AddedPartitions
 from cluster.services.admission import begins_chain, refusal
 from cluster.services.context import NodeContext
 from cluster.services.decoding import decoded
@@ -30,7 +31,6 @@ from cluster.services.limiting import new_producer, staging
 from cluster.services.listening import Listening
 from cluster.services.outcomes import one_answer
 from cluster.services.refused_heads import RefusedHeads
-from cluster.services.registrations import Registrations
 from cluster.services.replicas import locate
 from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, in_range
 from cluster.services.resolving import Resolver
@@ -108,7 +108,7 @@ class Appender:
         self.node = node
         self._resolver = resolver
         self._leases = Leases(node)
-        self._registrations = Registrations(node)
+        self._added = AddedPartitions(node)
 
     async def append(
         self,
@@ -190,7 +190,7 @@ class Appender:
         replica.append(request, answer)
         if not unregistered:
             return
-        verdict = await self._registrations.register(
+        verdict = await self._added.register(
             replica.group.config.group,
             request.transaction_id,
             request.meta.producer_id,

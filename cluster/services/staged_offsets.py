@@ -21,10 +21,10 @@ from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
 from cluster.partition.group_offsets import pack_command
 from cluster.partition.group_state import CommitResult, Key
 from cluster.partition.replica import Partition
+from cluster.services.added_partitions import AddedPartitions
 from cluster.services.context import NodeContext
 from cluster.services.offsets_wire import offset_record
 from cluster.services.outcomes import applied, confirm, one_answer, unable
-from cluster.services.registrations import Registrations
 from cluster.services.requests import in_range, invalid
 from cluster.transactions.types import BY_GROUP, State
 from cluster.v1 import metadata_pb2 as meta
@@ -37,7 +37,7 @@ class OffsetStaging:
     """Of one node's GroupService."""
 
     def __init__(self, node: NodeContext) -> None:
-        self._node, self._registrations = node, Registrations(node)
+        self._node, self._added = node, AddedPartitions(node)
 
     def check(self, request: pb.StageOffsetsRequest) -> None:
         """What the request shows beside its offsets. Raises OncelogError, FeatureOffError."""
@@ -88,7 +88,7 @@ class OffsetStaging:
                 )
             if refused.verdict.kind is not Kind.UNREGISTERED:
                 raise unable(refused)
-            verdict = await self._registrations.register(
+            verdict = await self._added.register(
                 replica.group.config.group, number, request.producer_id, request.epoch
             )
             if verdict is not None and verdict.kind is Kind.NOT_READY:

@@ -26,10 +26,12 @@ NO_NODE = "it is no node of the cluster any more"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this process is, as its Hello says. write_life(hello): which start of its directory.
+    """Who this process is, as its Hello says.
 
-    instance:     the metadata group's replica that the directory joined as; 0: it began with it.
-    peer_address: where it takes its peers' streams.
+    instance:           the metadata group's replica that the directory joined as; 0: it began
+                        with it.
+    peer_address:       where it takes its peers' streams.
+    write_registration: writes into a Hello which start of its directory this is.
     """
 
     cluster_id: str
@@ -41,7 +43,7 @@ class Identity:
     insecure: bool = False
     instance: int = 0
     peer_address: str = ""
-    write_life: Callable[[pb.Hello], None] = lambda hello: None
+    write_registration: Callable[[pb.Hello], None] = lambda hello: None
 
     def hello(self, refused: str = "") -> pb.Hello:
         hello = pb.Hello(
@@ -57,7 +59,7 @@ class Identity:
             peer_address=self.peer_address,
         )
         self.versions.write(hello)
-        self.write_life(hello)
+        self.write_registration(hello)
         return hello
 
 

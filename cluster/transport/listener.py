@@ -68,7 +68,7 @@ class PeerListener:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             for family, at in sorted({(one[0], str(one[4][0])) for one in found}):
                 # As with gRPC, "::" stands for all addresses of both families. The port is
-                # not shared with another process: only what a last life left is ignored.
+                # not shared with another process: only what an earlier process left is ignored.
                 both = at == "::" and socket.has_dualstack_ipv6()
                 self._sockets.append(
                     socket.create_server(

@@ -44,7 +44,7 @@ MESSAGE_TYPE_CLOCK_REPLY: MessageType
 MESSAGE_TYPE_REMOVED: MessageType
 
 class Hello(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding", "newest_protocol_version", "oldest_cluster_version", "newest_cluster_version", "features", "release", "insecure", "life", "known_life", "life_number", "instance", "peer_address")
+    __slots__ = ("cluster_id", "node_id", "protocol_version", "incarnation", "refused", "directory_id", "members", "founding", "newest_protocol_version", "oldest_cluster_version", "newest_cluster_version", "features", "release", "insecure", "registration", "known_registration", "registration_number", "instance", "peer_address")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -59,9 +59,9 @@ class Hello(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     INSECURE_FIELD_NUMBER: _ClassVar[int]
-    LIFE_FIELD_NUMBER: _ClassVar[int]
-    KNOWN_LIFE_FIELD_NUMBER: _ClassVar[int]
-    LIFE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REGISTRATION_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_REGISTRATION_FIELD_NUMBER: _ClassVar[int]
+    REGISTRATION_NUMBER_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     PEER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
@@ -78,12 +78,12 @@ class Hello(_message.Message):
     features: _containers.RepeatedScalarFieldContainer[str]
     release: str
     insecure: bool
-    life: int
-    known_life: int
-    life_number: int
+    registration: int
+    known_registration: int
+    registration_number: int
     instance: int
     peer_address: str
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ..., newest_protocol_version: _Optional[int] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., release: _Optional[str] = ..., insecure: _Optional[bool] = ..., life: _Optional[int] = ..., known_life: _Optional[int] = ..., life_number: _Optional[int] = ..., instance: _Optional[int] = ..., peer_address: _Optional[str] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ..., newest_protocol_version: _Optional[int] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., release: _Optional[str] = ..., insecure: _Optional[bool] = ..., registration: _Optional[int] = ..., known_registration: _Optional[int] = ..., registration_number: _Optional[int] = ..., instance: _Optional[int] = ..., peer_address: _Optional[str] = ...) -> None: ...
 
 class Join(_message.Message):
     __slots__ = ("cluster_id", "node_id", "directory_id", "address", "peer_address")

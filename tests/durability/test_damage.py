@@ -144,11 +144,11 @@ def stop(cluster: LocalCluster, *, in_order: bool) -> None:
 def put_back(sound: Path, directory: Path) -> None:
     """All but the newest start, which the cluster knows of: an older copy is not let in."""
     newest = directory / "db" / "lives"
-    lives = newest.read_bytes() if newest.exists() else b""
+    registrations = newest.read_bytes() if newest.exists() else b""
     shutil.rmtree(directory)
     shutil.copytree(sound, directory)
-    if lives:
-        newest.write_bytes(lives)
+    if registrations:
+        newest.write_bytes(registrations)
 
 
 @pytest.mark.parametrize("some", [True, pytest.param(False, marks=pytest.mark.slow)])

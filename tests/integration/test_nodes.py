@@ -13,6 +13,7 @@ import pytest
 
 from harness.local_cluster import LocalCluster
 from harness.node_process import NodeProcess
+from harness.ports import LOOPBACK, free_ports
 from oncelog import Admin, InvalidRequestError, NodeStatus, Producer
 from tests.integration.conftest import MakeCluster
 from tests.integration.records import read_all
@@ -113,10 +114,7 @@ def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeClust
 def test_a_node_that_was_away_hears_from_one_that_came_meanwhile(make_cluster: MakeCluster) -> None:
     """The newest node leads, and has no place in what the one that was away knows."""
     cluster = make_cluster(4, start=False)
-    early = {node: cluster.nodes[node].spec.nodes[node] for node in (1, 2, 3)}
-    for node in early:
-        cluster.nodes[node] = NodeProcess(replace(cluster.nodes[node].spec, nodes=early))
-    cluster.start_nodes(early)
+    early = start_three(cluster)
     with Admin(cluster.bootstrap) as admin:
         cluster.kill([3])
         joining(cluster, 4, early[1]).start()
@@ -127,6 +125,15 @@ def test_a_node_that_was_away_hears_from_one_that_came_meanwhile(make_cluster: M
         cluster.nodes[3].start()
         with Admin(cluster.addresses[3]) as at_3:
             eventually(lambda: TOPIC in at_3.list_topics(), "node 3 knows what came since")
+
+
+def start_three(cluster: LocalCluster) -> dict[int, str]:
+    """The first three, that know of no other; returns where they are."""
+    early = {node: cluster.nodes[node].spec.nodes[node] for node in (1, 2, 3)}
+    for node in early:
+        cluster.nodes[node] = NodeProcess(replace(cluster.nodes[node].spec, nodes=early))
+    cluster.start_nodes(early)
+    return early
 
 
 def joining(cluster: LocalCluster, node: int, at: str) -> NodeProcess:
@@ -176,6 +183,44 @@ def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster
     check_all_are_there(cluster, sent)
     cluster.kill([2, 3])  # each finds the other without node 1
     cluster.start_nodes([2, 3])
+
+
+def test_a_node_starts_without_the_one_that_it_joined_through(make_cluster: MakeCluster) -> None:
+    """`join` names one that was removed: where the others are is in its copy of the metadata."""
+    cluster = make_cluster(4, start=False)
+    early = start_three(cluster)
+    with Admin([early[2], early[3]]) as admin:
+        joining(cluster, 4, early[1]).start()
+        admin.change_node(4, "add")
+        wait_settled(admin, 4)
+        admin.change_node(1, "remove")
+        eventually(lambda: status(admin, 1) is None, "node 1 is forgotten")
+        cluster.kill([1, 4])
+        admin.create_topic(TOPIC, 1, 1)
+        cluster.kill([2, 3])
+        cluster.start_nodes([4], wait=False)  # nobody is there yet
+        cluster.start_nodes([2, 3], wait=False)
+        wait_settled(admin, 4)
+        with Admin(cluster.addresses[4]) as at_4:
+            eventually(lambda: TOPIC in at_4.list_topics(), "node 4 knows what came since")
+
+
+def test_a_node_that_has_moved_is_found(make_cluster: MakeCluster) -> None:
+    """The others look for it where it was: who is asked by `join` says where it is."""
+    cluster = make_cluster(4, start=False)
+    early = start_three(cluster)
+    with Admin([early[2], early[3]]) as admin:
+        joining(cluster, 4, early[2]).start()
+        admin.change_node(4, "add")
+        wait_settled(admin, 4)
+        cluster.kill([4])
+        (port,) = free_ports(1)
+        at, spec = f"{LOOPBACK}:{port}", cluster.nodes[4].spec
+        cluster.nodes[4] = NodeProcess(replace(spec, listen=at, advertise=at, nodes={4: at}))
+        cluster.nodes[4].start()
+        wait_settled(admin, 4)
+        found = status(admin, 4)
+        assert found is not None and found.address == at
 
 
 def test_a_drained_node_leads_nothing(make_cluster: MakeCluster) -> None:

@@ -19,7 +19,7 @@ from cluster.metadata.state import MetadataState
 from cluster.node.other_nodes import Known, OtherNodes
 from cluster.node.peers import Peers
 from cluster.node.places import named, own_stream
-from cluster.node.registration import claim_of, write_claim
+from cluster.node.registering import claim_of, write_claim
 from cluster.transport.frames import FrameError
 from cluster.transport.hellos import Acceptance, Answers, Identity
 from cluster.transport.membership import Membership
@@ -60,9 +60,9 @@ class Contacts:
         def make_link(peer: int, address: str, on_link: Any, on_refusal: Any) -> Any:
             return SimLink(node, self.identity, peer, address, on_refusal)
 
-        def write_life(hello: pb.Hello) -> None:
-            claim = node.lives.claim()
-            write_claim(hello, claim.life, claim.known, claim.number)
+        def write_registration(hello: pb.Hello) -> None:
+            claim = node.registering.claim()
+            write_claim(hello, claim.begun, claim.known, claim.number)
 
         self.identity: Identity = Identity(
             joining.config.cluster_id,
@@ -73,7 +73,7 @@ class Contacts:
             PeerVersions(node.release, lambda: state.finalized),
             instance=joining.instance,
             peer_address=own_stream(joining.config),
-            write_life=write_life,
+            write_registration=write_registration,
         )
         addresses = {**joining.said, **named(joining.config)}
         self.group, self.propose = group, node.propose_metadata

@@ -51,7 +51,7 @@ class Joining:
         """Whether the directory is the node's, and nobody gave it up or put it back."""
         node = self._node
         given_up = (node.id, self.directory_id) in node.cluster.removed
-        return self.is_done and not (given_up or node.lives.is_copy)
+        return self.is_done and not (given_up or node.registering.is_copy)
 
     def note_joined(self, members: Iterable[int], founding: int, instance: int) -> None:
         self.members, self.founding, self.instance = tuple(members), founding, instance
@@ -74,7 +74,7 @@ class Joining:
         node.volume = Volume(node.id)
         node.volume.disk = Disk()
         node.cluster_version = 1
-        node.lives.wipe()
+        node.registering.wipe()
         self.directory_id += NEXT_DIRECTORY
         self.instance, self.founding, self.is_done, self.said = 0, 0, False, {}
         self._name_others()
@@ -97,12 +97,18 @@ class Joining:
         """An operator sets what the node shall ask: all that were first, or some that are."""
         cluster, number = self._node.cluster, self._node.id
         if number in cluster.founding and cluster.rng.random() < 0.5:
-            self.config = self._config(cluster.founding)
+            self._configure(self._config(cluster.founding))
         else:
             there = [one for one in cluster.placement()[METADATA_GROUP] if one != number]
-            some = cluster.rng.sample(there, min(MAX_ASKED, len(there)))
-            self.config = self._config([number], ",".join(map(address_of, some)))
-        self._admission = Admission(self.config, self)
+            self.name(cluster.rng.sample(there, min(MAX_ASKED, len(there))))
+
+    def name(self, asked: Iterable[int]) -> None:
+        """An operator has the node ask these, and names no other node."""
+        join = ",".join(map(address_of, asked))
+        self._configure(self._config([self._node.id], join))
+
+    def _configure(self, config: NodeConfig) -> None:
+        self.config, self._admission = config, Admission(config, self)
 
     def _ask(self) -> None:
         """No founding is begun anew: with an empty disk a node asks until others answer."""

@@ -48,8 +48,8 @@ from tests.sim.contacts import Contacts, failed
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.joining import Joining
 from tests.sim.levelling import Levelling
-from tests.sim.lives import Lives
 from tests.sim.machines import Load, Volume, opens, varied
+from tests.sim.registering import Registering
 from tests.sim.shadow import ShadowedDriver
 from tests.sim.watched import Call, Facts, Machine, Names, WatchedMetadata, WatchedPartition
 
@@ -98,7 +98,7 @@ class Settings:
     varied: bool = False  # whether each node has settings of its own
     round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
     repair_after: float = 0.0  # that a damaged replica is left; 0: for ever
-    lives: bool = False  # whether each start is registered
+    registers: bool = False  # whether each start is registered
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
 
 
@@ -169,7 +169,7 @@ class Process:
                 linked=self.linked_since,
                 on_role=lambda gid: self._leader_changed(),
                 leader_changed=self._leader_changed,
-                takes_part=node.lives.says_so,
+                takes_part=node.registering.says_so,
             ),
             lambda gid: self._watched(node, gid),
         )
@@ -270,7 +270,7 @@ class Node:
         self.release = releases.NEW
         self.cluster_version = 1  # as its directory says
         self.joining = Joining(self)
-        self.lives = Lives(self)
+        self.registering = Registering(self)
 
     # -- process ------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class Node:
         self.incarnation += 1
         self.process = releases.opened(self, lambda: Process(self))
         self.process.follow()
-        self.lives.started()
+        self.registering.started()
         self.wake()
         self.cluster.network.node_up(self.id)
         self._plan_look()

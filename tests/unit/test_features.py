@@ -85,7 +85,7 @@ LATER_FIELDS: dict[str | int, str] = {
         ChangeBalance: balancing
         ChangeNode: action directory_id node_id
         JoinNode: address directory_id node_id peer_address
-        RegisterNode: incarnation known_life life
+        RegisterNode: incarnation known_registration registration
         RepairReplica: group_id instance node_id sound
         SetReplicas: group_id replicas expected_version for_balance
         ReportReplicas: group_id version index index_term voters learners instances

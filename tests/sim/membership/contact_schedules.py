@@ -128,6 +128,31 @@ def who_joined_and_starts_alone_is_found() -> None:
 
 
 @schedule
+def who_joined_through_a_node_that_is_gone_finds_the_others() -> None:
+    """4's setting names 1 only, which was removed. 4 knows 2 and 3 by its own copy of the metadata
+    before anybody answers it.
+    """
+    nodes = Apart()
+    joining = nodes.node(4).joining
+    nodes.add(4)
+    joining.name([1])
+    nodes.settle()
+    assert not nodes.change(1, mpb.NODE_ACTION_REMOVE)
+    nodes.until(lambda: 1 not in nodes.state.nodes, "1 is forgotten")
+    nodes.settle()
+    for node in nodes.cluster.live():
+        node.crash("power cut")
+    nodes.node(4).start()
+    found = sorted(nodes.node(4).running.peers.links)
+    if joining.said or found != [2, 3]:
+        raise Violation(f"4 was told {joining.said}, and goes by the addresses of {found}")
+    for number in (2, 3):
+        nodes.node(number).start()
+    nodes.meets(4, 2, 3)
+    nodes.settle()
+
+
+@schedule
 def a_node_that_was_removed_while_away_ends() -> None:
     """4 hears nothing of its removal before it is forgotten: the others tell it."""
     nodes = Apart()
@@ -147,14 +172,14 @@ def a_node_that_was_removed_while_away_ends() -> None:
 def a_directory_that_was_put_back_does_not_elect_the_metadata() -> None:
     """1 and 3 take a command that 2 does not hear of. 1 dies, 3 starts from an older copy."""
     nodes = PutBack()
-    taken = nodes.node(3).lives.copied()
+    taken = nodes.node(3).registering.copied()
     nodes.restart(3)
     nodes.lead(1, METADATA_GROUP)
     nodes.cut(2, blocked=True)
     assert not nodes.change(4, mpb.NODE_ACTION_ADD)
     nodes.node(1).crash("dies")
     nodes.node(3).crash("stopped")
-    nodes.node(3).lives.put_back(taken)
+    nodes.node(3).registering.put_back(taken)
     nodes.cut(2, blocked=False)
     nodes.node(3).start()
     nodes.run(25.0)

@@ -33,7 +33,7 @@ class Nodes:
     def __init__(self, smallest_majority: int = 2) -> None:
         settings = Settings(
             nodes=5, founding=FOUNDING, metadata=True, smallest_majority=smallest_majority,
-            groups=1, repair_after=1.0, lives=True,
+            groups=1, repair_after=1.0, registers=True,
         )  # fmt: skip
         cluster = self.cluster = Cluster(settings, 1)
         cluster.checker.majorities[METADATA_GROUP] = 2

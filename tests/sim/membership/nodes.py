@@ -47,7 +47,7 @@ class Operator:
             return
         state = leader.running.state
         if not state.features.is_on(REPLICA_CHANGES):
-            # The bootstrap registers nodes without a life; from then on that is refused.
+            # The bootstrap adds nodes without a registration; from then on that is refused.
             if len(state.nodes) == FOUNDING and state.partition(GID) is not None:
                 self._wishes._finalize(leader, state)
             return
@@ -218,7 +218,7 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
         smallest_majority=2,
         founding=FOUNDING,
         repair_after=2.0,
-        lives=True,
+        registers=True,
         metadata_entries=rng.choice((METADATA_ENTRIES, 1000)),
     )
     cluster = Cluster(settings, seed, verbose=verbose)
@@ -256,7 +256,7 @@ def _is_done(cluster: Cluster, operator: Operator) -> bool:
     if view.expected or view.joining or view.leaving:
         return False
     placement = cluster.placement()
-    if not all(cluster.nodes[node].lives.takes_part for node in placement[METADATA_GROUP]):
+    if not all(cluster.nodes[node].registering.takes_part for node in placement[METADATA_GROUP]):
         return False
     for gid, nodes in placement.items():
         groups = [_group(cluster.nodes[node], gid) for node in nodes]

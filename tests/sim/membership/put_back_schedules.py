@@ -23,7 +23,7 @@ class PutBack(Damaged):
         if self.node(number).alive:
             self.node(number).crash("stopped")
         self.node(number).start()
-        self.until(lambda: self.node(number).lives.takes_part, f"{number} is registered")
+        self.until(lambda: self.node(number).registering.takes_part, f"{number} is registered")
         if settled:
             self.settle()
 
@@ -36,9 +36,9 @@ class PutBack(Damaged):
         return number in self.view.own.replicas
 
     def is_later(self, known: int) -> bool:
-        """Whether 3 has registered another life than that."""
-        last = self.view.life_of(3)
-        return last is not None and last.life != known
+        """Whether 3 has another registration than that."""
+        last = self.view.registration_of(3)
+        return last is not None and last.id != known
 
     def acknowledge(self) -> None:
         before = self.cluster.checker.acknowledged
@@ -52,18 +52,18 @@ def a_directory_that_was_put_back_elects_nobody() -> None:
     2 knows of the start that came after the copy, so 2 and 3 are no majority.
     """
     nodes = PutBack()
-    taken = nodes.node(3).lives.copied()
+    taken = nodes.node(3).registering.copied()
     nodes.restart(3)
     nodes.lead(1)
     nodes.cut(2, blocked=True)
     nodes.acknowledge()
     nodes.node(1).crash("dies")
     nodes.node(3).crash("stopped")
-    nodes.node(3).lives.put_back(taken)
+    nodes.node(3).registering.put_back(taken)
     nodes.cut(2, blocked=False)
     nodes.node(3).start()
     nodes.run(15.0)
-    if nodes.node(3).lives.takes_part:
+    if nodes.node(3).registering.takes_part:
         raise Violation("3 takes part with an older copy")
     nodes.node(1).restart()
     nodes.acknowledge()
@@ -84,18 +84,18 @@ def a_peer_that_has_not_heard_of_a_start_is_no_way_in() -> None:
         assert not nodes.change(number, mpb.NODE_ACTION_ADD)
         nodes.until(partial(nodes.has_metadata, number), "it is in")
     nodes.settle()
-    taken = nodes.node(3).lives.copied()
+    taken = nodes.node(3).registering.copied()
     nodes.cut(2, blocked=True)
     nodes.restart(3, settled=False)
     nodes.lead(1)
     nodes.acknowledge()
     nodes.node(1).crash("dies")
     nodes.node(3).crash("stopped")
-    nodes.node(3).lives.put_back(taken)
+    nodes.node(3).registering.put_back(taken)
     nodes.let(2, 3)
     nodes.node(3).start()
     nodes.run(15.0)
-    if nodes.node(3).lives.takes_part:
+    if nodes.node(3).registering.takes_part:
         raise Violation("3 takes part with an older copy")
     if nodes.cluster.leader(GID) is not None:
         raise Violation("2 and 3 have a leader")
@@ -106,11 +106,11 @@ def a_peer_that_has_not_heard_of_a_start_is_no_way_in() -> None:
 
 @schedule
 def a_start_that_died_before_it_was_confirmed_is_known() -> None:
-    """Its life may be registered: the next start says that one first."""
+    """What it has begun may be registered: the next start says that one first."""
     nodes = PutBack()
     for _ in range(5):
         nodes.node(3).crash("stopped")
         nodes.node(3).start()
-        known = nodes.node(3).lives.stored.known
+        known = nodes.node(3).registering.stored.known
         nodes.until(partial(nodes.is_later, known), "registered")
     nodes.restart(3)

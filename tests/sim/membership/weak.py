@@ -36,16 +36,16 @@ from cluster.metadata import nodes as node_rules
 from cluster.metadata import placement, repairs
 from cluster.metadata import replicas as replica_rules
 from cluster.metadata.balance import plan
-from cluster.metadata.lives import Life
 from cluster.metadata.nodes import NodesView
+from cluster.metadata.registrations import Registration
 from cluster.metadata.state import MetadataState
 from cluster.node import balancing, node_changes
 from cluster.node.other_nodes import OtherNodes
 from cluster.node.repairs import Repairs
 from cluster.node.replicas import Replicas
 from cluster.transport.hellos import Acceptance
-from tests.sim.lives import Lives
 from tests.sim.mutations import mutation
+from tests.sim.registering import Registering
 
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
@@ -74,7 +74,7 @@ CAUGHT_BY = {
     "emptied-in-place": "a_damaged_replica_is_never_the_voter_that_it_was",
     "put-back-unnoticed": "a_directory_that_was_put_back_elects_nobody",
     "takes-part-unregistered": "a_peer_that_has_not_heard_of_a_start_is_no_way_in",
-    "begun-lives-forgotten": "a_start_that_died_before_it_was_confirmed_is_known",
+    "begun-registrations-forgotten": "a_start_that_died_before_it_was_confirmed_is_known",
     "group-id-reused": "a_topic_gets_more_partitions_while_a_node_is_away",
     "counted-on-one-replica": "a_topic_gets_more_partitions_while_a_node_is_away",
     "expectation-ignored": "a_topic_gets_more_partitions_while_a_node_is_away",
@@ -87,6 +87,7 @@ CAUGHT_BY = {
     "told-of-those-up": "who_joins_is_told_of_who_is_away",
     "only-newer-heard": "who_joined_and_starts_alone_is_found",
     "said-by-itself-only": "who_never_said_where_it_is_is_let_in",
+    "addresses-forgotten": "who_joined_through_a_node_that_is_gone_finds_the_others",
     "removed-is-a-stranger": "a_node_that_was_removed_while_away_ends",
     "put-back-let-in": "a_directory_that_was_put_back_does_not_elect_the_metadata",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
@@ -315,25 +316,29 @@ def made_anew_for_ever() -> Any:
 @mutation("a directory that was put back from a copy is let in")
 def put_back_unnoticed() -> Any:
     def taken(node: int, last: Any, command: Any) -> Any:
-        return Life(command.life, 1, command.incarnation) if command.life else last
+        return (
+            Registration(command.registration, 1, command.incarnation)
+            if command.registration
+            else last
+        )
 
     return [(node_rules, "registered", taken), (node_rules, "is_put_back", lambda *claim: False)]
 
 
 @mutation("a node takes part before its start is known to the cluster")
 def takes_part_unregistered() -> Any:
-    return [(Lives, "says_so", lambda self: True)]
+    return [(Registering, "says_so", lambda self: True)]
 
 
 @mutation("what a start has begun to register is forgotten by the next one")
-def begun_lives_forgotten() -> Any:
-    started = Lives.started
+def begun_registrations_forgotten() -> Any:
+    started = Registering.started
 
-    def forgetful(self: Lives) -> None:
+    def forgetful(self: Registering) -> None:
         self.stored = replace(self.stored, begun=self.stored.known)
         started(self)
 
-    return [(Lives, "started", forgetful)]
+    return [(Registering, "started", forgetful)]
 
 
 # -- sizes of topics ---------------------------------------------------------------------------
@@ -437,6 +442,19 @@ def behind_closes_ways() -> Any:
         (OtherNodes, "follow", by_what_is_known),
         (OtherNodes, "heard_of", lambda self, hello: None),
     ]
+
+
+@mutation("a node that starts goes by no address of its own copy of the metadata")
+def addresses_forgotten() -> Any:
+    follow = OtherNodes.follow
+
+    def by_what_it_is_told(self: OtherNodes) -> None:
+        follow(self)
+        for node in {*self._addresses} - {*self._said, *self._named}:
+            del self._addresses[node]
+        self._peers.connect_to(self._addresses)
+
+    return [(OtherNodes, "follow", by_what_it_is_told)]
 
 
 @mutation("a node that was removed is told nothing")

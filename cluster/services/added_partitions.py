@@ -1,4 +1,4 @@
-"""Before a partition stages the first batch of a transaction: the coordinator hears of it.
+"""A partition is added to a transaction: before it stages, the coordinator hears of it.
 
 Appender, GroupService --register--> metadata (one command for each transaction and partition)
 """
@@ -28,7 +28,7 @@ _VERDICTS = {
 }
 
 
-class Registrations:
+class AddedPartitions:
     """Of one node's services."""
 
     def __init__(self, node: NodeContext) -> None:

@@ -1,13 +1,14 @@
 """Registers each start of this node, and keeps it out of partitions until that is done.
 
-    start --begin--> storage/lives.py --RegisterNode--> metadata --> confirm --> takes part
+    start --begin--> storage/registrations.py --RegisterNode--> metadata --> confirm --> takes part
     each hour --------'
 
 Peers refuse a directory that they know to be an older copy by its Hello. They may not have
 heard yet; the metadata group has. So a node takes part in no partition before its start is taken
-(`cluster/metadata/lives.py`). It takes part in the metadata group, or nothing could be taken.
+(`cluster/metadata/registrations.py`). It takes part in the metadata group, or nothing could be
+taken.
 
-A copy that is made while a node runs knows the life of that moment. So each hour a new one
+A copy that is made while a node runs knows the registration of that moment. So each hour a new one
 begins.
 """
 
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from cluster.config import NodeConfig
 from cluster.errors import ClusterError
 from cluster.features import REPLICA_CHANGES
-from cluster.metadata.lives import Claim
+from cluster.metadata.registrations import Claim
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import FENCED
 from cluster.node.metadata_proposer import MetadataProposer
@@ -29,7 +30,7 @@ from cluster.transport.hellos import Identity
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from storage.errors import StorageError
-from storage.lives import Lives
+from storage.registrations import StoredRegistrations
 
 log = logging.getLogger(__name__)
 
@@ -37,40 +38,43 @@ RENEW_PERIOD = 3600.0  # seconds
 LOOK_PERIOD = 5.0
 
 
-def write_claim(hello: pb.Hello, life: int, known: int, number: int) -> None:
-    hello.life, hello.known_life, hello.life_number = life, known, number
+def write_claim(hello: pb.Hello, begun: int, known: int, number: int) -> None:
+    hello.registration, hello.known_registration = begun, known
+    hello.registration_number = number
 
 
 def claim_of(hello: pb.Hello) -> Claim:
-    return Claim(hello.life, hello.known_life, hello.life_number, hello.incarnation)
+    return Claim(
+        hello.registration, hello.known_registration, hello.registration_number, hello.incarnation
+    )
 
 
-class Registration:
+class Registering:
     """Of one node. on_failure(error): the node must end."""
 
     def __init__(
         self,
         config: NodeConfig,
         identity: Identity,
-        lives: Lives,
+        stored: StoredRegistrations,
         metadata: MetadataState,
         proposer: MetadataProposer,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._config, self._identity, self._lives = config, identity, lives
+        self._config, self._identity, self._stored = config, identity, stored
         self._metadata, self._proposer, self._on_failure = metadata, proposer, on_failure
         self.takes_part = not self._is_counted
 
     @property
     def _is_counted(self) -> bool:
         """Whether starts are registered: all nodes know of it, or it was done before."""
-        begun = bool(self._lives.begun)
+        begun = bool(self._stored.begun)
         return begun or self._metadata.features.is_on(REPLICA_CHANGES)
 
     def write(self, hello: pb.Hello) -> None:
         """What peers are told."""
-        lives = self._lives
-        write_claim(hello, lives.begun, lives.known, lives.number)
+        stored = self._stored
+        write_claim(hello, stored.begun, stored.known, stored.number)
 
     def refusal(self, hello: pb.Hello) -> str:
         """Why a peer's directory may not take part, or nothing."""
@@ -83,17 +87,17 @@ class Registration:
         """
         if not self._is_counted:
             return await self._say(timeout)
-        if self._lives.begun != self._lives.known and not await self._confirmed(timeout):
+        if self._stored.begun != self._stored.known and not await self._confirmed(timeout):
             return False  # what a start before has begun may be registered
         return await self._renewed(timeout)
 
     async def keep(self, timeout: float) -> None:
-        """From then on: a new life each hour, and the first one when all nodes know of lives."""
+        """From then on: a new one each hour, and the first one when all nodes know of them."""
         clock = asyncio.get_running_loop().time
         renewed = clock()
         while True:
             await asyncio.sleep(LOOK_PERIOD)
-            is_due = not self._lives.known or clock() - renewed >= RENEW_PERIOD
+            is_due = not self._stored.known or clock() - renewed >= RENEW_PERIOD
             if self._is_counted and is_due:
                 if not await self._renewed(timeout):
                     return
@@ -101,7 +105,7 @@ class Registration:
 
     async def _renewed(self, timeout: float) -> bool:
         try:
-            self._lives.begin()
+            self._stored.begin()
         except StorageError as error:
             self._on_failure(error)
             return False
@@ -110,11 +114,11 @@ class Registration:
     async def _confirmed(self, timeout: float) -> bool:
         if not await self._say(timeout):
             return False
-        last = self._metadata.membership.life_of(self._config.node_id)
-        if last is None or last.life != self._lives.begun:
+        last = self._metadata.membership.registration_of(self._config.node_id)
+        if last is None or last.id != self._stored.begun:
             return False  # the node was given up meanwhile
         try:
-            self._lives.confirm(last.number)
+            self._stored.confirm(last.number)
         except StorageError as error:
             self._on_failure(error)
             return False
@@ -128,7 +132,10 @@ class Registration:
             directory_id=self._identity.directory_id,
         )
         if self._is_counted:
-            command.life, command.known_life = self._lives.begun, self._lives.known
+            command.registration, command.known_registration = (
+                self._stored.begun,
+                self._stored.known,
+            )
             command.incarnation = self._identity.incarnation
         while True:
             with contextlib.suppress(ClusterError):

@@ -1,9 +1,10 @@
-"""Which starts of its node a data directory knows of (`cluster/metadata/lives.py`).
+"""Which starts of its node a data directory knows of (`cluster/metadata/registrations.py`).
 
     DIR/lives   magic "OLLIFE1\n" | known u64 | its number u64 | begun u64 | crc32c u32
 
-It is written in place, and shorter than a sector, so that a node starts on a full disk. It lies
-in the store, so that it is put back from a copy together with what the node has promised.
+The file's name and magic are older than the word: what was written before must open. It is written
+in place, and shorter than a sector, so that a node starts on a full disk. It lies in the store, so
+that it is put back from a copy together with what the node has promised.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _MAGIC = b"OLLIFE1\n"
 _SIZE = _LAYOUT.size + _CHECKSUM.size
 
 
-class Lives:
-    """known, number: the newest life that the cluster has confirmed. begun: written, and perhaps
+class StoredRegistrations:
+    """known, number: the newest that the cluster has confirmed. begun: written, and perhaps
     registered; the same as known if nothing is under way. 0: none.
     """
 
@@ -46,7 +47,7 @@ class Lives:
             raise CorruptionError(f"{path} is damaged")
 
     def begin(self) -> None:
-        """A new life, durable before anybody hears of it. Raises StorageError."""
+        """A new one, durable before anybody hears of it. Raises StorageError."""
         self._write(self.known, self.number, self._system.random_number())
 
     def confirm(self, number: int) -> None:
@@ -63,7 +64,7 @@ class Lives:
             self._system.pwrite(self._descriptor, _encode(known, number, begun), 0)
             self._system.fsync(self._descriptor)
         except OSError as error:
-            raise StorageError(f"the lives of the data directory: {error}") from error
+            raise StorageError(f"the registrations of the data directory: {error}") from error
         self.known, self.number, self.begun = known, number, begun
 
 

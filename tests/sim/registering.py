@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.features import REPLICA_CHANGES
-from cluster.metadata.lives import Claim
+from cluster.metadata.registrations import Claim
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.disk import Disk
 
@@ -19,21 +19,21 @@ PERIOD = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """In the directory: the life that was confirmed, its number, the one that was begun."""
+    """In the directory: the registration that was confirmed, its number, the one that was begun."""
 
     known: int = 0
     number: int = 0
     begun: int = 0
 
 
-class Lives:
+class Registering:
     """Of one node. Off, as long as its settings do not ask for them."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self.is_on = node.cluster.settings.lives
+        self.is_on = node.cluster.settings.registers
         self.stored, self.takes_part = Stored(), True
-        self._fresh = False  # whether this start has begun a life of its own
+        self._fresh = False  # whether this start has begun a registration of its own
         self.refused = self.is_copy = False
 
     def started(self) -> None:
@@ -67,8 +67,8 @@ class Lives:
         self._node.cluster.checker.disk_lost(self._node.id, self._node.disk)
 
     def _begin(self) -> None:
-        life = self._node.cluster.rng.getrandbits(63) | 1
-        self.stored = Stored(self.stored.known, self.stored.number, life)
+        begun = self._node.cluster.rng.getrandbits(63) | 1
+        self.stored = Stored(self.stored.known, self.stored.number, begun)
 
     def _register(self, incarnation: int) -> None:
         node, scheduler = self._node, self._node.cluster.scheduler
@@ -78,8 +78,8 @@ class Lives:
         if not stored.begun and not state.features.is_on(REPLICA_CHANGES):
             scheduler.after(PERIOD, self._register, incarnation)
             return
-        last = state.membership.life_of(node.id)
-        if last is not None and last.life == stored.begun:
+        last = state.membership.registration_of(node.id)
+        if last is not None and last.id == stored.begun:
             self.stored = Stored(stored.begun, last.number, stored.begun)
             if self._fresh:
                 self.takes_part = True
@@ -89,7 +89,8 @@ class Lives:
             self._begin()
         command = mpb.RegisterNode(
             node_id=node.id, address=f"node{node.id}:1", directory_id=node.joining.directory_id,
-            life=self.stored.begun, known_life=self.stored.known, incarnation=incarnation,
+            registration=self.stored.begun, known_registration=self.stored.known,
+            incarnation=incarnation,
         )  # fmt: skip
         node.cluster.command(mpb.MetadataCommand(register_node=command), self._answered)
         scheduler.after(PERIOD, self._register, incarnation)

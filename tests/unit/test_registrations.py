@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from cluster.metadata import nodes
-from cluster.metadata.lives import Claim, Life, is_put_back, registered
+from cluster.metadata.registrations import Claim, Registration, is_put_back, registered
 from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected
 from cluster.v1 import metadata_pb2 as pb
 from storage.errors import CorruptionError
-from storage.lives import Lives
+from storage.registrations import StoredRegistrations
 
-LAST = Life(70, 3, 900)
+LAST = Registration(70, 3, 900)
 
 
-def start(life: int, known: int = 0, incarnation: int = 1, directory: int = 5) -> pb.RegisterNode:
+def start(begun: int, known: int = 0, incarnation: int = 1, directory: int = 5) -> pb.RegisterNode:
     return pb.RegisterNode(
         node_id=1, address="h:1", directory_id=directory,
-        life=life, known_life=known, incarnation=incarnation,
+        registration=begun, known_registration=known, incarnation=incarnation,
     )  # fmt: skip
 
 
@@ -29,13 +29,15 @@ def start(life: int, known: int = 0, incarnation: int = 1, directory: int = 5) -
     ("last", "command", "after"),
     [
         (None, start(0), None),
-        (None, start(70), Life(70, 1, 1)),
-        (LAST, start(80, 70), Life(80, 4, 1)),
-        (LAST, start(70, 60), Life(70, 3, 1)),
+        (None, start(70), Registration(70, 1, 1)),
+        (LAST, start(80, 70), Registration(80, 4, 1)),
+        (LAST, start(70, 60), Registration(70, 3, 1)),
     ],
-    ids=["before lives", "the first", "the next", "said again, perhaps by another process"],
+    ids=["before registrations", "the first", "the next", "said again, perhaps by another process"],
 )
-def test_what_is_registered(last: Life | None, command: pb.RegisterNode, after: Life) -> None:
+def test_what_is_registered(
+    last: Registration | None, command: pb.RegisterNode, after: Registration
+) -> None:
     assert registered(1, last, command) == after
 
 
@@ -56,8 +58,8 @@ def test_a_copy_from_before_is_refused(command: pb.RegisterNode) -> None:
         (Claim(60, 50, 1, 900), False),
     ],
     ids=[
-        "it knows it", "it has begun it", "a copy", "from before lives", "this node is behind",
-        "its process has renewed it since",
+        "it knows it", "it has begun it", "a copy", "from before registrations",
+        "this node is behind", "its process has renewed it since",
     ],
 )  # fmt: skip
 def test_whom_peers_refuse(claim: Claim, put_back: bool) -> None:
@@ -65,41 +67,41 @@ def test_whom_peers_refuse(claim: Claim, put_back: bool) -> None:
     assert not is_put_back(None, claim)
 
 
-def test_a_new_directory_has_lives_of_its_own() -> None:
+def test_a_new_directory_has_registrations_of_its_own() -> None:
     tables = Tables(own=PartitionState(0, (1, 2)), nodes={1: "h:1", 2: "h:2"})
     assert nodes.register(tables, start(70)) is False, "its address is known"
-    assert tables.lives == {1: Life(70, 1, 1)}
+    assert tables.registrations == {1: Registration(70, 1, 1)}
     loaded = load_tables(b"".join(packed_tables(tables)))
-    assert loaded.lives == tables.lives
+    assert loaded.registrations == tables.registrations
     replace = pb.ChangeNode(node_id=1, action=pb.NODE_ACTION_REPLACE, directory_id=5)
-    assert nodes.change(tables, replace) and not tables.lives
+    assert nodes.change(tables, replace) and not tables.registrations
     tables.own = PartitionState(0, (2,))
     joined = pb.JoinNode(node_id=1, directory_id=6, address="h:1", peer_address="h:3")
     assert nodes.join(tables, joined)
     nodes.register(tables, start(80, directory=6))
-    assert tables.lives[1].number == 1
+    assert tables.registrations[1].number == 1
 
 
-def test_a_directory_keeps_its_lives(tmp_path: Path) -> None:
-    lives = Lives(tmp_path / "lives")
-    assert (lives.known, lives.number, lives.begun) == (0, 0, 0)
-    lives.begin()
-    begun = lives.begun
-    lives.close()
-    lives = Lives(tmp_path / "lives")
-    assert (lives.known, lives.begun) == (0, begun) and begun
-    lives.confirm(4)
-    lives.begin()
-    lives.close()
+def test_a_directory_keeps_its_registrations(tmp_path: Path) -> None:
+    stored = StoredRegistrations(tmp_path / "lives")
+    assert (stored.known, stored.number, stored.begun) == (0, 0, 0)
+    stored.begin()
+    begun = stored.begun
+    stored.close()
+    stored = StoredRegistrations(tmp_path / "lives")
+    assert (stored.known, stored.begun) == (0, begun) and begun
+    stored.confirm(4)
+    stored.begin()
+    stored.close()
     size = (tmp_path / "lives").stat().st_size
-    lives = Lives(tmp_path / "lives")
-    assert (lives.known, lives.number) == (begun, 4) and lives.begun not in (0, begun)
+    stored = StoredRegistrations(tmp_path / "lives")
+    assert (stored.known, stored.number) == (begun, 4) and stored.begun not in (0, begun)
     assert (tmp_path / "lives").stat().st_size == size, "it does not grow"
-    lives.close()
+    stored.close()
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"\0" * 36])
 def test_a_damaged_file_is_named(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "lives").write_bytes(damage)
     with pytest.raises(CorruptionError, match="lives is damaged"):
-        Lives(tmp_path / "lives")
+        StoredRegistrations(tmp_path / "lives")
