@@ -82,6 +82,10 @@ _PLAIN_CODES: dict[grpc.StatusCode, type[e.OncelogError]] = {
     grpc.StatusCode.DATA_LOSS: e.CorruptLogError,
 }
 
+# What grpc.aio puts in the place of any status that ends a stream while a message is written
+# to it: that the node stops, for instance.
+_WRITE_MET_THE_END = (grpc.StatusCode.INTERNAL, "Internal error from Core")
+
 TrailingMetadata = tuple[tuple[str, bytes], ...]
 
 
@@ -137,6 +141,8 @@ def from_rpc_error(error: grpc.RpcError) -> e.OncelogError:
     """Return the error that a failed gRPC call (sync or asyncio) stands for."""
     code = error.code() if hasattr(error, "code") else grpc.StatusCode.UNKNOWN
     details = error.details() if hasattr(error, "details") else str(error)
+    if (code, details) == _WRITE_MET_THE_END:
+        return e.BrokerUnavailableError("the stream ended while a message was written to it")
     metadata = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
     return from_status(code, details, metadata)
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import errno
 import os
 import random
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from storage.system import System
+from tests.unit.small_store import copy_at_rest
 
 
 class Turns:
@@ -166,6 +166,6 @@ class LossySystem(System):
     def cut_power(self, store: Path, image: Path) -> None:
         """Copies a store as it would be found: RocksDB with all its files, the mark as it
         was written, of the commit log what was synced."""
-        shutil.copytree(store, image)
+        copy_at_rest(store, image)
         for file in (store / "log").iterdir():
             (image / "log" / file.name).write_bytes(self.durable(file))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -13,7 +15,15 @@ from oncelog import errors
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
 from oncelog.wire import verdicts
-from oncelog.wire.status import BY_REASON, DETAILS_KEY, DOMAIN, ERROR_CODES, from_status, to_status
+from oncelog.wire.status import (
+    BY_REASON,
+    DETAILS_KEY,
+    DOMAIN,
+    ERROR_CODES,
+    from_rpc_error,
+    from_status,
+    to_status,
+)
 
 ALL = [
     cls
@@ -151,3 +161,39 @@ def test_details_of_verdicts():
     assert fenced.current_epoch == 4
     unknown = verdicts.error_of(log_pb2.BatchResult(verdict=77), tp)  # type: ignore[arg-type]
     assert isinstance(unknown, errors.InvalidBatchError)
+
+
+class Refusing(grpc.GenericRpcHandler):
+    """Ends each stream before it has read anything."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        return grpc.stream_stream_rpc_method_handler(self._refuse)
+
+    async def _refuse(self, requests: Any, context: Any) -> AsyncIterator[bytes]:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the node stops")
+        yield b""
+
+
+def test_a_write_that_meets_the_end_of_its_stream_is_worth_a_retry() -> None:
+    """A member that says hello to a node that stops must not fail for good by chance."""
+
+    async def hello(channel: grpc.aio.Channel) -> errors.OncelogError:
+        call: Any = channel.stream_stream("/any/call")()
+        try:
+            await call.write(b"hello")
+            await call.read()
+        except grpc.aio.AioRpcError as error:
+            return from_rpc_error(error)
+        raise AssertionError("the stream was not refused")
+
+    async def many() -> set[type[errors.OncelogError]]:
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((Refusing(),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            found = await asyncio.gather(*(hello(channel) for _ in range(500)))
+        await server.stop(None)
+        return {type(one) for one in found}
+
+    assert asyncio.run(many()) == {errors.BrokerUnavailableError}

@@ -159,7 +159,11 @@ class Guarded:
                 return await call.read()
             return await call
         except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error) from None
+            known = from_rpc_error(error)
+            if description.client_streaming and isinstance(known, errors.BrokerUnavailableError):
+                # The write met the end of the stream: gRPC has lost why it was ended.
+                return await self.call(method, who, request)
+            raise known from None
 
     def noted(self) -> list[dict[str, Any]]:
         self.audit.close()

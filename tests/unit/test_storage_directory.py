@@ -19,6 +19,7 @@ from storage.commitlog.segment import Segment, numbers_in
 from storage.engine import Engine
 from storage.errors import CorruptionError, IdentityError, MissingStoreError, StorageError
 from storage.identity import StoreState, claim
+from storage.keys import numbered
 from storage.kv import Family
 from storage.opening import DIRECTORY_KEY
 from storage.options import KIB, EngineOptions
@@ -65,8 +66,12 @@ def test_a_store_is_made_once(tmp_path: Path) -> None:
 
 
 def test_the_id_is_in_every_part(tmp_path: Path) -> None:
-    started(tmp_path, *(b"k%d" % number for number in range(6)))
     with claim(tmp_path, "prod", 1) as lock:
+        with Engine.open(tmp_path / "db", options=OPTIONS, directory=lock) as engine:
+            for number in range(12):  # entries keep their segments
+                batch = engine.batch()
+                batch.put(Family.ENTRIES, numbered(1, number), bytes(3000))
+                engine.write(batch)
         log = tmp_path / "db" / "log"
         headers = [Segment(log, number).header() for number in numbers_in(log)]
         assert len(headers) > 1

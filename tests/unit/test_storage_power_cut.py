@@ -9,7 +9,6 @@ that state is.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import threading
@@ -26,6 +25,7 @@ from storage.engine import Engine
 from storage.flush_cycle import stored_place
 from storage.kv import Family
 from storage.options import KIB, EngineOptions
+from tests.unit.small_store import copy_at_rest
 
 OPTIONS = EngineOptions(
     min_free_bytes=0,
@@ -111,10 +111,6 @@ def everything(engine: Engine) -> Rows:
     }
 
 
-def listed(store: Path) -> list[tuple[str, int]]:
-    return sorted((e.name, e.stat().st_size) for e in os.scandir(store / "rocksdb"))
-
-
 def cut_power(
     store: Path, image: Path, rng: random.Random, writer: Writer, torn_at: int | None = None
 ) -> int:
@@ -122,15 +118,7 @@ def cut_power(
 
     torn_at: bytes behind what is durable, or at random.
     """
-    while True:  # until RocksDB's threads did nothing meanwhile
-        try:
-            before = listed(store)
-            shutil.copytree(store, image)
-            if listed(store) == before:
-                break
-        except (shutil.Error, FileNotFoundError):
-            pass
-        shutil.rmtree(image, ignore_errors=True)
+    copy_at_rest(store, image)
     log = image / "log"
     # After the copy: what is synced meanwhile was written before.
     synced, segment, size = writer.durable
