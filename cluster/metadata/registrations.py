@@ -39,19 +39,12 @@ def registered(
     node: int, last: Registration | None, command: pb.RegisterNode
 ) -> Registration | None:
     """What is registered afterwards. Raises Rejected."""
+    begun = command.registration
     if last is None:
-        return (
-            Registration(command.registration, 1, command.incarnation)
-            if command.registration
-            else None
-        )
-    if (
-        last.id not in (command.registration, command.known_registration)
-        or not command.registration
-    ):
+        return Registration(begun, 1, command.incarnation) if begun else None
+    if not begun or last.id not in (begun, command.known_registration):
         raise Rejected(FENCED, put_back(node))
-    number = last.number + (command.registration != last.id)
-    return Registration(command.registration, number, command.incarnation)
+    return Registration(begun, last.number + (begun != last.id), command.incarnation)
 
 
 def is_put_back(last: Registration | None, claim: Claim) -> bool:

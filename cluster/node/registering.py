@@ -132,10 +132,8 @@ class Registering:
             directory_id=self._identity.directory_id,
         )
         if self._is_counted:
-            command.registration, command.known_registration = (
-                self._stored.begun,
-                self._stored.known,
-            )
+            command.registration = self._stored.begun
+            command.known_registration = self._stored.known
             command.incarnation = self._identity.incarnation
         while True:
             with contextlib.suppress(ClusterError):

@@ -117,9 +117,7 @@ def test_a_node_that_was_away_hears_from_one_that_came_meanwhile(make_cluster: M
     early = start_three(cluster)
     with Admin(cluster.bootstrap) as admin:
         cluster.kill([3])
-        joining(cluster, 4, early[1]).start()
-        admin.change_node(4, "add")
-        wait_settled(admin, 4)
+        join_fourth(cluster, admin, early[1])
         drain_all_but(admin, 4, (1, 2))
         admin.create_topic(TOPIC, 1, 3)
         cluster.nodes[3].start()
@@ -134,6 +132,13 @@ def start_three(cluster: LocalCluster) -> dict[int, str]:
         cluster.nodes[node] = NodeProcess(replace(cluster.nodes[node].spec, nodes=early))
     cluster.start_nodes(early)
     return early
+
+
+def join_fourth(cluster: LocalCluster, admin: Admin, at: str) -> None:
+    """As a new node that knows one address; it has its place afterwards."""
+    joining(cluster, 4, at).start()
+    admin.change_node(4, "add")
+    wait_settled(admin, 4)
 
 
 def joining(cluster: LocalCluster, node: int, at: str) -> NodeProcess:
@@ -190,9 +195,7 @@ def test_a_node_starts_without_the_one_that_it_joined_through(make_cluster: Make
     cluster = make_cluster(4, start=False)
     early = start_three(cluster)
     with Admin([early[2], early[3]]) as admin:
-        joining(cluster, 4, early[1]).start()
-        admin.change_node(4, "add")
-        wait_settled(admin, 4)
+        join_fourth(cluster, admin, early[1])
         admin.change_node(1, "remove")
         eventually(lambda: status(admin, 1) is None, "node 1 is forgotten")
         cluster.kill([1, 4])
@@ -210,9 +213,7 @@ def test_a_node_that_has_moved_is_found(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(4, start=False)
     early = start_three(cluster)
     with Admin([early[2], early[3]]) as admin:
-        joining(cluster, 4, early[2]).start()
-        admin.change_node(4, "add")
-        wait_settled(admin, 4)
+        join_fourth(cluster, admin, early[2])
         cluster.kill([4])
         (port,) = free_ports(1)
         at, spec = f"{LOOPBACK}:{port}", cluster.nodes[4].spec

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from storage.options import KIB, MIB, EngineOptions
 from storage.page import PAGE_BYTES, PAGE_ROWS
 from storage.raft_log import RaftLogStore
 from tests.integration.waiting import eventually
-from tests.unit.small_store import OPTIONS, put
+from tests.unit.small_store import OPTIONS, copy_at_rest, put
 
 
 @pytest.fixture
@@ -301,7 +300,7 @@ def test_a_replay_gives_rocksdb_its_rows_in_pieces(
             store, batch = RaftLogStore(engine, 1), engine.batch()
             store.put_entry(batch, number + 2, b"small")  # its size must not be what counts
             engine.write(batch)
-        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+        copy_at_rest(tmp_path / "live", tmp_path / "killed")
     given: list[int] = []
     really = Database.write
 

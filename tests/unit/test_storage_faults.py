@@ -19,7 +19,7 @@ from storage.flush_cycle import stored_place
 from storage.kv import Family
 from storage.options import MIB, EngineOptions
 from storage.raft_log import RaftLogStore
-from tests.unit.small_store import OPTIONS, put
+from tests.unit.small_store import OPTIONS, copy_at_rest, put
 
 
 def _no_space(*_: object) -> int:
@@ -174,7 +174,7 @@ def test_what_a_failed_sync_left_in_memory_is_written_again(tmp_path: Path) -> N
     """After an fsync that failed the pages look clean: a start writes them once more."""
     engine = Engine.open(tmp_path / "store", options=OPTIONS)
     put(engine, b"unsynced")
-    shutil.copytree(tmp_path / "store", tmp_path / "restarted")
+    copy_at_rest(tmp_path / "store", tmp_path / "restarted")
     engine.close()
     log = next((tmp_path / "restarted" / "log").glob("*.log"))
     before = log.stat().st_mtime_ns
