@@ -1,4 +1,4 @@
-"""What all tests share: markers by folder, Hypothesis profiles, free ports.
+"""What all tests share: markers by folder, Hypothesis profiles.
 
 A test's marker is the folder it lies in (`tests/integration/...` is
 `integration`), so that `scripts/test --fast` and `-m` select by folder without
@@ -8,8 +8,6 @@ a decorator that somebody forgets. Tests directly in `tests/` are `unit`.
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,59 +42,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def root() -> Path:
     """The top folder of the source tree."""
     return ROOT
-
-
-@pytest.fixture
-def free_ports() -> Callable[[int], list[int]]:
-    """Gives a function that returns `n` distinct TCP ports that are free on 127.0.0.1 now.
-
-    All are held open until all are known, so one call never returns a port
-    twice. They are taken below the kernel's range for outgoing connections where
-    that can be: a client's own connection must not take a node's port while
-    that node is being restarted.
-    """
-
-    def take(n: int) -> list[int]:
-        held: list[socket.socket] = []
-        try:
-            for port in _candidates():
-                if len(held) == n:
-                    break
-                sock = socket.socket()
-                try:
-                    sock.bind(("127.0.0.1", port))
-                except OSError:
-                    sock.close()
-                    continue
-                held.append(sock)
-            assert len(held) == n, f"found {len(held)} free ports of {n}"
-            return [sock.getsockname()[1] for sock in held]
-        finally:
-            for sock in held:
-                sock.close()
-
-    return take
-
-
-_next_port = 0
-
-
-def _candidates() -> list[int]:
-    """All ports of our range, starting where the last call stopped looking."""
-    global _next_port
-    low, high = 20000, _ephemeral_start()
-    span = high - low
-    if span < 1000:
-        return [0] * 200
-    # Runs side by side start at different places.
-    start = (os.getpid() * 97 + _next_port) % span
-    _next_port += 50
-    return [low + (start + i) % span for i in range(min(span, 5000))]
-
-
-def _ephemeral_start() -> int:
-    try:
-        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
-    except OSError:
-        return 32768
-    return int(text.split()[0])

@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from harness.local_cluster import LocalCluster
+from harness.ports import free_ports
 from oncelog import Admin, Consumer, Header, Producer, Record, TopicConfig
 from oncelog.errors import ConfigError, OffsetOutOfRangeError, RequestTimeoutError
 from oncelog.spark.source import planning
@@ -342,7 +343,7 @@ def test_every_refusal_of_a_plan(
             planner.batch()
 
 
-def test_nodes_that_cannot_be_reached(read: Read, free_ports: Any) -> None:
+def test_nodes_that_cannot_be_reached(read: Read) -> None:
     (port,) = free_ports(1)
     frame = read("t", bootstrap=f"127.0.0.1:{port}", pollTimeoutMs=1000)
     assert f"127.0.0.1:{port}" in refusal(frame.collect)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from cluster.node.peers import Peers
 from cluster.node.replicas import Replicas
 from cluster.node.server import Server
 from cluster.transport.listener import PeerListener
+from harness.ports import free_ports
 from storage.engine import Engine
 from storage.errors import StorageError
 
@@ -35,7 +35,7 @@ STEPS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.fixture
-def config(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> NodeConfig:
+def config(tmp_path: Path) -> NodeConfig:
     """Node 1 of three; the others are not there."""
     ports = free_ports(4)
     nodes = ",".join(f"{node}=127.0.0.1:{ports[node - 1]}" for node in (1, 2, 3))
