@@ -273,8 +273,13 @@ class NodesView:
         """The start of the node that was registered last."""
         return self._tables.registrations.get(node)
 
-    def put_back(self, node: int, claim: Claim) -> str:
-        """Why a start of the node may not take part, as far as is known here, or nothing."""
+    def put_back(self, node: int, directory: int, claim: Claim) -> str:
+        """Why a start of the node may not take part, as far as is known here, or nothing.
+
+        Of a directory that is newer than what is known here, no registration is known.
+        """
+        if self._tables.directories.get(node, 0) != directory:
+            return ""
         return put_back(node) if is_put_back(self.registration_of(node), claim) else ""
 
     def holders(self) -> Collection[int]:

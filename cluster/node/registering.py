@@ -78,7 +78,8 @@ class Registering:
 
     def refusal(self, hello: pb.Hello) -> str:
         """Why a peer's directory may not take part, or nothing."""
-        return self._metadata.membership.put_back(hello.node_id, claim_of(hello))
+        known = self._metadata.membership
+        return known.put_back(hello.node_id, hello.directory_id, claim_of(hello))
 
     async def register(self, timeout: float) -> bool:
         """Says to the cluster where clients reach this node, until that is taken.

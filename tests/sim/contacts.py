@@ -84,7 +84,9 @@ class Contacts:
             addresses,
             lambda peer, instance: state.directory_of(peer, instance),  # noqa: PLW0108
             self.others.welcome,
-            lambda hello: state.membership.put_back(hello.node_id, claim_of(hello)),
+            lambda hello: state.membership.put_back(
+                hello.node_id, hello.directory_id, claim_of(hello)
+            ),
             self.others.heard_of,
         )
         peers.open(make_link)

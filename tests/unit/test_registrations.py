@@ -82,6 +82,14 @@ def test_a_new_directory_has_registrations_of_its_own() -> None:
     assert tables.registrations[1].number == 1
 
 
+def test_who_is_behind_knows_no_registration_of_a_newer_directory() -> None:
+    tables = Tables(nodes={1: "h:1"})
+    for begun, known in ((70, 0), (80, 70)):
+        nodes.register(tables, start(begun, known))
+    view, claim = nodes.NodesView(tables), Claim(90, 85, 1, 2)
+    assert view.put_back(1, 5, claim) and not view.put_back(1, 6, claim)
+
+
 def test_a_directory_keeps_its_registrations(tmp_path: Path) -> None:
     stored = StoredRegistrations(tmp_path / "lives")
     assert (stored.known, stored.number, stored.begun) == (0, 0, 0)

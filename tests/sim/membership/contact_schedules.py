@@ -75,6 +75,21 @@ def who_was_away_does_not_judge() -> None:
 
 
 @schedule
+def who_was_away_knows_registrations_of_another_directory() -> None:
+    """While 2 was away 4 lost its disk. 2 knows of two starts of 4, the new disk of one."""
+    nodes = Apart()
+    nodes.add(4, 5)  # most are there without 2 and 4
+    nodes.restart(4)
+    nodes.node(2).crash("away")
+    nodes.replace_disk(4)
+    nodes.cluster.network.tap = lambda sender, receiver, message: receiver == 2
+    nodes.node(2).start()
+    nodes.meets(2, 4)
+    nodes.cluster.network.tap = None
+    nodes.settle()
+
+
+@schedule
 def who_joins_is_told_of_who_is_away() -> None:
     """2 is away when 4 asks, and then it leads: 4 has the metadata from 2 only."""
     nodes = Apart()

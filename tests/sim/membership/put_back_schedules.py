@@ -19,14 +19,6 @@ class PutBack(Damaged):
         for number in (1, 2, 3):
             self.restart(number)
 
-    def restart(self, number: int, *, settled: bool = True) -> None:
-        if self.node(number).alive:
-            self.node(number).crash("stopped")
-        self.node(number).start()
-        self.until(lambda: self.node(number).registering.takes_part, f"{number} is registered")
-        if settled:
-            self.settle()
-
     def let(self, one: int, other: int) -> None:
         """Two nodes hear each other."""
         links = self.cluster.network.links

@@ -30,6 +30,14 @@ class Damaged(Nodes):
         before = self.cluster.checker.acknowledged
         self.until(lambda: self.cluster.checker.acknowledged > before, "clients go on")
 
+    def restart(self, number: int, *, settled: bool = True) -> None:
+        if self.node(number).alive:
+            self.node(number).crash("stopped")
+        self.node(number).start()
+        self.until(lambda: self.node(number).registering.takes_part, f"{number} is registered")
+        if settled:
+            self.settle()
+
     def damage(self, number: int) -> None:
         self.node(number).partitions[GID].unreadable(PlantedDamage("a damaged entry"))
 

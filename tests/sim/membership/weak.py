@@ -37,7 +37,7 @@ from cluster.metadata import placement, repairs
 from cluster.metadata import replicas as replica_rules
 from cluster.metadata.balance import plan
 from cluster.metadata.nodes import NodesView
-from cluster.metadata.registrations import Registration
+from cluster.metadata.registrations import Claim, Registration, is_put_back
 from cluster.metadata.state import MetadataState
 from cluster.node import balancing, node_changes
 from cluster.node.other_nodes import OtherNodes
@@ -83,6 +83,7 @@ CAUGHT_BY = {
     "balance-without-limit": "balances_end_and_keep_to_their_limits",
     "ended-without-a-look": "balances_end_and_keep_to_their_limits",
     "behind-judges": "who_was_away_does_not_judge",
+    "behind-judges-starts": "who_was_away_knows_registrations_of_another_directory",
     "behind-closes-ways": "who_joined_and_starts_alone_is_found",
     "told-of-those-up": "who_joins_is_told_of_who_is_away",
     "only-newer-heard": "who_joined_and_starts_alone_is_found",
@@ -430,6 +431,14 @@ def behind_judges() -> Any:
     return [(MetadataState, "directory_of", lambda self, node, instance=0: known(self, node))]
 
 
+@mutation("who is behind judges a start of a newer directory by those of the old one")
+def behind_judges_starts() -> Any:
+    def judge(self: NodesView, node: int, directory: int, claim: Claim) -> str:
+        return "put back" if is_put_back(self.registration_of(node), claim) else ""
+
+    return [(NodesView, "put_back", judge)]
+
+
 @mutation("who is behind closes the way of nodes that it does not know")
 def behind_closes_ways() -> Any:
     follow = OtherNodes.follow
@@ -507,4 +516,4 @@ def said_by_itself_only() -> Any:
 
 @mutation("peers let in a directory that was put back")
 def put_back_let_in() -> Any:
-    return [(NodesView, "put_back", lambda self, node, claim: "")]
+    return [(NodesView, "put_back", lambda self, *claimed: "")]
