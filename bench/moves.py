@@ -5,7 +5,8 @@
 Three nodes hold a topic. For each limit (MB/s, 0: none) a fourth one joins, gets a replica of each
 partition, and goes again; with --replace a node loses its disk instead and is filled anew, which is
 measured from its start on: its death is another figure (`scripts/chaos failover`). What is measured
-meanwhile is compared with the seconds before it in the same run.
+meanwhile is compared with the seconds before it and after it, of the same producer: one that sends
+as fast as it goes gets slower by itself, as long as the machine's caches are filled.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import statistics
 import tempfile
 import threading
 import time
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -24,12 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, Producer, RecordMetadata
+from oncelog import Admin, Producer, RecordMetadata, TopicConfig
 
 TOPIC = "moved"
 MB = 1_000_000
 VALUE_BYTES = 1000
-CALM = 10.0  # seconds that are measured before each move
+RETENTION_BYTES = 500 * MB  # of a partition, at least, so that no rate fills the disk
+CALM = 10.0  # seconds that are measured before each move, and after it
 LOOK = 0.25
 
 
@@ -40,7 +44,8 @@ class Load:
         self._producer = Producer(bootstrap, linger_ms=5)
         self._rate, self._stop = rate * MB, threading.Event()
         self._thread = threading.Thread(target=self._send)
-        self.acknowledged: list[tuple[float, float]] = []  # when, after how many seconds
+        # Two numbers of each record: the collector would walk through all objects that are kept.
+        self._times, self._waits = array("d"), array("d")
         self._thread.start()
 
     def _send(self) -> None:
@@ -57,7 +62,8 @@ class Load:
     def _done(self, at: float, future: Future[RecordMetadata]) -> None:
         future.result()
         now = time.monotonic()
-        self.acknowledged.append((now, now - at))
+        self._waits.append(now - at)
+        self._times.append(now)
 
     def close(self) -> None:
         self._stop.set()
@@ -65,7 +71,7 @@ class Load:
         self._producer.close()
 
     def between(self, start: float, end: float) -> dict[str, float]:
-        waits = [wait for at, wait in list(self.acknowledged) if start <= at < end]
+        waits = self._waits[bisect_left(self._times, start) : bisect_left(self._times, end)]
         p99 = statistics.quantiles(waits, n=100)[98] if len(waits) > 1 else 0.0
         return {
             "mb_s": round(len(waits) * VALUE_BYTES / MB / (end - start), 2),
@@ -117,11 +123,12 @@ def replace(cluster: LocalCluster, admin: Admin) -> float:
 def measure(options: argparse.Namespace, root: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with (
-        LocalCluster(root / "cluster", settings={}) as cluster,
+        LocalCluster(root / "cluster", settings={"retention_check_ms": 1000}) as cluster,
         Admin([cluster.addresses[1]]) as admin,
         cluster.spare() as spare,
     ):
-        admin.create_topic(TOPIC, options.partitions, 3)
+        kept = max(RETENTION_BYTES, int(1000 * MB * options.gb / options.partitions))
+        admin.create_topic(TOPIC, options.partitions, 3, TopicConfig(retention_bytes=kept))
         fill(cluster.bootstrap, options.gb)
         if not options.replace:
             admin.change_node(spare, "add")
@@ -136,10 +143,16 @@ def measure(options: argparse.Namespace, root: Path) -> list[dict[str, Any]]:
             else:
                 move(cluster, admin, spare, back=False)
             ended = time.monotonic()
+            time.sleep(CALM)
             load.close()
-            before, during = load.between(calm - CALM, calm), load.between(begun, ended)
-            ratio = round(during["mb_s"] / before["mb_s"], 2)
-            found.append({"limit_mb_s": limit, "before": before, "during": during, "ratio": ratio})
+            parts = {
+                "before": load.between(calm - CALM, calm),
+                "during": load.between(begun, ended),
+                "after": load.between(ended, ended + CALM),
+            }
+            calm_rate = (parts["before"]["mb_s"] + parts["after"]["mb_s"]) / 2
+            ratio = round(parts["during"]["mb_s"] / calm_rate, 2)
+            found.append({"limit_mb_s": limit, **parts, "ratio": ratio})
             print(json.dumps(found[-1]), flush=True)
             if not options.replace:
                 move(cluster, admin, spare, back=True)

@@ -67,7 +67,8 @@ class Checker:
         self.models = {gid: Model(f"group {gid}", expiry=expiry) for gid in self.logs if gid}
         self.metadata = MetadataModel()
         self.leaders: dict[tuple[int, int], int] = {}
-        self.votes: dict[tuple[int, int, int], int] = {}  # (group, term, voter) -> candidate
+        # (group, term, voter, its instance) -> candidate: a replica made anew is another voter.
+        self.votes: dict[tuple[int, int, int, int], int] = {}
         self.promised: dict[tuple[int, int], tuple[int, int]] = {}  # (node, group) -> term, index
         self.instances: dict[tuple[int, int], int] = {}  # (node, group): which replica of it
         self.dumps: dict[tuple[int, int], bytes] = {}
@@ -99,9 +100,9 @@ class Checker:
         self.disks[node] = disk
         for key in [key for key in self.promised if key[0] == node]:
             del self.promised[key]
-        for gid, term, voter in [vote for vote in self.votes if vote[2] == node]:
+        for vote in [vote for vote in self.votes if vote[2] == node]:
             # It may be on its way, and counts.
-            self.lost_votes.append((gid, term, self.votes.pop((gid, term, voter))))
+            self.lost_votes.append((*vote[:2], self.votes.pop(vote)))
 
     def _majority(self, gid: int) -> int:
         return self.majorities.get(gid, self.majority)
@@ -113,7 +114,9 @@ class Checker:
         other = self.leaders.setdefault((gid, term), node)
         if other != node:
             raise Violation(f"group {gid}: nodes {other} and {node} both lead in term {term}")
-        votes = sum(self.votes.get((gid, term, voter)) == node for voter in self.disks)
+        votes = sum(
+            vote[:2] == (gid, term) and candidate == node for vote, candidate in self.votes.items()
+        )
         votes += self.lost_votes.count((gid, term, node))
         # A lone replica asks nobody for a vote.
         if votes < self._majority(gid) and self._majority(gid) > 1:
@@ -139,7 +142,7 @@ class Checker:
         gid, term = message.group, message.term
         if gid in self.deleted:
             return
-        other = self.votes.setdefault((gid, term, node), candidate)
+        other = self.votes.setdefault((gid, term, node, message.from_instance), candidate)
         if other != candidate:
             raise Violation(
                 f"group {gid}: node {node} votes for {other} and for {candidate} in term {term}"

@@ -103,7 +103,7 @@ class Producer:
 
     def tick(self) -> None:
         """Makes some batches and sends them, unless older ones are to be sent again."""
-        if self.stopped or self.closing:
+        if self.stopped or (self.closing and not self.opening):
             return
         if self.opening:
             if self.unanswered and self.rng.random() < 0.3:
@@ -249,6 +249,9 @@ class Producer:
             self._new_lease()
         else:
             self._rotate(answer.leader_id)
+
+    def waits_for(self) -> str:
+        return str(self.window[0]) if self.window else f"the opening of {self.pid}/{self.epoch}"
 
     def resolve(self) -> None:
         """Asks what became of the newest batch."""

@@ -205,9 +205,13 @@ class Clients:
             anonymous.closing = True
 
     def unfinished(self) -> list[Producer]:
-        """Those with a batch that is not stored. A topic may go after the last command, too."""
+        """With a batch that is not stored, or not open. A topic may go after the last command."""
         deleted = self.cluster.checker.deleted
-        return [p for p in self.producers if p.window and not p.stopped and p.gid not in deleted]
+        return [
+            p
+            for p in self.producers
+            if (p.window or p.opening) and not p.stopped and p.gid not in deleted
+        ]
 
 
 def settings_of(rng: random.Random) -> Settings:
@@ -336,7 +340,7 @@ def check_progress(cluster: Cluster, clients: Clients, before: dict[int, int]) -
     if not cluster.converged():
         raise Violation(f"replicas do not converge: {describe(cluster)}")
     for producer in clients.unfinished():
-        raise Violation(f"{producer.window[0]} is never stored")
+        raise Violation(f"{producer.waits_for()} is never stored")
     for gid, offset in before.items():
         if gid in cluster.checker.deleted:
             continue
