@@ -22,6 +22,7 @@ from collections.abc import Callable
 from cluster.config import NodeConfig
 from cluster.errors import ClusterError
 from cluster.features import REPLICA_CHANGES
+from cluster.metadata.nodes import NodesView
 from cluster.metadata.registrations import Claim
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import FENCED
@@ -47,6 +48,11 @@ def claim_of(hello: pb.Hello) -> Claim:
     return Claim(
         hello.registration, hello.known_registration, hello.registration_number, hello.incarnation
     )
+
+
+def refusal(known: NodesView, hello: pb.Hello) -> str:
+    """Why a peer's directory may not take part, or nothing."""
+    return known.put_back(hello.node_id, hello.directory_id, claim_of(hello))
 
 
 class Registering:
@@ -78,8 +84,7 @@ class Registering:
 
     def refusal(self, hello: pb.Hello) -> str:
         """Why a peer's directory may not take part, or nothing."""
-        known = self._metadata.membership
-        return known.put_back(hello.node_id, hello.directory_id, claim_of(hello))
+        return refusal(self._metadata.membership, hello)
 
     async def register(self, timeout: float) -> bool:
         """Says to the cluster where clients reach this node, until that is taken.

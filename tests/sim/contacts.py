@@ -19,7 +19,7 @@ from cluster.metadata.state import MetadataState
 from cluster.node.other_nodes import Known, OtherNodes
 from cluster.node.peers import Peers
 from cluster.node.places import named, own_stream
-from cluster.node.registering import claim_of, write_claim
+from cluster.node.registering import refusal, write_claim
 from cluster.transport.frames import FrameError
 from cluster.transport.hellos import Acceptance, Answers, Identity
 from cluster.transport.membership import Membership
@@ -84,9 +84,7 @@ class Contacts:
             addresses,
             lambda peer, instance: state.directory_of(peer, instance),  # noqa: PLW0108
             self.others.welcome,
-            lambda hello: state.membership.put_back(
-                hello.node_id, hello.directory_id, claim_of(hello)
-            ),
+            lambda hello: refusal(state.membership, hello),
             self.others.heard_of,
         )
         peers.open(make_link)
