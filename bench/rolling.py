@@ -1,6 +1,6 @@
 """A rolling restart under load: how long a producer hears nothing for each node restarted.
 
-    python -m bench.rolling --rounds 10 [--rate 20] [--partitions 6] [--no-restarts]
+    python -m bench.rolling --rounds 10 [--rate 20] [--partitions 6] [--no-restarts | --upgrade]
 
 Three nodes. One process writes in bulk (--rate MB/s; 0: as fast as it goes); this one sends a
 small record to each partition every 10 ms. In each round each node is ended by SIGTERM, started,
@@ -11,7 +11,9 @@ sent to, acknowledged nothing:
     start   until it serves and all nodes hear each other
     back    some seconds more, in which leaderships go back to it
 
-With --no-restarts the same spans are measured and nothing is done: what the load alone does.
+With --no-restarts the same spans are measured and nothing is done: what the load alone does. With
+--upgrade the nodes begin with the release before this one; the first round brings each to this one,
+the second one back, and so on, and nothing is finalized.
 
 What is kept of each record is two numbers: the collector walks through futures that pile up, and
 holds up this process for as long as the silences that it is to measure.
@@ -38,7 +40,9 @@ from typing import Any
 
 from bench.figures import percentiles
 from bench.processes import BenchError
+from harness import previous_release
 from harness.local_cluster import LocalCluster
+from harness.node_process import ROOT
 from oncelog import Admin, Producer, RecordMetadata, TopicConfig
 
 TOPIC = "rolled"
@@ -127,17 +131,31 @@ class Pulses:
         ]
 
 
-def restart(cluster: LocalCluster, node: int, *, really: bool) -> list[float]:
-    """The times at which the phases begin, and at which the last one ends."""
+def restart(cluster: LocalCluster, node: int, tree: Path | None) -> list[float]:
+    """The times at which the phases begin, and at which the last one ends.
+
+    tree: of the release that it is started with; None: nothing is done.
+    """
     times = [time.monotonic()]
-    if really:
+    if tree is not None:
         code = cluster.nodes[node].terminate()
         assert code == 0, cluster.nodes[node].log_tail()
         times.append(time.monotonic())
+        cluster.change_spec(node, tree=tree)
         cluster.start_nodes([node])
         times.append(time.monotonic())
     time.sleep(SETTLE)
     return [*times, time.monotonic()]
+
+
+def releases(options: argparse.Namespace, root: Path) -> list[Path | None]:
+    """The trees that nodes begin with, and that odd and even rounds start them with."""
+    if options.upgrade:
+        before = root / "previous"
+        before.mkdir()
+        previous_release.extract(before)
+        return [before, ROOT, before]
+    return [ROOT] + 2 * [None if options.no_restarts else ROOT]
 
 
 def measure(options: argparse.Namespace, root: Path) -> list[tuple[int, list[float]]]:
@@ -148,7 +166,11 @@ def measure(options: argparse.Namespace, root: Path) -> list[tuple[int, list[flo
     }
     context = multiprocessing.get_context("spawn")
     stop, done = context.Event(), context.Queue()
-    with LocalCluster(root / "cluster", settings=settings) as cluster:
+    first, odd, even = releases(options, root)
+    cluster = LocalCluster(root / "cluster", settings=settings)
+    for node in cluster.nodes:
+        cluster.change_spec(node, tree=first)
+    with cluster:
         with Admin(cluster.bootstrap) as admin:
             kept = TopicConfig(retention_bytes=RETENTION_BYTES)
             admin.create_topic(TOPIC, options.partitions, 3, kept)
@@ -166,7 +188,7 @@ def measure(options: argparse.Namespace, root: Path) -> list[tuple[int, list[flo
                 for node in cluster.nodes:
                     if not load.is_alive():
                         raise BenchError("the process that writes in bulk has ended")
-                    times = restart(cluster, node, really=not options.no_restarts)
+                    times = restart(cluster, node, even if number % 2 else odd)
                     spans.append((node, times))
                     show(number, node, times, pulses)
         finally:
@@ -206,7 +228,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--rate", type=float, default=0.0, help="MB/s; 0: as fast as it goes")
-    parser.add_argument("--no-restarts", action="store_true", help="measure the load alone")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--no-restarts", action="store_true", help="measure the load alone")
+    what.add_argument("--upgrade", action="store_true", help="from the last release, and back")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
         measure(options, Path(root))

@@ -161,6 +161,12 @@ class LocalCluster:
             self.wait_serving(started)
             self.wait_joined()
 
+    def change_spec(self, node: int, **changes: Any) -> NodeProcess:
+        """The node, which does not run, started like that from now on."""
+        assert not self.nodes[node].running
+        self.nodes[node] = NodeProcess(replace(self.nodes[node].spec, **changes))
+        return self.nodes[node]
+
     def close(self) -> None:
         """Kills whatever runs, unmounts disks, removes namespaces. The files stay."""
         for api in self._apis.values():

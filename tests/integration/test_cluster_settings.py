@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from harness.api import batch, verdict
@@ -22,11 +20,9 @@ END_TIMEOUT = 60.0
 
 def given(cluster: LocalCluster, node: int, **settings: int) -> NodeProcess:
     """The node with these of its own instead; 0: left out."""
-    spec = cluster.nodes[node].spec
-    wanted = {**spec.settings, **settings}
+    wanted = {**cluster.nodes[node].spec.settings, **settings}
     own = {name: value for name, value in wanted.items() if value != 0}
-    cluster.nodes[node] = NodeProcess(replace(spec, settings=own))
-    return cluster.nodes[node]
+    return cluster.change_spec(node, settings=own)
 
 
 def shown(cluster: LocalCluster, node: int) -> dict[str, int]:

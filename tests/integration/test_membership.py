@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from harness.api import batch, verdict
@@ -19,7 +18,7 @@ NOT_SERVING = 2.0  # several election timeouts
 
 def given(cluster: LocalCluster, node: int, nodes: Mapping[int, str]) -> NodeProcess:
     """The node with another setting `nodes`."""
-    cluster.nodes[node] = NodeProcess(replace(cluster.nodes[node].spec, nodes=dict(nodes)))
+    cluster.change_spec(node, nodes=dict(nodes))
     return cluster.nodes[node]
 
 

@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -129,7 +128,7 @@ def start_three(cluster: LocalCluster) -> dict[int, str]:
     """The first three, that know of no other; returns where they are."""
     early = {node: cluster.nodes[node].spec.nodes[node] for node in (1, 2, 3)}
     for node in early:
-        cluster.nodes[node] = NodeProcess(replace(cluster.nodes[node].spec, nodes=early))
+        cluster.change_spec(node, nodes=early)
     cluster.start_nodes(early)
     return early
 
@@ -146,16 +145,14 @@ def joining(cluster: LocalCluster, node: int, at: str) -> NodeProcess:
     spec = cluster.nodes[node].spec
     own = {node: spec.nodes[node]}
     settings = {**spec.settings, "join": at}
-    cluster.nodes[node] = NodeProcess(replace(spec, nodes=own, settings=settings))
-    return cluster.nodes[node]
+    return cluster.change_spec(node, nodes=own, settings=settings)
 
 
 def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster) -> None:
     """No setting of a node that runs is touched, and none is stopped but the one that goes."""
     cluster = make_cluster(start=False)
-    first = cluster.nodes[1].spec
-    at = first.nodes[1]
-    cluster.nodes[1] = NodeProcess(replace(first, nodes={1: at}))
+    at = cluster.nodes[1].spec.nodes[1]
+    cluster.change_spec(1, nodes={1: at})
     cluster.start_nodes([1])
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, 2, 1)
@@ -216,9 +213,8 @@ def test_a_node_that_has_moved_is_found(make_cluster: MakeCluster) -> None:
         join_fourth(cluster, admin, early[2])
         cluster.kill([4])
         (port,) = free_ports(1)
-        at, spec = f"{LOOPBACK}:{port}", cluster.nodes[4].spec
-        cluster.nodes[4] = NodeProcess(replace(spec, listen=at, advertise=at, nodes={4: at}))
-        cluster.nodes[4].start()
+        at = f"{LOOPBACK}:{port}"
+        cluster.change_spec(4, listen=at, advertise=at, nodes={4: at}).start()
         wait_settled(admin, 4)
         found = status(admin, 4)
         assert found is not None and found.address == at
@@ -243,10 +239,10 @@ def test_a_drained_node_leads_nothing(make_cluster: MakeCluster) -> None:
 
 def test_a_node_that_waits_to_be_added_ends_when_told(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(start=False)
-    spec = cluster.nodes[1].spec
-    cluster.nodes[1] = NodeProcess(replace(spec, nodes={1: spec.nodes[1]}))
+    at = cluster.nodes[1].spec.nodes[1]
+    cluster.change_spec(1, nodes={1: at})
     cluster.start_nodes([1])
-    waiting = joining(cluster, 2, spec.nodes[1])
+    waiting = joining(cluster, 2, at)
     waiting.start()
     eventually(lambda: "does not join yet" in waiting.log_text(), "node 2 waits")
     assert waiting.terminate() == 0

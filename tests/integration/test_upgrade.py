@@ -6,19 +6,18 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness import previous_release
 from harness.audit import Ledger, audit_all
 from harness.local_cluster import QUICK, LocalCluster
 from harness.node_process import ROOT, NodeProcess
 from oncelog import Admin, Producer, RecordMetadata
 from oncelog.cli.app import run
 from oncelog.errors import NotSupportedError
-from tests.integration import previous_release
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 
@@ -91,10 +90,8 @@ def load(cluster: LocalCluster, topic: str) -> Iterator[Load]:
 
 def runs(cluster: LocalCluster, node: int, tree: Path, **settings: int) -> NodeProcess:
     """The node, not started, with the release in that tree, and further settings."""
-    spec = cluster.nodes[node].spec
-    given = {**spec.settings, **settings}
-    cluster.nodes[node] = NodeProcess(replace(spec, tree=tree, settings=given))
-    return cluster.nodes[node]
+    given = {**cluster.nodes[node].spec.settings, **settings}
+    return cluster.change_spec(node, tree=tree, settings=given)
 
 
 def roll(cluster: LocalCluster, node: int, tree: Path) -> None:
