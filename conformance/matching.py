@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 ANY = "<any>"
+CONTAINS = "contains"
 
 
 def mismatch(wanted: Any, found: Any, where: str = "") -> str:
     """What differs, or an empty text. Objects may have more fields than are named; lists are
-    compared item by item, and are equally long."""
+    compared item by item, and are equally long; of a text a part may be asked for."""
     if wanted == ANY:
         return ""
     at = f"{where}: " if where else ""
+    if isinstance(wanted, dict) and wanted.keys() == {CONTAINS} and isinstance(found, str):
+        part = wanted[CONTAINS]
+        return "" if part in found else f"{at}{found!r} does not contain {part!r}"
     if isinstance(wanted, dict):
         if not isinstance(found, dict):
             return f"{at}{found!r} instead of {wanted!r}"

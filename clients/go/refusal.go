@@ -1,6 +1,7 @@
 package oncelog
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -167,7 +168,7 @@ func lostWithTopic(tp TopicPartition, stored int64) *Error {
 
 // expireUnsent fails a batch whose delivery timeout was over before it was taken out.
 func (w *window) expireUnsent(batch *openBatch) reaction {
-	err := fail(ErrDeliveryTimeout, "%s: not sent within DeliveryTimeout=%s", w.tp, w.config.DeliveryTimeout)
+	err := w.late("not sent within DeliveryTimeout=%s", w.config.DeliveryTimeout)
 	err.Outcome = NeverSent
 	w.failBatch(batch, err)
 	return reaction{fatal: w.gap}
@@ -183,8 +184,8 @@ func (w *window) expire(now time.Time) reaction {
 			continue
 		}
 		s.abandoned = true
-		err := fail(ErrDeliveryTimeout, "%s: no acknowledgement within DeliveryTimeout=%s, sent %d times",
-			w.tp, w.config.DeliveryTimeout, s.attempts)
+		err := w.late("no acknowledgement within DeliveryTimeout=%s, sent %d times",
+			w.config.DeliveryTimeout, s.attempts)
 		err.Outcome = NeverSent
 		if s.attempts > 0 {
 			err.Outcome = Unknown
@@ -193,12 +194,20 @@ func (w *window) expire(now time.Time) reaction {
 	}
 	limit := now.Add(-w.config.DeliveryTimeout)
 	for len(w.again) > 0 && !w.again[0].created.After(limit) {
-		w.failBatch(w.again[0], fail(ErrDeliveryTimeout, "%s: DeliveryTimeout=%s is over",
-			w.tp, w.config.DeliveryTimeout))
+		w.failBatch(w.again[0], w.late("DeliveryTimeout=%s is over", w.config.DeliveryTimeout))
 		w.again = w.again[1:]
 	}
 	w.resetIfAbandoned()
 	return reaction{fatal: w.gap}
+}
+
+// late says what was late, and what hindered it last.
+func (w *window) late(format string, args ...any) *Error {
+	text := fmt.Sprintf(format, args...)
+	if w.hindered != "" {
+		text += "; " + w.hindered
+	}
+	return fail(ErrDeliveryTimeout, "%s: %s", w.tp, text)
 }
 
 func (w *window) resetIfAbandoned() {

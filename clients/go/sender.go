@@ -2,6 +2,7 @@ package oncelog
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,7 @@ type sender struct {
 	refreshing bool
 	refreshAt  time.Time
 	rounds     int
+	noLeader   string // why a partition may lack one
 	// Topics with stalled partitions: how often it was asked who leads, and when it is due.
 	stalls map[string]stall
 	// Leaders that refused, with their terms: there is another one, or will be.
@@ -90,7 +92,7 @@ func newSender(config *ProducerConfig, c *cluster) (*sender, error) {
 		identifying: map[TopicPartition]bool{}, identified: map[TopicPartition][]func(*identity){},
 		streams: map[string]*produceStream{}, sentTo: map[TopicPartition]string{},
 		stale: map[string]bool{}, stalls: map[string]stall{}, suspected: map[TopicPartition]suspect{},
-		askedAt: time.Now(),
+		askedAt: time.Now(), noLeader: "no leader is known",
 	}
 	s.accumulator = newAccumulator(config, s.wake)
 	s.completions = &completions{release: s.accumulator.release}
@@ -276,6 +278,7 @@ func (s *sender) feed(tp TopicPartition, w *window, now time.Time) {
 	}
 	address := s.cluster.leaders.address(tp)
 	if address == "" {
+		w.hindered = s.noLeader
 		s.stale[tp.Topic] = true
 		return
 	}
@@ -433,13 +436,13 @@ func (s *sender) stream(address string) *produceStream {
 			opened:  func(stream *produceStream) { s.post(func() { stream.opened = true }) },
 			room:    s.wake,
 			results: func(stream *produceStream, r []*pb.BatchResult) { s.post(func() { s.answered(stream, r) }) },
-			closed:  func(stream *produceStream, _ error) { s.post(func() { s.streamClosed(stream) }) },
+			closed:  func(stream *produceStream, why error) { s.post(func() { s.streamClosed(stream, why) }) },
 		})
 	s.streams[address] = stream
 	return stream
 }
 
-func (s *sender) streamClosed(stream *produceStream) {
+func (s *sender) streamClosed(stream *produceStream, why error) {
 	address := stream.address
 	if s.streams[address] == stream {
 		delete(s.streams, address)
@@ -451,6 +454,7 @@ func (s *sender) streamClosed(stream *produceStream) {
 	s.cluster.avoid(address)
 	for tp, w := range s.busy {
 		if s.sentTo[tp] == address {
+			w.hindered = fmt.Sprintf("%s: %v", address, why)
 			w.onConnectionLost(now)
 			s.cluster.leaders.forget(tp, address)
 			s.stale[tp.Topic] = true
@@ -468,7 +472,9 @@ func (s *sender) answered(stream *produceStream, results []*pb.BatchResult) {
 		delete(stream.outstanding, result.GetId())
 		w := waiting.window
 		reaction := w.onResult(waiting.batch, result.GetId(), result, now)
-		if !isRetriableVerdict(result.GetVerdict()) {
+		if isRetriableVerdict(result.GetVerdict()) {
+			w.hindered = stream.address + ": " + answerText(result)
+		} else {
 			delete(s.suspected, w.tp) // it leads, after all
 		}
 		s.react(w, reaction)

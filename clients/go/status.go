@@ -3,6 +3,7 @@ package oncelog
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -107,6 +108,15 @@ func isRetriableVerdict(v pb.Verdict) bool {
 		return true
 	}
 	return false
+}
+
+// answerText is the verdict, and what the node said to it.
+func answerText(result *pb.BatchResult) string {
+	name := strings.TrimPrefix(result.GetVerdict().String(), "VERDICT_")
+	if text := result.GetMessage(); text != "" {
+		return name + ": " + text
+	}
+	return name
 }
 
 // fromVerdict returns the error of a verdict that is neither a success nor retriable. One that

@@ -30,13 +30,16 @@ func (s *sender) refreshStale() {
 	s.refreshing = true
 	go func() {
 		// Without an answer there are the same leaders as before, and the next round.
-		_ = s.cluster.refresh(s.ctx, topics)
-		s.post(func() { s.refreshed(topics) })
+		err := s.cluster.refresh(s.ctx, topics)
+		s.post(func() { s.refreshed(topics, err) })
 	}()
 }
 
-func (s *sender) refreshed(topics []string) {
-	s.refreshing = false
+func (s *sender) refreshed(topics []string, err error) {
+	s.refreshing, s.noLeader = false, "no leader is known"
+	if err != nil {
+		s.noLeader = "no metadata: " + err.Error()
+	}
 	lacking := false
 	for tp := range s.busy {
 		if slices.Contains(topics, tp.Topic) && !s.reachable(tp) {

@@ -49,6 +49,8 @@ type window struct {
 	madeAnew    bool // the topic was, while a transaction wrote to it
 	// Where a transaction began here.
 	before windowBefore
+	// Why the last attempt failed, or could not be made; "": it did not.
+	hindered string
 	// A batch with the application's own sequences has failed. What follows it must not be
 	// stored: prev_sequence would hide the gap, and a copy lose records unseen.
 	gap *Error
@@ -246,7 +248,7 @@ func (w *window) fenced(s *sealedBatch) {
 
 func (w *window) stored(s *sealedBatch, result *pb.BatchResult, now time.Time) {
 	s.acked, s.attemptID = true, 0
-	w.failures, w.resets = 0, 0
+	w.failures, w.resets, w.hindered = 0, 0, ""
 	d := s.batch.delivery
 	duplicate := result.GetVerdict() == pb.Verdict_VERDICT_DUPLICATE
 	if duplicate {

@@ -73,6 +73,11 @@ def is_understood(verdict: int) -> bool:
     return verdict in _ERRORS
 
 
+def answer_text(result: log_pb2.BatchResult) -> str:
+    name = verdict_name(result.verdict)
+    return f"{name}: {result.message}" if result.message else name
+
+
 def verdict_name(verdict: int) -> str:
     try:
         return log_pb2.Verdict.Name(verdict).removeprefix("VERDICT_")
@@ -90,6 +95,7 @@ def partition_error_name(error: int) -> str:
 __all__ = [
     "RETRIABLE",
     "STORED",
+    "answer_text",
     "error_of",
     "is_understood",
     "partition_error_name",

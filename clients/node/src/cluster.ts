@@ -306,11 +306,13 @@ export class Cluster {
   }
 
   /** The same, where no answer is no error: it is asked again. */
-  async tryRefresh(topics: string[]): Promise<void> {
+  async tryRefresh(topics: string[]): Promise<OncelogError | undefined> {
     try {
       await this.refresh(topics);
+      return undefined;
     } catch (e) {
       if (!(e instanceof OncelogError)) throw e;
+      return e;
     }
   }
 

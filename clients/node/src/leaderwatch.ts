@@ -14,6 +14,7 @@ export const STALL_AFTER = 1000;
 // once a second, for a cluster may also just be slow.
 const STALL_PAUSES = new Backoff(250, 1000);
 const LEADER_PAUSES = new Backoff(20, 250);
+const NO_LEADER = "no leader is known";
 
 export class LeaderWatch {
   #stale = new Set<string>();
@@ -25,6 +26,8 @@ export class LeaderWatch {
   // Leaders that refused, with their terms: there is another one, or will be.
   readonly #suspected = new PartitionMap<{ address: string; term: bigint }>();
   #askedAt = now(); // without a reason
+  /** Why a partition may lack a leader. */
+  whyNone = NO_LEADER;
 
   constructor(
     readonly cluster: Cluster,
@@ -73,7 +76,8 @@ export class LeaderWatch {
     this.#stale.clear();
     this.#refreshing = true;
     this.cluster.spawn(async () => {
-      await this.cluster.tryRefresh(topics);
+      const failure = await this.cluster.tryRefresh(topics);
+      this.whyNone = failure === undefined ? NO_LEADER : `no metadata: ${failure.message}`;
       this.#refreshed(topics);
       this.wake();
     });

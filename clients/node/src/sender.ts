@@ -12,7 +12,7 @@ import type { BatchResult } from "./gen/oncelog/v1/log_pb.js";
 import { Identities, type Identity, NO_IDENTITY } from "./identities.js";
 import { LeaderWatch, STALL_AFTER } from "./leaderwatch.js";
 import type { ProducerTransaction } from "./staging.js";
-import { isRetriableVerdict } from "./status.js";
+import { answerText, isRetriableVerdict } from "./status.js";
 import { ProduceStream, type StreamEvents } from "./stream.js";
 import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
 import { lostWithTopic, type ProducerStats, type Reaction, Window } from "./window.js";
@@ -177,6 +177,7 @@ export class Sender implements StreamEvents {
     if (window.needsIdentity(at, this.identities.current)) return this.#identify(window);
     const address = this.cluster.leaders.address(tp);
     if (address === "") {
+      window.hindered = this.#watch.whyNone;
       this.#watch.ask(tp.topic);
       return undefined;
     }
@@ -313,13 +314,14 @@ export class Sender implements StreamEvents {
     this.#loop.wake();
   }
 
-  closed(stream: ProduceStream): void {
+  closed(stream: ProduceStream, why: string): void {
     const { address } = stream;
     if (this.#streams.get(address) === stream) this.#streams.delete(address);
     if (this.#stopped) return;
     this.cluster.avoid(address);
     for (const [tp, window] of this.#busy) {
       if (this.#sentTo.get(tp) === address) {
+        window.hindered = `${address}: ${why}`;
         window.onConnectionLost(now());
         this.cluster.leaders.forget(tp, address);
         this.#watch.ask(tp.topic);
@@ -335,8 +337,9 @@ export class Sender implements StreamEvents {
       stream.outstanding.delete(result.id);
       const { window, batch } = waiting;
       const reaction = window.onResult(batch, result.id, result, now());
-      // It leads, after all.
-      if (!isRetriableVerdict(result.verdict)) this.#watch.leads(window.tp);
+      if (isRetriableVerdict(result.verdict)) {
+        window.hindered = `${stream.address}: ${answerText(result)}`;
+      } else this.#watch.leads(window.tp); // after all
       this.#react(window, reaction);
     }
     this.#loop.wake();

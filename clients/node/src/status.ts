@@ -152,6 +152,12 @@ export function isKnown(verdict: Verdict): boolean {
   return VERDICTS.has(verdict);
 }
 
+/** The verdict, and what the node said to it. */
+export function answerText(result: BatchResult): string {
+  const name = Verdict[result.verdict] ?? `verdict ${result.verdict}`;
+  return result.message === "" ? name : `${name}: ${result.message}`;
+}
+
 /**
  * The error of a verdict that is neither a success nor retriable. One that this client does not
  * know counts as an invalid batch: it must not be repeated blindly.

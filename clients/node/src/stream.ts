@@ -26,7 +26,7 @@ export interface StreamEvents {
   opened(): void;
   room(): void;
   results(stream: ProduceStream, results: BatchResult[]): void;
-  closed(stream: ProduceStream): void;
+  closed(stream: ProduceStream, why: string): void;
 }
 
 /**
@@ -50,7 +50,7 @@ export class ProduceStream {
   ) {
     cluster.client(address).waitForReady(Date.now() + connectMs, (error) => {
       if (this.#closed) return;
-      if (error !== undefined && error !== null) this.#end();
+      if (error !== undefined && error !== null) this.#end(error.message);
       else this.#open();
     });
   }
@@ -73,14 +73,14 @@ export class ProduceStream {
       this.events.room();
     });
     call.on("error", () => {}); // the status says the same
-    call.on("status", () => this.#end());
+    call.on("status", (status) => this.#end(status.details));
     this.events.opened();
   }
 
-  #end(): void {
+  #end(why: string): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.events.closed(this);
+    this.events.closed(this, why);
   }
 
   /** Gives the stream up; that it is closed is said soon. */

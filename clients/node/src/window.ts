@@ -90,6 +90,8 @@ export class Window {
   retryAt = 0;
   /** The application's own sequence that was stored last; -1: none. */
   storedGiven = -1n;
+  /** Why the last attempt failed, or could not be made; empty: it did not. */
+  hindered = "";
   #batches: SealedBatch[] = [];
   #cursor = 0; // batches before it were sent since the last rewind
   #again: OpenBatch[] = []; // to be sealed anew, before what waits
@@ -271,6 +273,7 @@ export class Window {
     s.attemptId = undefined;
     this.#failures = 0;
     this.#resets = 0;
+    this.hindered = "";
     const duplicate = result.verdict === Verdict.DUPLICATE;
     if (duplicate) this.stats.duplicates++;
     if (!s.abandoned) {
@@ -495,7 +498,8 @@ export class Window {
   // --- time --------------------------------------------------------------------------
 
   #late(outcome: Outcome, text: string): OncelogError {
-    return new OncelogError("DELIVERY_TIMEOUT", `${keyOf(this.tp)}: ${text}`, {}, outcome);
+    const why = this.hindered === "" ? "" : `; ${this.hindered}`;
+    return new OncelogError("DELIVERY_TIMEOUT", `${keyOf(this.tp)}: ${text}${why}`, {}, outcome);
   }
 
   /** Fails a batch whose delivery timeout was over before it was taken out. */

@@ -168,8 +168,7 @@ impl Window {
     /// Fails a batch whose delivery timeout was over before it was taken out.
     pub(crate) fn expire_unsent(&mut self, batch: &OpenBatch) -> Reaction {
         let limit = self.common.config.delivery_timeout;
-        let message = format!("{}: not sent within delivery_timeout={limit:?}", self.tp);
-        let error = Error::new(ErrorKind::DeliveryTimeout, message);
+        let error = self.late(&format!("not sent within delivery_timeout={limit:?}"));
         self.fail_batch(batch, error.with_outcome(Outcome::NeverSent));
         self.after_gap()
     }
@@ -188,12 +187,10 @@ impl Window {
             }
             sealed.abandoned = true;
             let sent = sealed.attempts;
-            let message = format!(
-                "{}: no acknowledgement within delivery_timeout={limit:?}, sent {sent} times",
-                self.tp
-            );
             let outcome = if sent > 0 { Outcome::Unknown } else { Outcome::NeverSent };
-            let error = Error::new(ErrorKind::DeliveryTimeout, message).with_outcome(outcome);
+            let what =
+                format!("no acknowledgement within delivery_timeout={limit:?}, sent {sent} times");
+            let error = self.late(&what).with_outcome(outcome);
             // Its place is empty for the moment of the call.
             let sealed = self.batches.remove(at).expect("it is there");
             self.fail_batch(&sealed.batch, error);
@@ -201,11 +198,17 @@ impl Window {
         }
         while self.again.front().is_some_and(|batch| now >= batch.created + limit) {
             let batch = self.again.pop_front().expect("there is one");
-            let message = format!("{}: delivery_timeout={limit:?} is over", self.tp);
-            self.fail_batch(&batch, Error::new(ErrorKind::DeliveryTimeout, message));
+            self.fail_batch(&batch, self.late(&format!("delivery_timeout={limit:?} is over")));
         }
         self.reset_if_abandoned();
         self.after_gap()
+    }
+
+    /// What was late, and what hindered it last.
+    fn late(&self, what: &str) -> Error {
+        let why = if self.hindered.is_empty() { "" } else { "; " };
+        let message = format!("{}: {what}{why}{}", self.tp, self.hindered);
+        Error::new(ErrorKind::DeliveryTimeout, message)
     }
 
     pub(crate) fn reset_if_abandoned(&mut self) {

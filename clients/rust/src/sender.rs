@@ -18,10 +18,10 @@ use crate::producer::Common;
 use crate::refusal::lost_with_topic;
 use crate::sealing::Identity;
 use crate::staging::Staging;
-use crate::status::is_retriable;
+use crate::status::{answer_text, is_retriable};
 use crate::stream::{ProduceStream, StreamStart};
 use crate::types::TopicPartition;
-use crate::watch::{Stall, Suspect};
+use crate::watch::{NO_LEADER, Stall, Suspect};
 use crate::window::{Reaction, Window};
 
 const TICK_EVERY: Duration = Duration::from_millis(100);
@@ -44,6 +44,7 @@ pub(crate) enum Event {
     Closed {
         address: String,
         id: u64,
+        why: String,
     },
     /// A node gave a reason for ending a stream.
     StreamRefused {
@@ -61,6 +62,7 @@ pub(crate) enum Event {
     /// It was asked who leads these topics.
     Refreshed {
         topics: Vec<String>,
+        problem: Option<Error>,
     },
     /// A leader that does not know the producer was asked for its topic.
     TopicFound {
@@ -96,6 +98,8 @@ pub(crate) struct Sender {
     pub(crate) refreshing: bool,
     pub(crate) refresh_at: Instant,
     pub(crate) rounds: u32,
+    /// Why a partition may lack one.
+    pub(crate) why_no_leader: String,
     /// Topics with stalled partitions: how often it was asked who leads, and when it is due.
     pub(crate) stalls: HashMap<String, Stall>,
     /// Leaders that refused, with their terms: there is another one, or will be.
@@ -129,6 +133,7 @@ impl Sender {
             refreshing: false,
             refresh_at: Instant::now(),
             rounds: 0,
+            why_no_leader: NO_LEADER.into(),
             stalls: HashMap::new(),
             suspected: HashMap::new(),
             asked_at: Instant::now(),
@@ -172,9 +177,9 @@ impl Sender {
                 }
             }
             Event::Results { address, id, results } => self.answered(&address, id, &results),
-            Event::Closed { address, id } => {
+            Event::Closed { address, id, why } => {
                 if self.streams.get(&address).is_some_and(|stream| stream.id == id) {
-                    self.close_stream(&address);
+                    self.close_stream(&address, &why);
                 }
             }
             // Final; all else is tried again, there or elsewhere.
@@ -184,7 +189,7 @@ impl Sender {
             },
             Event::Identified { tp, result } => self.adopt(&tp, result),
             Event::WantIdentity { tp, answer } => self.want_identity(tp, answer),
-            Event::Refreshed { topics } => self.refreshed(&topics),
+            Event::Refreshed { topics, problem } => self.refreshed(&topics, problem),
             Event::TopicFound { tp, refusal, problem } => {
                 self.topic_found(&tp, &refusal, problem);
             }
@@ -334,6 +339,8 @@ impl Sender {
             return self.identify(tp);
         }
         let Some(address) = self.cluster.leaders.address(tp) else {
+            let why = self.why_no_leader.clone();
+            self.window(tp).hindered = why;
             self.stale.insert(tp.topic.to_string());
             return;
         };
@@ -493,7 +500,7 @@ impl Sender {
     }
 
     /// Gives a stream up, if it has not ended by itself.
-    pub(crate) fn close_stream(&mut self, address: &str) {
+    pub(crate) fn close_stream(&mut self, address: &str, why: &str) {
         self.streams.remove(address);
         if self.stopped {
             return;
@@ -502,7 +509,9 @@ impl Sender {
         self.cluster.avoid(address);
         for tp in self.busy.iter().cloned().collect::<Vec<_>>() {
             if self.sent_to.get(&tp).is_some_and(|known| known == address) {
-                self.window(&tp).on_connection_lost(now);
+                let window = self.window(&tp);
+                window.hindered = format!("{address}: {why}");
+                window.on_connection_lost(now);
                 self.cluster.leaders.forget(&tp, address);
                 self.stale.insert(tp.topic.to_string());
             }
@@ -517,7 +526,9 @@ impl Sender {
             };
             let Some((tp, serial)) = stream.outstanding.remove(&result.id) else { continue };
             let reaction = self.window(&tp).on_result(serial, result.id, result, now);
-            if !is_retriable(result.verdict) {
+            if is_retriable(result.verdict) {
+                self.window(&tp).hindered = format!("{address}: {}", answer_text(result));
+            } else {
                 self.suspected.remove(&tp); // it leads, after all
             }
             self.react(&tp, reaction);

@@ -145,15 +145,25 @@ pub(crate) fn verdict_kind(verdict: i32) -> Option<ErrorKind> {
     }
 }
 
+/// The verdict, and what the node said to it.
+pub(crate) fn answer_text(result: &pb::BatchResult) -> String {
+    let name = verdict_name(result.verdict);
+    if result.message.is_empty() { name } else { format!("{name}: {}", result.message) }
+}
+
+fn verdict_name(verdict: i32) -> String {
+    match Verdict::try_from(verdict) {
+        Ok(known) => known.as_str_name().trim_start_matches("VERDICT_").into(),
+        Err(_) => format!("verdict {verdict}"),
+    }
+}
+
 /// A word that is not known counts as an invalid batch: it must not be repeated blindly.
 pub(crate) fn from_verdict(result: &pb::BatchResult, tp: &TopicPartition) -> Error {
     let kind = verdict_kind(result.verdict).unwrap_or(ErrorKind::InvalidBatch);
     let mut text = result.message.clone();
     if text.is_empty() {
-        text = match Verdict::try_from(result.verdict) {
-            Ok(verdict) => verdict.as_str_name().into(),
-            Err(_) => format!("verdict {}", result.verdict),
-        };
+        text = verdict_name(result.verdict);
     }
     match kind {
         ErrorKind::Fenced => {

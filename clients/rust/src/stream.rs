@@ -59,9 +59,9 @@ impl ProduceStream {
         };
         let (address, events) = (start.address, start.events);
         let task = tokio::spawn(async move {
-            run(id, &address, node, outbox, &events).await;
+            let why = run(id, &address, node, outbox, &events).await;
             // Nobody listens once the producer is closed.
-            let _ = events.send(Event::Closed { address, id });
+            let _ = events.send(Event::Closed { address, id, why });
         });
         Self {
             id,
@@ -91,17 +91,20 @@ impl Drop for ProduceStream {
     }
 }
 
-/// Connects, writes and reads until the stream breaks.
+/// Connects, writes and reads until the stream breaks; returns why it did.
 async fn run(
     id: u64,
     address: &str,
     node: Node,
     outbox: Outbox,
     events: &mpsc::UnboundedSender<Event>,
-) {
+) -> String {
     let tell = |event| events.send(event).is_ok();
-    if node.connect().await.is_err() || !tell(Event::Opened { address: address.into(), id }) {
-        return;
+    if let Err(status) = node.connect().await {
+        return status.message().into();
+    }
+    if !tell(Event::Opened { address: address.into(), id }) {
+        return String::new();
     }
     // A node may send nothing, not even headers, before the first batch: that is written while
     // the answer is awaited.
@@ -114,18 +117,19 @@ async fn run(
             Ok(Some(answer)) => {
                 let results = answer.results;
                 if !tell(Event::Results { address: address.into(), id, results }) {
-                    return;
+                    return String::new();
                 }
             }
-            Ok(None) => return,
+            Ok(None) => return "the node ended the stream".into(),
             Err(status) => return refused(address, &status, events),
         }
     }
 }
 
-fn refused(address: &str, status: &tonic::Status, events: &mpsc::UnboundedSender<Event>) {
+fn refused(address: &str, status: &tonic::Status, events: &mpsc::UnboundedSender<Event>) -> String {
     let error = crate::status::from_status(address, status);
     let _ = events.send(Event::StreamRefused { error });
+    status.message().into()
 }
 
 /// The messages of a stream, as the connection takes them.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::cluster::{Backoff, MAX_LEADER_FAILURES};
+use crate::errors::Error;
 use crate::sender::{Event, Sender};
 use crate::types::TopicPartition;
 
@@ -19,6 +20,8 @@ const STALL_PAUSES: Backoff =
     Backoff { first: Duration::from_millis(250), most: Duration::from_secs(1) };
 const LEADER_PAUSES: Backoff =
     Backoff { first: Duration::from_millis(20), most: Duration::from_millis(250) };
+
+pub(crate) const NO_LEADER: &str = "no leader is known";
 
 /// A topic with a stalled partition.
 pub(crate) struct Stall {
@@ -57,13 +60,17 @@ impl Sender {
         let cluster = self.cluster.clone();
         self.spawn(async move {
             // Without an answer there are the same leaders as before, and the next round.
-            let _ = cluster.refresh(&topics).await;
-            Some(Event::Refreshed { topics })
+            let problem = cluster.refresh(&topics).await.err();
+            Some(Event::Refreshed { topics, problem })
         });
     }
 
-    pub(crate) fn refreshed(&mut self, topics: &[String]) {
+    pub(crate) fn refreshed(&mut self, topics: &[String], problem: Option<Error>) {
         self.refreshing = false;
+        self.why_no_leader = problem.map_or_else(
+            || NO_LEADER.into(),
+            |problem| format!("no metadata: {}", problem.message()),
+        );
         let lacking: Vec<String> = self
             .busy
             .iter()
@@ -140,7 +147,7 @@ impl Sender {
         }
         for address in silent {
             if self.streams.contains_key(&address) {
-                self.close_stream(&address);
+                self.close_stream(&address, "no answer within request_timeout");
             }
         }
         self.stalls.retain(|topic, _| stalled.contains_key(topic));

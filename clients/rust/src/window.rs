@@ -60,6 +60,8 @@ pub(crate) struct Window {
     before: Option<Before>,
     /// The topic was made anew while a transaction wrote to it.
     pub(crate) made_anew: bool,
+    /// Why the last attempt failed, or could not be made; empty: it did not.
+    pub(crate) hindered: String,
 }
 
 /// A window's place before a transaction.
@@ -107,6 +109,7 @@ impl Window {
             topic_id: 0,
             resets: 0,
             stored_given: -1,
+            hindered: String::new(),
             gap: None,
             before: None,
             made_anew: false,
@@ -323,6 +326,7 @@ impl Window {
     fn stored(&mut self, at: usize, result: &pb::BatchResult, now: Instant) {
         self.failures = 0;
         self.resets = 0;
+        self.hindered.clear();
         let sealed = &mut self.batches[at];
         sealed.acked = true;
         sealed.attempt_id = 0;

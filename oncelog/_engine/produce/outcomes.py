@@ -82,20 +82,29 @@ def lost_with_topic(tp: TopicPartition, stored: int) -> errors.ProducerFatalErro
     )
 
 
-def not_sent(tp: TopicPartition, limit_s: float) -> errors.DeliveryTimeoutError:
-    error = errors.DeliveryTimeoutError(
-        f"{tp}: not sent within delivery_timeout_ms={limit_s * 1000:.0f}"
-    )
+def not_sent(tp: TopicPartition, limit_s: float, why: str) -> errors.DeliveryTimeoutError:
+    """why: what hindered the partition last; "": not known, in the next ones as well."""
+    error = _late(f"{tp}: not sent within delivery_timeout_ms={limit_s * 1000:.0f}", why)
     error.outcome = "never_sent"
     return error
 
 
-def not_acknowledged(tp: TopicPartition, attempts: int) -> errors.DeliveryTimeoutError:
-    error = errors.DeliveryTimeoutError(
-        f"{tp}: no acknowledgement within delivery_timeout_ms or retries, sent {attempts} times"
-    )
+def not_acknowledged(tp: TopicPartition, attempts: int, why: str) -> errors.DeliveryTimeoutError:
+    text = f"{tp}: no acknowledgement within delivery_timeout_ms or retries, sent {attempts} times"
+    error = _late(text, why)
     error.outcome = "unknown" if attempts else "never_sent"
     return error
+
+
+def not_stored_again(tp: TopicPartition, why: str) -> errors.DeliveryTimeoutError:
+    """Of a batch that was refused and could not be sent under another producer id in time."""
+    error = _late(f"{tp}: delivery_timeout_ms is over", why)
+    error.outcome = "not_stored"
+    return error
+
+
+def _late(text: str, why: str) -> errors.DeliveryTimeoutError:
+    return errors.DeliveryTimeoutError(f"{text}; {why}" if why else text)
 
 
 def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.OncelogError:
@@ -114,5 +123,6 @@ __all__ = [
     "lost_with_topic",
     "not_acknowledged",
     "not_sent",
+    "not_stored_again",
     "with_outcome",
 ]

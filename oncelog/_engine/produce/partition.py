@@ -35,6 +35,7 @@ from oncelog._engine.produce.outcomes import (
     lost_with_topic,
     not_acknowledged,
     not_sent,
+    not_stored_again,
     with_outcome,
 )
 from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch, seal
@@ -439,14 +440,14 @@ class PartitionSender:
 
     # --- time ------------------------------------------------------------------------
 
-    def expire_unsent(self, batch: OpenBatch) -> Reaction:
+    def expire_unsent(self, batch: OpenBatch, why: str) -> Reaction:
         """Fail a batch whose delivery timeout was over before it was taken out to be sent."""
-        error = not_sent(self.tp, self._accumulator.delivery_timeout_s)
+        error = not_sent(self.tp, self._accumulator.delivery_timeout_s, why)
         self._fail_batch(batch, error)
         return Reaction(fatal=self._gap)
 
-    def expire(self, now: float) -> Reaction:
-        """Fail what is past its delivery timeout.
+    def expire(self, now: float, why: str) -> Reaction:
+        """Fail what is past its delivery timeout; `why` goes into the error, "": not known.
 
         A batch that was sent may be stored, so it keeps its place in the window while
         batches behind it are alive; when none is, the window is given up and the
@@ -456,13 +457,11 @@ class PartitionSender:
             if sealed.acked or sealed.abandoned or sealed.deadline > now:
                 continue
             sealed.abandoned = True
-            self._fail_batch(sealed.batch, not_acknowledged(self.tp, sealed.attempts))
+            self._fail_batch(sealed.batch, not_acknowledged(self.tp, sealed.attempts, why))
         limit = now - self._accumulator.delivery_timeout_s
         while self._again and self._again[0].created <= limit:
             batch = self._again.popleft()
-            error = errors.DeliveryTimeoutError(f"{self.tp}: delivery_timeout_ms is over")
-            error.outcome = "not_stored"
-            self._fail_batch(batch, error)
+            self._fail_batch(batch, not_stored_again(self.tp, why))
         self._reset_if_abandoned()
         return Reaction(fatal=self._gap)
 

@@ -2,8 +2,8 @@
 
 Place in the flow: `accumulator` (users' threads) -> here -> `stream` -> node, and back:
 answers -> `partition`, which decides -> deliveries. Runs on the engine's loop; the only
-thing other threads call is `wake`. What to do with a verdict is decided in `partition`,
-where a leader is in `leaders`, who the producer is in `identities`.
+things other threads call are `wake` and `ask`. What to do with a verdict is decided in `partition`,
+where a leader is in `leader_watch`, who the producer is in `identities`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections import deque
 
 from oncelog import errors
 from oncelog._engine.net.backoff import Backoff
-from oncelog._engine.net.cluster import MAX_LEADER_FAILURES, Cluster
+from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.batches import OpenBatch
 from oncelog._engine.produce.futures import Delivery
 from oncelog._engine.produce.identities import Identities
+from oncelog._engine.produce.leader_watch import LeaderWatch
 from oncelog._engine.produce.outcomes import Reaction, Stats, lost_with_topic, with_outcome
 from oncelog._engine.produce.partition import PartitionSender
 from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch
@@ -30,7 +31,7 @@ from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
 from oncelog.wire.compression import CODECS
-from oncelog.wire.verdicts import RETRIABLE
+from oncelog.wire.verdicts import RETRIABLE, answer_text
 
 log = logging.getLogger("oncelog.producer")
 
@@ -71,12 +72,13 @@ class Sender:
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
-        self._stale: set[str] = set()
-        self._stale_event = asyncio.Event()
+        self._watch = LeaderWatch(
+            cluster, loop, wanted=lambda: self._busy, is_open=self._is_open, on_round=self._soon
+        )
+        # Why a partition's last attempt failed, or could not be made.
+        self._hindered: dict[TopicPartition, str] = {}
         # Topics with stalled partitions: how often it was asked who leads, and when it is due.
         self._stalls: dict[str, tuple[int, float]] = {}
-        # Leaders that refused, with their terms: there is another one, or will be.
-        self._suspected: dict[TopicPartition, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.settled = asyncio.Event()  # some batch was
         self._stopped = False
@@ -89,12 +91,16 @@ class Sender:
             self._woken = True
             self._loop.call_soon_threadsafe(self._pump)
 
+    def ask(self, topic: str) -> None:
+        """Have the topic's leaders asked for, soon."""
+        self._watch.ask(topic)
+
     # --- life ------------------------------------------------------------------------
 
     def start(self) -> None:
         self.accumulator.wake = self.wake
         self._spawn(self._tick(), "tick")
-        self._spawn(self._refresh_stale(), "metadata")
+        self._spawn(self._watch.run(), "metadata")
 
     def _spawn(self, coroutine: object, name: str) -> None:
         task: asyncio.Task[None] = self._loop.create_task(coroutine, name=name)  # type: ignore[arg-type]
@@ -200,7 +206,8 @@ class Sender:
             return
         address = self.cluster.leaders.address(tp)
         if not address:
-            self._mark_stale(tp.topic)
+            self._hindered[tp] = self._watch.failure or "no leader is known"
+            self._watch.mark_stale(tp.topic)
             return
         if self._sent_to.get(tp) != address:
             self._sent_to[tp] = address
@@ -208,7 +215,7 @@ class Sender:
         stream = self._stream(address)
         if not stream.opened:
             # It may be down, and another node lead by now.
-            self._mark_stale(tp.topic)
+            self._watch.mark_stale(tp.topic)
             return
         while stream.has_room:
             sealed = partition.next(now, self.identities.current)
@@ -306,6 +313,10 @@ class Sender:
             )
         return lane
 
+    def _is_open(self, address: str) -> bool:
+        stream = self._streams.get(address)
+        return stream is not None and stream.opened
+
     def _stream_closed(self, lane: Lane, why: str) -> None:
         address, stream = lane.address, lane.stream
         if self._streams.get(address) is lane:
@@ -322,9 +333,10 @@ class Sender:
         self.cluster.avoid(address)
         for tp, partition in self._busy.items():
             if self._sent_to.get(tp) == address:
+                self._hindered[tp] = f"{address}: {why}"
                 partition.on_connection_lost(now)
                 self.cluster.leaders.forget(tp, address)
-                self._mark_stale(tp.topic)
+                self._watch.mark_stale(tp.topic)
         self._soon()
 
     def _answered(
@@ -332,8 +344,13 @@ class Sender:
     ) -> None:
         self._soon()  # first: what its callbacks send need not wake the loop
         reaction = partition.on_result(sealed, result.id, result, time.monotonic())
-        if self._suspected and result.verdict not in RETRIABLE:
-            self._suspected.pop(partition.tp, None)  # it leads, after all
+        if result.verdict in RETRIABLE:
+            at = self._sent_to.get(partition.tp, "")
+            self._hindered[partition.tp] = f"{at}: {answer_text(result)}"
+        else:
+            self._watch.leads(partition.tp)
+            if self._hindered:
+                self._hindered.pop(partition.tp, None)
         self._react(partition, reaction)
 
     def _react(self, partition: PartitionSender, reaction: Reaction) -> None:
@@ -349,7 +366,7 @@ class Sender:
         elif reaction.leader_hint is not None:
             self.cluster.leaders.hint(tp, *reaction.leader_hint)
         elif reaction.leader_lost:
-            self._suspect(tp)
+            self._watch.suspect(tp, self._sent_to.get(tp, ""))
 
     async def _find_topic(
         self, partition: PartitionSender, error: errors.UnknownProducerError
@@ -371,59 +388,6 @@ class Sender:
         finally:
             self._identifying.discard(tp)
         self._soon()
-
-    # --- metadata --------------------------------------------------------------------
-
-    def _suspect(self, tp: TopicPartition) -> None:
-        """Who is said to lead does not. Ask others, until one of them names another leader.
-
-        It may be cut off, and then tells whoever asks it that it led last. So does a node
-        that is cut off with it, or one that has not heard of the election yet.
-        """
-        refused = self._sent_to.get(tp, "")
-        self.cluster.avoid(refused)
-        self.cluster.leaders.suspect(tp)
-        leader = self.cluster.leaders.leader(tp)
-        if leader is not None and leader.address == refused:
-            self._suspected[tp] = (refused, leader.term)
-        self._mark_stale(tp.topic)
-
-    def _is_suspected(self, tp: TopicPartition) -> bool:
-        leader = self.cluster.leaders.leader(tp)
-        return leader is not None and self._suspected.get(tp) == (leader.address, leader.term)
-
-    def _mark_stale(self, topic: str) -> None:
-        self._stale.add(topic)
-        self._stale_event.set()
-
-    def ask(self, topic: str) -> None:  # from any thread
-        self._loop.call_soon_threadsafe(self._mark_stale, topic)
-
-    async def _refresh_stale(self) -> None:
-        """Ask for the leaders of stale topics, again and again until all have one."""
-        pace = Backoff(0.02, 0.25)
-        rounds = 0
-        while True:
-            await self._stale_event.wait()
-            self._stale_event.clear()
-            topics, self._stale = self._stale, set()
-            try:
-                await self.cluster.refresh(topics)
-            except errors.OncelogError as error:
-                log.debug("no metadata: %s", error)
-            lacking = {tp.topic for tp in self._busy if not self._reachable(tp)} & topics
-            self._soon()
-            rounds = rounds + 1 if lacking or self._stale else 1
-            await asyncio.sleep(pace.delay(rounds))
-            if lacking:
-                if rounds % MAX_LEADER_FAILURES == 0:
-                    self.cluster.prefer_another()
-                self._stale |= lacking
-                self._stale_event.set()
-
-    def _reachable(self, tp: TopicPartition) -> bool:
-        stream = self._streams.get(self.cluster.leaders.address(tp))
-        return stream is not None and stream.opened and not self._is_suspected(tp)
 
     # --- time ------------------------------------------------------------------------
 
@@ -455,14 +419,14 @@ class Sender:
             if now - metadata_at > self.config.metadata_max_age_ms / 1000:
                 metadata_at = now
                 for topic in self.cluster.leaders.topics:
-                    self._mark_stale(topic)
+                    self._watch.mark_stale(topic)
 
     def _expire(self, now: float) -> None:
         for batch in self.accumulator.expire(now):
             partition = self._partition(batch.tp)
-            self._react(partition, partition.expire_unsent(batch))
-        for partition in list(self._busy.values()):
-            self._react(partition, partition.expire(now))
+            self._react(partition, partition.expire_unsent(batch, self._hindered.get(batch.tp, "")))
+        for tp, partition in list(self._busy.items()):
+            self._react(partition, partition.expire(now, self._hindered.get(tp, "")))
         if self._busy:
             self._soon()
 
@@ -483,7 +447,7 @@ class Sender:
                 self._stalls[topic] = (asked + 1, now + _STALL_PAUSES.delay(asked + 1))
                 for address in stalled[topic]:
                     self.cluster.avoid(address)
-                self._mark_stale(topic)
+                self._watch.mark_stale(topic)
 
 
 def _fatal(error: errors.OncelogError) -> errors.ProducerFatalError:

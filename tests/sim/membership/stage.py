@@ -159,11 +159,7 @@ class Changing(Stage):
         if node.alive:
             node.crash("disk lost")
         node.volume.disk = Disk()
-        checker = self.cluster.checker
-        checker.disks[node_id] = node.disk
-        checker.promised.pop((node_id, GID), None)
-        for key in [key for key in checker.votes if key[2] == node_id]:
-            del checker.votes[key]
+        self.cluster.checker.disk_lost(node_id, node.disk)
 
     # -- as in a stage, of the nodes that hold the group ------------------------------------
 

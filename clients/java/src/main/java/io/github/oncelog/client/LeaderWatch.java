@@ -25,6 +25,8 @@ final class LeaderWatch {
   private static final Backoff STALL_PAUSES = Backoff.ofMillis(250, 1000);
   private static final Backoff LEADER_PAUSES = Backoff.ofMillis(20, 250);
 
+  private static final String NO_LEADER = "no leader is known";
+
   private record Stall(int asked, long due) {}
 
   private record Suspect(String address, long term) {}
@@ -42,6 +44,7 @@ final class LeaderWatch {
   // Leaders that refused, with their terms: there is another one, or will be.
   private final Map<TopicPartition, Suspect> suspected = new HashMap<>();
   private long askedAt = Times.now(); // without a reason
+  private String whyNone = NO_LEADER;
 
   LeaderWatch(Cluster cluster, Loop loop, Set<TopicPartition> busy, Predicate<String> connected) {
     this.busy = busy;
@@ -53,6 +56,11 @@ final class LeaderWatch {
   /** Has the topic's leaders asked for. */
   void ask(String topic) {
     stale.add(topic);
+  }
+
+  /** Why a partition may lack a leader. */
+  String whyNone() {
+    return whyNone;
   }
 
   /** A node answered as a leader. */
@@ -93,18 +101,22 @@ final class LeaderWatch {
     refreshing = true;
     cluster.spawn(
         () -> {
+          String why = NO_LEADER;
           try {
             cluster.refresh(topics);
           } catch (OncelogException e) {
             // There are the same leaders as before, and the next round.
+            why = "no metadata: " + e.getMessage();
           }
-          loop.post(() -> refreshed(topics));
+          String whyNow = why;
+          loop.post(() -> refreshed(topics, whyNow));
         });
     return Times.NEVER;
   }
 
-  private void refreshed(Collection<String> topics) {
+  private void refreshed(Collection<String> topics, String why) {
     refreshing = false;
+    whyNone = why;
     boolean lacking = false;
     for (TopicPartition tp : busy) {
       if (topics.contains(tp.topic()) && !reachable(tp)) {

@@ -37,7 +37,7 @@ final class ProduceStream {
   interface Events {
     void results(ProduceStream stream, List<BatchResult> results);
 
-    void closed(ProduceStream stream);
+    void closed(ProduceStream stream, String why);
   }
 
   final String address;
@@ -104,7 +104,7 @@ final class ProduceStream {
     }
     if (now >= connectUntil) {
       close();
-      loop.post(() -> events.closed(this));
+      loop.post(() -> events.closed(this, "no connection"));
     } else if (channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE) {
       channel.resetConnectBackoff();
     }
@@ -135,7 +135,9 @@ final class ProduceStream {
                   closed = true;
                   OncelogException error = Statuses.error(address, status, trailers);
                   refused = error.kind() == ErrorKind.NOT_AUTHORIZED ? error : null;
-                  events.closed(ProduceStream.this);
+                  String text = status.getDescription();
+                  String why = text == null ? status.getCode().name() : text;
+                  events.closed(ProduceStream.this, why);
                 });
           }
         },

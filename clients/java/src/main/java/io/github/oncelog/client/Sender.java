@@ -256,6 +256,7 @@ final class Sender implements ProduceStream.Events {
     }
     String address = cluster.leaders.address(tp);
     if (address.isEmpty()) {
+      window.hindered = watch.whyNone();
       watch.ask(tp.topic());
       return Window.NOTHING;
     }
@@ -381,7 +382,7 @@ final class Sender implements ProduceStream.Events {
   }
 
   @Override
-  public void closed(ProduceStream stream) {
+  public void closed(ProduceStream stream, String why) {
     String address = stream.address;
     streams.remove(address, stream);
     if (stopped) {
@@ -398,6 +399,7 @@ final class Sender implements ProduceStream.Events {
     cluster.avoid(address);
     for (Window window : busy.values()) {
       if (address.equals(sentTo.get(window.tp))) {
+        window.hindered = address + ": " + why;
         window.onConnectionLost(now);
         cluster.leaders.forget(window.tp, address);
         watch.ask(window.tp.topic());
@@ -415,7 +417,9 @@ final class Sender implements ProduceStream.Events {
       }
       Window window = waiting.window();
       Window.Reaction reaction = window.onResult(waiting.batch(), result.getId(), result, now);
-      if (!Statuses.retriable(result.getVerdict())) {
+      if (Statuses.retriable(result.getVerdict())) {
+        window.hindered = stream.address + ": " + Statuses.answerText(result);
+      } else {
         watch.leads(window.tp); // after all
       }
       react(window, reaction);

@@ -194,6 +194,12 @@ final class Statuses {
         || verdict == Verdict.VERDICT_STAGED;
   }
 
+  /** The verdict, and what the node said to it. */
+  static String answerText(BatchResult result) {
+    String name = result.getVerdict().name().replace("VERDICT_", "");
+    return result.getMessage().isEmpty() ? name : name + ": " + result.getMessage();
+  }
+
   static boolean retriable(Verdict verdict) {
     return switch (verdict) {
       case VERDICT_NOT_LEADER,

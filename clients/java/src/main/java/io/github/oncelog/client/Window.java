@@ -72,7 +72,8 @@ final class Window {
 
   // The application's own sequence that was stored last; -1: none.
   long storedGiven = -1;
-
+  // Why the last attempt failed, or could not be made; empty: it did not.
+  String hindered = "";
   private boolean madeAnew; // the topic was, while a transaction wrote to it
 
   /** Where a transaction began here. */
@@ -321,6 +322,7 @@ final class Window {
     s.attemptId = 0;
     failures = 0;
     resets = 0;
+    hindered = "";
     BatchDelivery delivery = s.batch.delivery;
     boolean duplicate = result.getVerdict() == Verdict.VERDICT_DUPLICATE;
     if (duplicate) {
@@ -607,7 +609,9 @@ final class Window {
 
   private OncelogException late(Outcome outcome, String format, Object... args) {
     String text = String.format(format, args);
-    return new OncelogException(ErrorKind.DELIVERY_TIMEOUT, "%s: %s", tp, text).with(outcome);
+    String why = hindered.isEmpty() ? "" : "; " + hindered;
+    return new OncelogException(ErrorKind.DELIVERY_TIMEOUT, "%s: %s%s", tp, text, why)
+        .with(outcome);
   }
 
   /** Fails a batch whose delivery timeout was over before it was taken out. */

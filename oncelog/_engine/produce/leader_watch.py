@@ -1,0 +1,103 @@
+"""Who leads the partitions that have something to send: asks until each has a leader to send to.
+
+Place in the flow: `sender` names topics whose leaders may be others by now, and leaders that have
+refused; what is found is in the cluster's `leaders`. Runs on the engine's loop; the only thing
+other threads call is `ask`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from oncelog import errors
+from oncelog._engine.net.backoff import Backoff
+from oncelog._engine.net.cluster import MAX_LEADER_FAILURES, Cluster
+from oncelog.types import TopicPartition
+
+log = logging.getLogger("oncelog.producer")
+
+
+class LeaderWatch:
+    """wanted: the partitions that have something to send.
+
+    is_open: whether there is a connection to this address.
+    on_round: called after each time that nodes were asked.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        wanted: Callable[[], Iterable[TopicPartition]],
+        is_open: Callable[[str], bool],
+        on_round: Callable[[], None],
+    ) -> None:
+        self._cluster, self._loop = cluster, loop
+        self._wanted, self._is_open, self._on_round = wanted, is_open, on_round
+        self.failure = ""  # why the last round was not answered; "": it was
+        self._stale: set[str] = set()
+        self._any_stale = asyncio.Event()
+        # Leaders that refused, with their terms: there is another one, or will be.
+        self._suspected: dict[TopicPartition, tuple[str, int]] = {}
+
+    def mark_stale(self, topic: str) -> None:
+        self._stale.add(topic)
+        self._any_stale.set()
+
+    def ask(self, topic: str) -> None:  # from any thread
+        self._loop.call_soon_threadsafe(self.mark_stale, topic)
+
+    def suspect(self, tp: TopicPartition, refused: str) -> None:
+        """Who is said to lead does not. Ask others, until one of them names another leader.
+
+        It may be cut off, and then tells whoever asks it that it led last. So does a node
+        that is cut off with it, or one that has not heard of the election yet.
+        """
+        self._cluster.avoid(refused)
+        self._cluster.leaders.suspect(tp)
+        leader = self._cluster.leaders.leader(tp)
+        if leader is not None and leader.address == refused:
+            self._suspected[tp] = (refused, leader.term)
+        self.mark_stale(tp.topic)
+
+    def leads(self, tp: TopicPartition) -> None:
+        """It has answered as a leader does, after all."""
+        if self._suspected:
+            self._suspected.pop(tp, None)
+
+    def _is_suspected(self, tp: TopicPartition) -> bool:
+        leader = self._cluster.leaders.leader(tp)
+        return leader is not None and self._suspected.get(tp) == (leader.address, leader.term)
+
+    def _is_found(self, tp: TopicPartition) -> bool:
+        return self._is_open(self._cluster.leaders.address(tp)) and not self._is_suspected(tp)
+
+    async def run(self) -> None:
+        """Ask for the leaders of stale topics, again and again until all have one."""
+        pace = Backoff(0.02, 0.25)
+        rounds = 0
+        while True:
+            await self._any_stale.wait()
+            self._any_stale.clear()
+            topics, self._stale = self._stale, set()
+            try:
+                await self._cluster.refresh(topics)
+                self.failure = ""
+            except errors.OncelogError as error:
+                log.debug("no metadata: %s", error)
+                self.failure = f"no metadata: {error.message}"
+            lacking = {tp.topic for tp in self._wanted() if not self._is_found(tp)} & topics
+            self._on_round()
+            rounds = rounds + 1 if lacking or self._stale else 1
+            await asyncio.sleep(pace.delay(rounds))
+            if lacking:
+                if rounds % MAX_LEADER_FAILURES == 0:
+                    self._cluster.prefer_another()
+                self._stale |= lacking
+                self._any_stale.set()
+
+
+__all__ = ["LeaderWatch"]
