@@ -73,9 +73,9 @@ def resized(
             load.add(partition.target or partition.replicas)
     changed = []
     for record in topic.partitions:
-        wished = record.target or record.replicas
-        if len(wished) != replicas:
-            load.add(wished, times=-1)
+        target = record.target or record.replicas
+        if len(target) != replicas:
+            load.add(target, times=-1)
             target = load.resize(record, replicas, leaders.get(record.group_id, 0))
             load.add(target)
             changed.append((record, target))

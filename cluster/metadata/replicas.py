@@ -1,6 +1,6 @@
 """Who holds a partition, who shall, and what its leader reports. Pure.
 
-    SetReplicas, SetTopicReplicas --wish--> PartitionState.target
+    SetReplicas, SetTopicReplicas --retargeted--> PartitionState.target
     target --the partition's leader, step by step--> its log --in force--> ReportReplicas
     ReportReplicas, AddPartitions --> PartitionState.replicas: who opens what
 
@@ -75,11 +75,12 @@ def _add_partitions(tables: Tables, command: pb.AddPartitions, now_ms: int) -> b
 def _set_topic_replicas(tables: Tables, command: pb.SetTopicReplicas) -> bool:
     topic = _topic(tables, command.name, command.topic_id)
     records, known = list(topic.partitions), holders(tables)
-    for wish in command.wishes:
-        name, number = tables.groups.get(wish.group_id, ("", 0))
-        if name != topic.name or wish.for_balance:
-            raise invalid("wishes", f"group {wish.group_id} is not the topic's, or it is balanced")
-        records[number] = wished(records[number], wish, {*known, *records[number].replicas})
+    for move in command.partitions:
+        name, number = tables.groups.get(move.group_id, ("", 0))
+        if name != topic.name or move.for_balance:
+            text = f"group {move.group_id} is not the topic's, or it is balanced"
+            raise invalid("partitions", text)
+        records[number] = retargeted(records[number], move, {*known, *records[number].replicas})
     tables.put_topic(replace(topic, partitions=tuple(records)))
     return tuple(records) != topic.partitions
 
@@ -95,9 +96,9 @@ def _topic(tables: Tables, name: str, topic_id: int) -> TopicState:
 
 
 def _change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
-    wish, report, repair = command.set_replicas, command.report_replicas, command.repair_replica
+    move, report, repair = command.set_replicas, command.report_replicas, command.repair_replica
     which = command.WhichOneof("command")
-    groups = {"set_replicas": wish.group_id, "repair_replica": repair.group_id}
+    groups = {"set_replicas": move.group_id, "repair_replica": repair.group_id}
     group_id = groups.get(which or "", report.group_id)
     if group_id == METADATA_GROUP and which == "report_replicas":
         own = reported(tables.own, report)
@@ -109,11 +110,11 @@ def _change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
     name, number = tables.groups[group_id]
     topic = tables.topics[name]
     before = topic.partitions[number]
-    if which == "set_replicas" and wish.for_balance and not tables.balancing:
+    if which == "set_replicas" and move.for_balance and not tables.balancing:
         raise invalid("for_balance", "the cluster is not balanced any more")
     allowed = {*holders(tables), *before.replicas}
     if which == "set_replicas":
-        record = wished(before, wish, allowed)
+        record = retargeted(before, move, allowed)
     elif which == "repair_replica":
         record = repaired(before, repair, now_ms)
     else:
@@ -123,7 +124,7 @@ def _change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
     return record != before
 
 
-def wished(
+def retargeted(
     record: PartitionState, command: pb.SetReplicas, nodes: Collection[int]
 ) -> PartitionState:
     """Raises Rejected."""

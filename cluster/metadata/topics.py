@@ -169,7 +169,7 @@ class TopicState:
 
     @property
     def replica_count(self) -> int:
-        """Of each partition; while it is changed, the highest that is wished."""
+        """Of each partition; while it is changed, the highest of their targets."""
         return max(len(one.target or one.replicas) for one in self.partitions)
 
 

@@ -68,13 +68,13 @@ class Balancing:
         if moves is None or not self.is_due:
             return
         for record, target in moves:
-            wish = mpb.SetReplicas(
+            move = mpb.SetReplicas(
                 group_id=record.group_id,
                 replicas=target,
                 expected_version=record.version,
                 for_balance=True,
             )
-            self._ask(mpb.MetadataCommand(set_replicas=wish))
+            self._ask(mpb.MetadataCommand(set_replicas=move))
         if not moves and not any(record.before_balance for record in self._records()):
             log.info("the cluster is balanced")
             self._ask(mpb.MetadataCommand(change_balance=mpb.ChangeBalance(balancing=False)))

@@ -42,10 +42,10 @@ class NodeChanges:
         if group is None or not group.is_ready or not view.leaving:
             return
         for record, target in moves(self._metadata.topics(), view.holders(), view.leaving):
-            wish = mpb.SetReplicas(
+            move = mpb.SetReplicas(
                 group_id=record.group_id, replicas=target, expected_version=record.version
             )
-            self._ask("move", record.group_id, mpb.MetadataCommand(set_replicas=wish))
+            self._ask("move", record.group_id, mpb.MetadataCommand(set_replicas=move))
         for node in sorted(view.leaving):
             gone = bool(view.own.replicas) and node not in view.own.replicas
             if gone and not view.holds(node) and _all_know(group):

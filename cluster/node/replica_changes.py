@@ -3,7 +3,7 @@
     metadata: target --> ReplicaChanges at the partition's leader --Change--> the group's log
     metadata <--ReportReplicas-- in force at the leader
 
-A step is drawn from what is in force and what is wished, so whoever leads next goes on where
+A step is drawn from what is in force and the target, so whoever leads next goes on where
 the last one ended. The next step waits until the last one is reported: by the report the
 nodes know what to open and to close.
 

@@ -28,7 +28,7 @@ REPORT_TIMEOUT = 5.0  # seconds; the next look sends it again
 
 
 class ReplicaDuties:
-    """Brings groups to where the metadata wishes them, as far as this node leads.
+    """Brings groups to where the metadata wants them, as far as this node leads.
 
     It also says what of this node is damaged.
     """

@@ -111,12 +111,12 @@ async def _take_back(node: NodeContext) -> None:
 
 
 async def _take_one_back(node: NodeContext, record: PartitionState) -> None:
-    wish = meta.SetReplicas(
+    move = meta.SetReplicas(
         group_id=record.group_id,
         replicas=record.before_balance,
         expected_version=record.version,
     )
-    command = meta.MetadataCommand(set_replicas=wish)
+    command = meta.MetadataCommand(set_replicas=move)
     try:
         accepted(await node.propose_metadata(command, timeout_s(0, node)))
     except (ClusterError, OncelogError, Rejected) as error:

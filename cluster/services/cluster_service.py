@@ -26,10 +26,10 @@ from cluster.services import balancing, node_changes, resizing
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, public_errors
 from cluster.services.limits import request_limits
+from cluster.services.optimistic import optimistically
 from cluster.services.placing import all_nodes, default_replicas, place_replicas
 from cluster.services.replicas import not_leader
 from cluster.services.requests import count_in_range, invalid, timeout_s
-from cluster.services.wishes import granted
 from cluster.v1 import metadata_pb2 as meta
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as pb
@@ -145,7 +145,7 @@ class ClusterService(rpc.ClusterServiceServicer):
     async def ReassignPartition(
         self, request: pb.ReassignPartitionRequest, context: Any
     ) -> pb.ReassignPartitionResponse:
-        await granted(lambda: self._reassign(request))
+        await optimistically(lambda: self._reassign(request))
         return pb.ReassignPartitionResponse(topic=self._topic_info(self._topic(request.topic)))
 
     @public_errors

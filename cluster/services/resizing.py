@@ -20,9 +20,9 @@ from cluster.metadata.topics import (
 from cluster.services.balancing import largest
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
+from cluster.services.optimistic import optimistically
 from cluster.services.placing import place_replicas
 from cluster.services.requests import invalid, timeout_s
-from cluster.services.wishes import granted
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import cluster_pb2 as pb
 
@@ -40,7 +40,7 @@ async def resize(
         raise invalid("name", f"{topic.name!r} is internal and cannot be changed")
     if request.partitions:
         return await _grow(node, topic, request)
-    return await granted(
+    return await optimistically(
         lambda: _set_replicas(node, node.metadata.topic(topic.name) or topic, request)
     )
 
@@ -73,12 +73,12 @@ async def _set_replicas(
     live = [one for one in known if node.alive(one)]
     leaders = {record.group_id: node.leader_of(record.group_id)[0] for record in topic.partitions}
     changes = resized(topic, request.replicas, known, live, leaders, node.metadata.topics())
-    wishes = [
+    moves = [
         meta.SetReplicas(group_id=record.group_id, replicas=target, expected_version=record.version)
         for record, target in changes
     ]
-    if wishes and not request.dry_run:
-        command = meta.SetTopicReplicas(name=topic.name, topic_id=topic.topic_id, wishes=wishes)
+    if moves and not request.dry_run:
+        command = meta.SetTopicReplicas(name=topic.name, topic_id=topic.topic_id, partitions=moves)
         await _propose(node, topic, meta.MetadataCommand(set_topic_replicas=command))
     numbers = {record.group_id: number for number, record in enumerate(topic.partitions)}
     sizes = largest(await node.sizes.ask())

@@ -144,14 +144,14 @@ class AddPartitions(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., expected_partitions: _Optional[int] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
 
 class SetTopicReplicas(_message.Message):
-    __slots__ = ("name", "topic_id", "wishes")
+    __slots__ = ("name", "topic_id", "partitions")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    WISHES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     name: str
     topic_id: int
-    wishes: _containers.RepeatedCompositeFieldContainer[SetReplicas]
-    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., wishes: _Optional[_Iterable[_Union[SetReplicas, _Mapping]]] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[SetReplicas]
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[SetReplicas, _Mapping]]] = ...) -> None: ...
 
 class AllocateProducerIds(_message.Message):
     __slots__ = ("node_id", "count")

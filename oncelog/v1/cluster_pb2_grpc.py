@@ -130,7 +130,7 @@ class ClusterServiceServicer:
 
     def ResizeTopic(self, request, context):
         """More partitions for a topic, or another number of replicas; returns when new partitions have
-        leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+        leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

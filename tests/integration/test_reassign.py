@@ -70,7 +70,7 @@ def test_a_partition_moves_while_it_is_written(make_cluster: MakeCluster, topic:
     eventually(lambda: not compare(apis, topic, [0]), "the replicas are equal")
 
 
-def test_a_wish_is_checked_and_taken_back(make_cluster: MakeCluster, topic: str) -> None:
+def test_a_target_is_checked_and_taken_back(make_cluster: MakeCluster, topic: str) -> None:
     cluster = make_cluster(4)
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)

@@ -166,8 +166,8 @@ def test_replicas_come_and_go_under_load(make_cluster: MakeCluster, topic: str) 
             for replicas in (3, 1):
                 writer.goes_on()
                 assert admin.resize_topic(topic, replicas=replicas).count == 3
-                wished = ([replicas] * 3, False)
-                eventually(partial(holds, admin, topic, wished), f"{replicas} each", 60)
+                wanted = ([replicas] * 3, False)
+                eventually(partial(holds, admin, topic, wanted), f"{replicas} each", 60)
             writer.goes_on()
         now = admin.describe_topic(topic).partitions
         assert [one.replicas for one in now] == [(one,) for one in leaders], "leaders are kept"
@@ -182,8 +182,8 @@ def test_replicas_come_and_go_under_load(make_cluster: MakeCluster, topic: str) 
             admin.resize_topic(topic, replicas=4)
 
 
-def holds(admin: Admin, topic: str, wished: tuple[list[int], bool]) -> bool:
-    return placed(admin, topic) == wished
+def holds(admin: Admin, topic: str, wanted: tuple[list[int], bool]) -> bool:
+    return placed(admin, topic) == wanted
 
 
 @pytest.mark.slow
@@ -197,8 +197,8 @@ def test_what_is_on_its_way_is_taken_back(make_cluster: MakeCluster, topic: str)
         cluster.kill([away])
         eventually(lambda: _grows(admin, topic), "a learner has come")
         admin.resize_topic(topic, replicas=1)
-        wished = ([1, 1], False)
-        eventually(partial(holds, admin, topic, wished), "it is taken back", 60)
+        wanted = ([1, 1], False)
+        eventually(partial(holds, admin, topic, wanted), "it is taken back", 60)
         now = admin.describe_topic(topic).partitions
         assert [one.replicas for one in now] == [(one,) for one in leaders]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.metadata import upgrade
-from cluster.metadata.replicas import change, reported, wished
+from cluster.metadata.replicas import change, reported, retargeted
 from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
@@ -40,7 +40,7 @@ def tables(*records: PartitionState, balancing: bool = True) -> Tables:
     return made
 
 
-def wish(*replicas: int, for_balance: bool = True) -> pb.SetReplicas:
+def target(*replicas: int, for_balance: bool = True) -> pb.SetReplicas:
     return pb.SetReplicas(group_id=GROUP, replicas=replicas, for_balance=for_balance)
 
 
@@ -49,9 +49,9 @@ def wish(*replicas: int, for_balance: bool = True) -> pb.SetReplicas:
 
 def test_what_held_a_partition_is_known_until_the_move_is_done() -> None:
     nodes = (1, 2, 3, 4)
-    record = wished(PartitionState(GROUP, (1, 2, 3)), wish(4, 2, 3), nodes)
+    record = retargeted(PartitionState(GROUP, (1, 2, 3)), target(4, 2, 3), nodes)
     assert record.before_balance == (1, 2, 3)
-    assert not wished(record, wish(1, 2, 4, for_balance=False), nodes).before_balance
+    assert not retargeted(record, target(1, 2, 4, for_balance=False), nodes).before_balance
     report = pb.ReportReplicas(group_id=GROUP, version=1, voters=[4, 2, 3], instances=[1, 0, 0])
     done = reported(record, report)
     assert (done.replicas, done.target, done.before_balance) == ((4, 2, 3), (), ())
@@ -60,11 +60,11 @@ def test_what_held_a_partition_is_known_until_the_move_is_done() -> None:
 def test_a_balance_moves_nothing_that_moves() -> None:
     """A plan is drawn, then an operator moves the partition: its version is still the same."""
     record, nodes = PartitionState(GROUP, (1, 2, 3)), (1, 2, 3, 4)
-    for first in (wish(1, 2, 4, for_balance=False), wish(1, 2, 4)):
-        moving = wished(record, first, nodes)
+    for first in (target(1, 2, 4, for_balance=False), target(1, 2, 4)):
+        moving = retargeted(record, first, nodes)
         assert moving.version == record.version
         with pytest.raises(Rejected, match=r"^for_balance: the partition moves"):
-            wished(moving, wish(4, 2, 3), nodes)
+            retargeted(moving, target(4, 2, 3), nodes)
 
 
 def test_both_survive_a_snapshot() -> None:
@@ -78,8 +78,8 @@ def test_what_comes_after_the_end_is_refused() -> None:
     off = pb.MetadataCommand(change_balance=pb.ChangeBalance(balancing=False))
     assert change(state, off, 0) and not change(state, off, 0)
     with pytest.raises(Rejected, match=r"^for_balance: "):
-        change(state, pb.MetadataCommand(set_replicas=wish(1, 4)), 0)
-    assert change(state, pb.MetadataCommand(set_replicas=wish(1, 4, for_balance=False)), 0)
+        change(state, pb.MetadataCommand(set_replicas=target(1, 4)), 0)
+    assert change(state, pb.MetadataCommand(set_replicas=target(1, 4, for_balance=False)), 0)
 
 
 # --- the metadata's leader ----------------------------------------------------------------

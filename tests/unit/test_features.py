@@ -81,7 +81,7 @@ LATER_FIELDS: dict[str | int, str] = {
         MetadataCommand: change_balance change_node join_node set_replicas report_replicas
             repair_replica add_partitions set_topic_replicas
         AddPartitions: expected_partitions name placements topic_id
-        SetTopicReplicas: name topic_id wishes
+        SetTopicReplicas: name topic_id partitions
         ChangeBalance: balancing
         ChangeNode: action directory_id node_id
         JoinNode: address directory_id node_id peer_address

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.consensus.configuration import Change, Configuration, Member, Step, changed
 from cluster.metadata.repairs import REPAIR_PERIOD_MS, outlook, repaired
-from cluster.metadata.replicas import reported, wished
+from cluster.metadata.replicas import reported, retargeted
 from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
@@ -42,7 +42,7 @@ def configuration(voters: tuple[int, ...], *learners: int) -> Configuration:
     ids=[
         "a learner first", "then a voter", "then one goes", "reached",
         "a dead one goes when there is a learner", "but not of two", "taken back",
-        "nobody stays", "the leader goes last", "the leader", "no wish",
+        "nobody stays", "the leader goes last", "the leader", "no target",
     ],
 )  # fmt: skip
 def test_next_step(
@@ -90,7 +90,7 @@ def test_the_steps_end_at_the_target(target: tuple[int, ...]) -> None:
     assert steps <= 2 * len(set(target) - {1, 2, 3}) + 3
 
 
-def wish(*replicas: int, version: int = 0) -> pb.SetReplicas:
+def target(*replicas: int, version: int = 0) -> pb.SetReplicas:
     return pb.SetReplicas(group_id=GROUP, replicas=replicas, expected_version=version)
 
 
@@ -102,8 +102,8 @@ def report(version: int, voters: tuple[int, ...], *learners: int) -> pb.ReportRe
     )  # fmt: skip
 
 
-def test_a_wish_until_it_is_fulfilled() -> None:
-    record = wished(BEFORE, wish(4, 1, 2), NODES)
+def test_a_target_until_it_is_reached() -> None:
+    record = retargeted(BEFORE, target(4, 1, 2), NODES)
     assert (record.replicas, record.target) == ((1, 2, 3), (4, 1, 2))
     record = reported(record, report(1, (1, 2, 3), 4))
     assert set(record.replicas) == {1, 2, 3, 4} and record.instance_of(4) == 1
@@ -121,22 +121,22 @@ def test_what_comes_late_changes_nothing() -> None:
 
 
 def test_another_order_is_another_preferred_leader() -> None:
-    assert wished(BEFORE, wish(3, 1, 2), NODES) == PartitionState(GROUP, (3, 1, 2))
+    assert retargeted(BEFORE, target(3, 1, 2), NODES) == PartitionState(GROUP, (3, 1, 2))
 
 
 @pytest.mark.parametrize(
     ("command", "field"),
     [
-        (wish(1, 2, version=1), "expected_version"),
-        (wish(), "replicas"),
-        (wish(1, 1), "replicas"),
-        (wish(1, 6), "replicas"),
-        (wish(*range(1, 11)), "replicas"),
+        (target(1, 2, version=1), "expected_version"),
+        (target(), "replicas"),
+        (target(1, 1), "replicas"),
+        (target(1, 6), "replicas"),
+        (target(*range(1, 11)), "replicas"),
     ],
 )
-def test_wishes_that_are_refused(command: pb.SetReplicas, field: str) -> None:
+def test_targets_that_are_refused(command: pb.SetReplicas, field: str) -> None:
     with pytest.raises(Rejected, match=rf"^{field}: "):
-        wished(BEFORE, command, NODES)
+        retargeted(BEFORE, command, NODES)
 
 
 @pytest.mark.parametrize("command", [report(1, ()), pb.ReportReplicas(version=1, voters=[1])])

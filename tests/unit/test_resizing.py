@@ -53,12 +53,12 @@ def more(*placements: tuple[int, ...], expected: int = 3, **fields: Any) -> pb.M
     return pb.MetadataCommand(add_partitions=command)
 
 
-def wishes(*targets: tuple[int, ...], version: int = 0, **fields: Any) -> pb.MetadataCommand:
+def targets(*replicas: tuple[int, ...], version: int = 0, **fields: Any) -> pb.MetadataCommand:
     made = [
         pb.SetReplicas(group_id=16 + number, replicas=nodes, expected_version=version)
-        for number, nodes in enumerate(targets)
+        for number, nodes in enumerate(replicas)
     ]
-    command = pb.SetTopicReplicas(name="t", topic_id=1, wishes=made)
+    command = pb.SetTopicReplicas(name="t", topic_id=1, partitions=made)
     command.MergeFrom(pb.SetTopicReplicas(**fields))
     return pb.MetadataCommand(set_topic_replicas=command)
 
@@ -102,13 +102,13 @@ def test_a_group_is_never_another_partitions() -> None:
         (more((1,), (1, 2)), r"^placements: partition 1 has 2 replicas"),
         (more(*[(1,)] * MAX_PARTITIONS_PER_TOPIC), r"^partitions: 1003 must be 1..1000$"),
         (more((1,), name="u"), "'u' does not exist"),
-        (wishes((1, 9)), r"^replicas: names node 9"),
-        (wishes((1, 2), version=1), r"^expected_version: 1 is not the partition's, 0$"),
-        (wishes((1, 2), topic_id=7), "is another one by now"),
-        (wishes(wishes=[pb.SetReplicas(group_id=99, replicas=[1])]), r"^wishes: group 99"),
+        (targets((1, 9)), r"^replicas: names node 9"),
+        (targets((1, 2), version=1), r"^expected_version: 1 is not the partition's, 0$"),
+        (targets((1, 2), topic_id=7), "is another one by now"),
+        (targets(partitions=[pb.SetReplicas(group_id=99, replicas=[1])]), r"^partitions: group 99"),
         (
-            wishes(wishes=[pb.SetReplicas(group_id=16, replicas=[1], for_balance=True)]),
-            r"^wishes: group 16",
+            targets(partitions=[pb.SetReplicas(group_id=16, replicas=[1], for_balance=True)]),
+            r"^partitions: group 16",
         ),
     ],
 )
@@ -127,16 +127,16 @@ def test_internal_topics_keep_their_size() -> None:
         change(state, more((1,), name="__offsets", expected=1), NOW)
 
 
-def test_wishes_for_replicas_are_granted_together_or_not_at_all() -> None:
+def test_targets_of_replicas_are_set_together_or_not_at_all() -> None:
     state = three()
-    assert change(state, wishes((1,), (2,), (3,)), NOW)
+    assert change(state, targets((1,), (2,), (3,)), NOW)
     assert [one.target for one in state.topics["t"].partitions] == [(1,), (2,), (3,)]
     assert state.topics["t"].replica_count == 1
     before = state.topics["t"]
     with pytest.raises(Rejected, match="names node 9"):
-        change(state, wishes((1, 2), (9,)), NOW)
+        change(state, targets((1, 2), (9,)), NOW)
     assert state.topics["t"] == before
-    assert change(state, wishes((1, 2, 3)), NOW)
+    assert change(state, targets((1, 2, 3)), NOW)
     assert state.topics["t"].partitions[0].target == (1, 2, 3), "the leader takes it back"
 
 
@@ -252,7 +252,7 @@ async def test_partitions_are_added_and_have_leaders(node, client) -> None:
     assert "'orders' has 7 partitions, but these partitions have no leader yet: 6" in error.message
 
 
-async def test_replicas_are_wished_for_all_partitions_at_once(node, client) -> None:
+async def test_replicas_are_set_for_all_partitions_at_once(node, client) -> None:
     first = (await create(client, partitions=2, replicas=1)).topic.partitions[0]
     node.held = {first.replicas[0]: {first.group_id: 100}}
     planned = await resize(client, replicas=3, dry_run=True)
@@ -311,11 +311,11 @@ async def test_a_step_that_is_reported_meanwhile_is_planned_anew(client, reports
 
 async def test_a_partition_that_takes_a_step_meanwhile_is_reassigned(client, reports) -> None:
     target = [node for node in (1, 2, 3, 4) if node not in reports.record.replicas][:2]
-    wish = cpb.ReassignPartitionRequest(topic="orders", replicas=target)
-    said = await client.cluster.ReassignPartition(wish)
+    asked = cpb.ReassignPartitionRequest(topic="orders", replicas=target)
+    said = await client.cluster.ReassignPartition(asked)
     assert list(said.topic.partitions[0].target) == target and reports.versions == [0, 1, 2]
     reports.most = 9
-    error = await refused(client.cluster.ReassignPartition(wish))
+    error = await refused(client.cluster.ReassignPartition(asked))
     assert isinstance(error, errors.InvalidRequestError) and error.field == "expected_version"
     assert reports.versions == [0, 1, 2, 3, 4, 5], "three times, and no more"
 

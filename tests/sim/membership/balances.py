@@ -27,7 +27,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
-from tests.sim.membership.seeds import DURATION, Wishes, drive, settings_of
+from tests.sim.membership.seeds import DURATION, Moves, drive, settings_of
 from tests.sim.run import Clients, Result, describe
 from tests.sim.schedules import limited, schedule
 from tests.sim.stage import GID
@@ -86,7 +86,7 @@ class Operator:
         self.cluster, self.rng = cluster, rng
         self.closed, self.balances, self.by_hand = False, 0, 0
         self.last_began = False
-        self._wishes = Wishes(cluster, clients, rng)
+        self._moves = Moves(cluster, clients, rng)
 
     def tick(self) -> None:
         self.cluster.scheduler.after(0.3 + 2.0 * self.rng.random(), self.tick)
@@ -95,7 +95,7 @@ class Operator:
             return
         state, draw = leader.running.state, self.rng.random()
         if not state.features.is_on(REPLICA_CHANGES):
-            self._wishes._finalize(leader, state)
+            self._moves._finalize(leader, state)
         elif state.partition(GID) is None:
             return
         elif self.closed:
@@ -128,19 +128,19 @@ class Operator:
     def _take_back(self, state: MetadataState) -> None:
         for record in records_of(state).values():
             if record.before_balance:
-                self._wish(record, record.before_balance)
+                self._retarget(record, record.before_balance)
 
     def _move(self, state: MetadataState) -> None:
         record = self.rng.choice([*records_of(state).values()])
         size = self.rng.choice((2, 3, 3, 4)) if len(record.replicas) > 1 else 1
         self.by_hand += 1
-        self._wish(record, self.rng.sample(self.cluster.node_ids, size))
+        self._retarget(record, self.rng.sample(self.cluster.node_ids, size))
 
-    def _wish(self, record: PartitionState, nodes: Any) -> None:
-        wish = mpb.SetReplicas(
+    def _retarget(self, record: PartitionState, nodes: Any) -> None:
+        command = mpb.SetReplicas(
             group_id=record.group_id, replicas=nodes, expected_version=record.version
         )
-        self.cluster.command(mpb.MetadataCommand(set_replicas=wish), lambda result: None)
+        self.cluster.command(mpb.MetadataCommand(set_replicas=command), lambda result: None)
 
 
 def records_of(state: MetadataState) -> dict[int, PartitionState]:

@@ -19,7 +19,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.membership.nodes import Whole, is_whole
-from tests.sim.membership.seeds import Wishes
+from tests.sim.membership.seeds import Moves
 from tests.sim.node import Node, Settings
 from tests.sim.schedules import schedule
 from tests.sim.stage import GID
@@ -48,9 +48,9 @@ class Nodes:
             cluster.upgraded.add(node.id)
         cluster.start()
         clients.start()
-        wishes = Wishes(cluster, clients, random.Random(1))
+        moves = Moves(cluster, clients, random.Random(1))
         self.until(lambda: self.state.partition(GID) is not None, "the topic is there")
-        wishes._finalize(self.leader, self.state)
+        moves._finalize(self.leader, self.state)
         self.until(lambda: self.state.features.is_on(REPLICA_CHANGES), "changes are on")
         clients.closed = True  # no more commands
         self.until(lambda: is_whole(cluster, self.state), "all replicas are there")
@@ -122,7 +122,7 @@ class Nodes:
             changes._look = look
 
     def settle(self) -> None:
-        """All that was wished for is so, and the cluster bears the loss of a disk again."""
+        """All targets are reached, and the cluster bears the loss of a disk again."""
         self.until(lambda: is_whole(self.cluster, self.state), f"all is whole: {self.view.own}")
         known = {*self.state.nodes}
         if known != {*self.view.own.replicas}:

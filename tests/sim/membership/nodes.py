@@ -20,7 +20,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.disk import PlantedDamage
 from tests.sim.faults import Faults
-from tests.sim.membership.seeds import DURATION, Wishes, drive, settings_of
+from tests.sim.membership.seeds import DURATION, Moves, drive, settings_of
 from tests.sim.network import split
 from tests.sim.node import METADATA_ENTRIES, Node
 from tests.sim.run import Clients, Result, describe
@@ -36,7 +36,7 @@ class Operator:
         self.cluster, self.rng = cluster, rng
         self.closed, self.changes, self.lost_disks, self.damages = False, 0, 0, 0
         self.absences = 0
-        self._wishes = Wishes(cluster, clients, rng)
+        self._moves = Moves(cluster, clients, rng)
         self._lost: set[int] = set()  # disks that are not replaced yet
         self._away = 0  # a node that misses many changes
 
@@ -49,7 +49,7 @@ class Operator:
         if not state.features.is_on(REPLICA_CHANGES):
             # The bootstrap adds nodes without a registration; from then on that is refused.
             if len(state.nodes) == FOUNDING and state.partition(GID) is not None:
-                self._wishes._finalize(leader, state)
+                self._moves._finalize(leader, state)
             return
         if state.partition(GID) is None:
             return
@@ -248,7 +248,7 @@ def _drive(cluster: Cluster, rng: random.Random) -> tuple[Operator, Faults]:
 
 
 def _is_done(cluster: Cluster, operator: Operator) -> bool:
-    """All wishes are fulfilled, all replicas are where they shall be, and equal, and may serve."""
+    """All targets are reached, all replicas are where they shall be, and equal, and may serve."""
     leader = cluster.leader(METADATA_GROUP)
     if leader is None or operator._lost or cluster.leader(GID) is None:
         return False

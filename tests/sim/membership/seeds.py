@@ -2,7 +2,7 @@
 
 run_changes   any step, at any time: an operator in the place of the metadata group,
               who is never wrong, and of whom nodes hear late
-run_moves     the real metadata group: wishes drawn at random, leaders go there by themselves
+run_moves     the real metadata group: moves drawn at random, leaders go there by themselves
 Faults, Clients: those of `run.py`
 """
 
@@ -197,18 +197,18 @@ def added(topic: TopicState, *placements: Sequence[int]) -> mpb.MetadataCommand:
     return mpb.MetadataCommand(add_partitions=command)
 
 
-def replicas_wished(
+def replicas_asked(
     topic: TopicState, moves: Iterable[tuple[PartitionState, Sequence[int]]]
 ) -> mpb.MetadataCommand:
-    wishes = [
+    targets = [
         mpb.SetReplicas(group_id=record.group_id, replicas=target, expected_version=record.version)
         for record, target in moves
     ]
-    command = mpb.SetTopicReplicas(name=topic.name, topic_id=topic.topic_id, wishes=wishes)
+    command = mpb.SetTopicReplicas(name=topic.name, topic_id=topic.topic_id, partitions=targets)
     return mpb.MetadataCommand(set_topic_replicas=command)
 
 
-class Wishes:
+class Moves:
     """Makes a cluster whose nodes know of changes; then draws where the partition shall be.
 
     Its topic gets more partitions now and then, and all of them another number of replicas.
@@ -216,7 +216,7 @@ class Wishes:
 
     def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
         self.cluster, self.clients, self.rng = cluster, clients, rng
-        self.closed, self.wished, self.added = False, 0, 0
+        self.closed, self.asked, self.added = False, 0, 0
 
     def tick(self) -> None:
         self.cluster.scheduler.after(0.5 + 4.0 * self.rng.random(), self.tick)
@@ -234,12 +234,14 @@ class Wishes:
             size, nodes = self.rng.choice((3, 3, 4, 5)), self.cluster.node_ids
             live = [node for node in nodes if self.rng.random() < 0.8]
             moves = resized(found[0], size, nodes, live, {}, state.topics())
-            self.cluster.command(replicas_wished(found[0], moves), self._done)
+            self.cluster.command(replicas_asked(found[0], moves), self._done)
         elif found is not None:
             size = self.rng.choice((3, 3, 3, 4, 5))
             target = self.rng.sample(self.cluster.node_ids, size)
-            wish = mpb.SetReplicas(group_id=GID, replicas=target, expected_version=found[2].version)
-            self.cluster.command(mpb.MetadataCommand(set_replicas=wish), self._done)
+            command = mpb.SetReplicas(
+                group_id=GID, replicas=target, expected_version=found[2].version
+            )
+            self.cluster.command(mpb.MetadataCommand(set_replicas=command), self._done)
 
     def _three(self) -> list[int]:
         return self.rng.sample(self.cluster.node_ids, 3)
@@ -248,7 +250,7 @@ class Wishes:
         self.added += not mpb.MetadataResult.FromString(result).error
 
     def _done(self, result: bytes) -> None:
-        self.wished += not mpb.MetadataResult.FromString(result).error
+        self.asked += not mpb.MetadataResult.FromString(result).error
 
     def _finalize(self, leader: Node, state: MetadataState) -> None:
         if len(state.nodes) < len(self.cluster.founding):
@@ -270,22 +272,22 @@ def run_moves(seed: int, *, verbose: bool = False) -> Result:
     settings = replace(settings_of(rng), metadata=True, smallest_majority=2)
     cluster = Cluster(settings, seed, verbose=verbose)
     try:
-        wishes, faults = _drive_moves(cluster, rng)
-        result.injected = {**faults.injected, "change": wishes.wished, "grown": wishes.added}
+        moves, faults = _drive_moves(cluster, rng)
+        result.injected = {**faults.injected, "change": moves.asked, "grown": moves.added}
     except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
         result.failed(error)
     result.count(cluster)
     return result
 
 
-def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[Wishes, Faults]:
+def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[Moves, Faults]:
     clients = Clients(cluster)
     three = rng.sample(cluster.node_ids, 3)
     clients.bootstrap[-1] = create_topic(f"t{GID}", [three], cluster.settings)
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=0.8 + 2.0 * cluster.rng.random())
-    wishes = Wishes(cluster, clients, rng)
-    drive(cluster, clients, faults, wishes, _has_moved, _not_moved)
-    return wishes, faults
+    moves = Moves(cluster, clients, rng)
+    drive(cluster, clients, faults, moves, _has_moved, _not_moved)
+    return moves, faults
 
 
 class Drawing(Protocol):
@@ -304,7 +306,7 @@ def drive(
     is_done: Callable[[Cluster], bool],
     otherwise: Callable[[Cluster], str],
 ) -> None:
-    """With the metadata group: all draw, then it heals, and all that was wished comes true."""
+    """With the metadata group: all draw, then it heals, and all targets are reached."""
     for node in cluster.nodes.values():
         node.release = THIS_RELEASE
         cluster.upgraded.add(node.id)
@@ -352,7 +354,7 @@ def _not_moved(cluster: Cluster) -> str:
 
 
 def _has_moved(cluster: Cluster) -> bool:
-    """The wish is fulfilled, all replicas are equal, and each node holds what it shall."""
+    """The target is reached, all replicas are equal, and each node holds what it shall."""
     if GID not in cluster.placement() or not cluster.at_rest():
         return False
     states = [node.running.state for node in cluster.live()]

@@ -11,7 +11,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.membership.node_schedules import Nodes
 from tests.sim.membership.nodes import is_whole
-from tests.sim.membership.seeds import added, check_partitions, replicas_wished
+from tests.sim.membership.seeds import added, check_partitions, replicas_asked
 from tests.sim.schedules import schedule
 from tests.sim.stage import GID
 
@@ -37,7 +37,7 @@ class Sized(Nodes):
         nodes, leader = self.cluster.founding, self.cluster.leader(GID)
         leaders = {} if leader is None else {GID: leader.id}
         moves = resized(self.topic, replicas, nodes, nodes, leaders, self.state.topics())
-        error = self.command(replicas_wished(self.topic, moves))
+        error = self.command(replicas_asked(self.topic, moves))
         assert not error, error
         self.until(lambda: self._all_hold(replicas), f"{replicas} replicas: {self.topic}")
 

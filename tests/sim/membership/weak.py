@@ -397,7 +397,7 @@ def leader_dropped() -> Any:
 
 @mutation("a balance moves what an operator moves by then")
 def balance_over_moves() -> Any:
-    before = replica_rules.wished
+    before = replica_rules.retargeted
 
     def trusting(record: Any, command: Any, nodes: Any) -> Any:
         if not command.for_balance:
@@ -405,7 +405,7 @@ def balance_over_moves() -> Any:
         found = before(replace(record, target=()), command, nodes)
         return replace(found, before_balance=record.replicas)
 
-    return [(replica_rules, "wished", trusting)]
+    return [(replica_rules, "retargeted", trusting)]
 
 
 @mutation("a balance moves all at once")

@@ -21,7 +21,7 @@ class Violation(AssertionError):
 
 
 class Call(NamedTuple):
-    """A message to the leader of a group, and the wish for an answer."""
+    """A message to the leader of a group, that is to be answered."""
 
     group: int
     method: str
@@ -175,20 +175,20 @@ class World:
 
     def _resume(self, process: Process, value: Any, done: Reply) -> None:
         try:
-            wish = process.send(value)
+            asked = process.send(value)
         except StopIteration as end:
             done(end.value)
             return
-        if wish is None:
+        if asked is None:
             self.waiting.append(lambda: self._resume(process, None, done))
-        elif isinstance(wish, Call):
-            self.call(wish, lambda answer: self._resume(process, answer, done))
+        elif isinstance(asked, Call):
+            self.call(asked, lambda answer: self._resume(process, answer, done))
         else:
-            self._gather(process, wish, done)
+            self._gather(process, asked, done)
 
-    def _gather(self, process: Process, wishes: list[Call], done: Reply) -> None:
-        answers: list[Any] = [None] * len(wishes)
-        left = len(wishes)
+    def _gather(self, process: Process, calls: list[Call], done: Reply) -> None:
+        answers: list[Any] = [None] * len(calls)
+        left = len(calls)
 
         def answered(position: int, answer: Any) -> None:
             nonlocal left
@@ -197,8 +197,8 @@ class World:
             if not left:
                 self._resume(process, answers, done)
 
-        for position, wish in enumerate(wishes):
-            self.call(wish, partial(answered, position))
+        for position, asked in enumerate(calls):
+            self.call(asked, partial(answered, position))
 
     # -- messages -------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ type ClusterServiceClient interface {
 	DeleteTopic(ctx context.Context, in *DeleteTopicRequest, opts ...grpc.CallOption) (*DeleteTopicResponse, error)
 	AlterTopic(ctx context.Context, in *AlterTopicRequest, opts ...grpc.CallOption) (*AlterTopicResponse, error)
 	// More partitions for a topic, or another number of replicas; returns when new partitions have
-	// leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+	// leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
 	ResizeTopic(ctx context.Context, in *ResizeTopicRequest, opts ...grpc.CallOption) (*ResizeTopicResponse, error)
 	DescribeTopics(ctx context.Context, in *DescribeTopicsRequest, opts ...grpc.CallOption) (*DescribeTopicsResponse, error)
 	// Has a partition moved to other nodes; returns when that is decided. DescribeTopics shows how
@@ -210,7 +210,7 @@ type ClusterServiceServer interface {
 	DeleteTopic(context.Context, *DeleteTopicRequest) (*DeleteTopicResponse, error)
 	AlterTopic(context.Context, *AlterTopicRequest) (*AlterTopicResponse, error)
 	// More partitions for a topic, or another number of replicas; returns when new partitions have
-	// leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+	// leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
 	ResizeTopic(context.Context, *ResizeTopicRequest) (*ResizeTopicResponse, error)
 	DescribeTopics(context.Context, *DescribeTopicsRequest) (*DescribeTopicsResponse, error)
 	// Has a partition moved to other nodes; returns when that is decided. DescribeTopics shows how

@@ -811,7 +811,7 @@ pub mod cluster_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// More partitions for a topic, or another number of replicas; returns when new partitions have
-        /// leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+        /// leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
         pub async fn resize_topic(
             &mut self,
             request: impl tonic::IntoRequest<super::ResizeTopicRequest>,

@@ -1353,7 +1353,7 @@ export const ClusterService: GenService<{
   },
   /**
    * More partitions for a topic, or another number of replicas; returns when new partitions have
-   * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+   * leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
    *
    * @generated from rpc oncelog.v1.ClusterService.ResizeTopic
    */

@@ -496,7 +496,7 @@ public final class ClusterServiceGrpc {
     /**
      * <pre>
      * More partitions for a topic, or another number of replicas; returns when new partitions have
-     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
      * </pre>
      */
     default void resizeTopic(io.github.oncelog.client.proto.ResizeTopicRequest request,
@@ -637,7 +637,7 @@ public final class ClusterServiceGrpc {
     /**
      * <pre>
      * More partitions for a topic, or another number of replicas; returns when new partitions have
-     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
      * </pre>
      */
     public void resizeTopic(io.github.oncelog.client.proto.ResizeTopicRequest request,
@@ -772,7 +772,7 @@ public final class ClusterServiceGrpc {
     /**
      * <pre>
      * More partitions for a topic, or another number of replicas; returns when new partitions have
-     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
      * </pre>
      */
     public io.github.oncelog.client.proto.ResizeTopicResponse resizeTopic(io.github.oncelog.client.proto.ResizeTopicRequest request) throws io.grpc.StatusException {
@@ -898,7 +898,7 @@ public final class ClusterServiceGrpc {
     /**
      * <pre>
      * More partitions for a topic, or another number of replicas; returns when new partitions have
-     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
      * </pre>
      */
     public io.github.oncelog.client.proto.ResizeTopicResponse resizeTopic(io.github.oncelog.client.proto.ResizeTopicRequest request) {
@@ -1028,7 +1028,7 @@ public final class ClusterServiceGrpc {
     /**
      * <pre>
      * More partitions for a topic, or another number of replicas; returns when new partitions have
-     * leaders, and when the wish for replicas is decided: DescribeTopics shows how far it is.
+     * leaders, and when another number of replicas is decided: DescribeTopics shows how far it is.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.github.oncelog.client.proto.ResizeTopicResponse> resizeTopic(

@@ -1,4 +1,4 @@
-"""Wishes for replicas: each names the version of its partition that it was planned by.
+"""Optimistic concurrency: a target names the version of its partition that it was planned by.
 
 ReassignPartition, ResizeTopic --> plan, by this node's copy --> propose --> metadata
                                     ^------ a step was reported meanwhile -----'
@@ -16,10 +16,10 @@ ATTEMPTS = 3
 T = TypeVar("T")
 
 
-async def granted(plan_and_propose: Callable[[], Awaitable[T]]) -> T:
+async def optimistically(plan_and_propose: Callable[[], Awaitable[T]]) -> T:
     """What the call returns that reads versions and proposes by them. Raises what it raises.
 
-    Who wished knows nothing of versions, and a partition that moves gets a new one by each step.
+    Its client knows nothing of versions, and a partition that moves gets a new one by each step.
     """
     for _ in range(ATTEMPTS - 1):
         try:
