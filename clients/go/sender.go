@@ -58,7 +58,7 @@ type sender struct {
 	refreshing bool
 	refreshAt  time.Time
 	rounds     int
-	noLeader   string // why a partition may lack one
+	noMetadata string // why the last round had no answer; "": it had one
 	// Topics with stalled partitions: how often it was asked who leads, and when it is due.
 	stalls map[string]stall
 	// Leaders that refused, with their terms: there is another one, or will be.
@@ -92,7 +92,7 @@ func newSender(config *ProducerConfig, c *cluster) (*sender, error) {
 		identifying: map[TopicPartition]bool{}, identified: map[TopicPartition][]func(*identity){},
 		streams: map[string]*produceStream{}, sentTo: map[TopicPartition]string{},
 		stale: map[string]bool{}, stalls: map[string]stall{}, suspected: map[TopicPartition]suspect{},
-		askedAt: time.Now(), noLeader: "no leader is known",
+		askedAt: time.Now(),
 	}
 	s.accumulator = newAccumulator(config, s.wake)
 	s.completions = &completions{release: s.accumulator.release}
@@ -278,12 +278,12 @@ func (s *sender) feed(tp TopicPartition, w *window, now time.Time) {
 	}
 	address := s.cluster.leaders.address(tp)
 	if address == "" {
-		w.hindered = s.noLeader
+		w.lacksLeader(s.noMetadata)
 		s.stale[tp.Topic] = true
 		return
 	}
 	if s.sentTo[tp] != address {
-		s.sentTo[tp] = address
+		s.sentTo[tp], w.hindered = address, address+": no answer yet"
 		w.onLeaderChanged(now)
 	}
 	stream := s.stream(address)
@@ -364,7 +364,7 @@ func (s *sender) identify(tp TopicPartition, w *window) {
 			"%s: after a batch of unknown outcome the given producer id cannot go on", tp))
 		return
 	}
-	s.identifying[tp] = true
+	s.identifying[tp], w.hindered = true, "no producer id yet"
 	used := w.identity
 	go func() {
 		id, last, err := s.identities.acquire(s.ctx, tp, used)

@@ -36,9 +36,9 @@ func (s *sender) refreshStale() {
 }
 
 func (s *sender) refreshed(topics []string, err error) {
-	s.refreshing, s.noLeader = false, "no leader is known"
+	s.refreshing, s.noMetadata = false, ""
 	if err != nil {
-		s.noLeader = "no metadata: " + err.Error()
+		s.noMetadata = "no metadata: " + err.Error()
 	}
 	lacking := false
 	for tp := range s.busy {

@@ -107,7 +107,17 @@ func (w *window) adopt(id *identity, lastSequence int64, topicID uint64) {
 		panic("oncelog: an identity changes only when nothing is on its way")
 	}
 	w.identity, w.prevSequence, w.topicID, w.dead = id, lastSequence, topicID, false
-	w.madeAnew = false
+	w.madeAnew, w.hindered = false, ""
+}
+
+// lacksLeader: nobody is known to send to. What the last leader said tells more than that.
+func (w *window) lacksLeader(noMetadata string) {
+	switch {
+	case noMetadata != "":
+		w.hindered = noMetadata
+	case w.hindered == "":
+		w.hindered = "no leader is known"
+	}
 }
 
 // --- what to send --------------------------------------------------------------------

@@ -14,7 +14,6 @@ export const STALL_AFTER = 1000;
 // once a second, for a cluster may also just be slow.
 const STALL_PAUSES = new Backoff(250, 1000);
 const LEADER_PAUSES = new Backoff(20, 250);
-const NO_LEADER = "no leader is known";
 
 export class LeaderWatch {
   #stale = new Set<string>();
@@ -26,8 +25,8 @@ export class LeaderWatch {
   // Leaders that refused, with their terms: there is another one, or will be.
   readonly #suspected = new PartitionMap<{ address: string; term: bigint }>();
   #askedAt = now(); // without a reason
-  /** Why a partition may lack a leader. */
-  whyNone = NO_LEADER;
+  /** Why the last question had no answer; empty: it had one. */
+  noMetadata = "";
 
   constructor(
     readonly cluster: Cluster,
@@ -77,7 +76,7 @@ export class LeaderWatch {
     this.#refreshing = true;
     this.cluster.spawn(async () => {
       const failure = await this.cluster.tryRefresh(topics);
-      this.whyNone = failure === undefined ? NO_LEADER : `no metadata: ${failure.message}`;
+      this.noMetadata = failure === undefined ? "" : `no metadata: ${failure.message}`;
       this.#refreshed(topics);
       this.wake();
     });

@@ -106,7 +106,7 @@ export class Sender implements StreamEvents {
   }
 
   #closeStreams(): void {
-    for (const stream of this.#streams.values()) stream.close();
+    for (const stream of this.#streams.values()) stream.close("the producer has ended");
   }
 
   /** The producer cannot go on. All pending records fail, further ones are refused. */
@@ -177,12 +177,13 @@ export class Sender implements StreamEvents {
     if (window.needsIdentity(at, this.identities.current)) return this.#identify(window);
     const address = this.cluster.leaders.address(tp);
     if (address === "") {
-      window.hindered = this.#watch.whyNone;
+      window.lacksLeader(this.#watch.noMetadata);
       this.#watch.ask(tp.topic);
       return undefined;
     }
     if (this.#sentTo.get(tp) !== address) {
       this.#sentTo.set(tp, address);
+      window.hindered = `${address}: no answer yet`;
       window.onLeaderChanged(at);
     }
     const stream = this.#streams.get(address) ?? this.#connect(address);
@@ -251,6 +252,7 @@ export class Sender implements StreamEvents {
       return { fatal: new OncelogError("PRODUCER_FAILED", `${keyOf(tp)}: ${text}`) };
     }
     this.#identifying.set(tp, true);
+    window.hindered = "no producer id yet";
     this.cluster.spawn(async () => {
       try {
         const { identity, last } = await this.identities.acquire(tp, window.identity);
@@ -410,8 +412,9 @@ export class Sender implements StreamEvents {
       const address = this.#sentTo.get(tp);
       if (oldest === undefined || address === undefined) continue;
       const stream = this.#streams.get(address);
-      if (at - oldest > this.config.requestTimeoutMs && stream !== undefined) stream.close();
-      else if (at - oldest > STALL_AFTER) {
+      if (at - oldest > this.config.requestTimeoutMs && stream !== undefined) {
+        stream.close("no answer within requestTimeoutMs");
+      } else if (at - oldest > STALL_AFTER) {
         stalled.set(tp.topic, (stalled.get(tp.topic) ?? new Set()).add(address));
       }
     }

@@ -40,6 +40,7 @@ export class ProduceStream {
   #blocked = false;
   #call: ClientDuplexStream<ProduceRequest, ProduceResponse> | undefined;
   #closed = false;
+  #why = ""; // it was given up
 
   constructor(
     readonly address: string,
@@ -73,7 +74,7 @@ export class ProduceStream {
       this.events.room();
     });
     call.on("error", () => {}); // the status says the same
-    call.on("status", (status) => this.#end(status.details));
+    call.on("status", (status) => this.#end(this.#why || status.details));
     this.events.opened();
   }
 
@@ -84,7 +85,8 @@ export class ProduceStream {
   }
 
   /** Gives the stream up; that it is closed is said soon. */
-  close(): void {
+  close(why: string): void {
+    this.#why = why;
     if (this.#call === undefined) this.#closed = true;
     else this.#call.cancel();
   }

@@ -158,6 +158,12 @@ export class Window {
     this.topicId = topicId;
     this.#dead = false;
     this.#madeAnew = false;
+    this.hindered = "";
+  }
+
+  /** Nobody is known to send to. What the last leader said tells more than that. */
+  lacksLeader(noMetadata: string): void {
+    this.hindered = noMetadata || this.hindered || "no leader is known";
   }
 
   // --- what to send ------------------------------------------------------------------

@@ -21,7 +21,7 @@ use crate::staging::Staging;
 use crate::status::{answer_text, is_retriable};
 use crate::stream::{ProduceStream, StreamStart};
 use crate::types::TopicPartition;
-use crate::watch::{NO_LEADER, Stall, Suspect};
+use crate::watch::{Stall, Suspect};
 use crate::window::{Reaction, Window};
 
 const TICK_EVERY: Duration = Duration::from_millis(100);
@@ -98,8 +98,8 @@ pub(crate) struct Sender {
     pub(crate) refreshing: bool,
     pub(crate) refresh_at: Instant,
     pub(crate) rounds: u32,
-    /// Why a partition may lack one.
-    pub(crate) why_no_leader: String,
+    /// Why the last round had no answer.
+    pub(crate) no_metadata: Option<Error>,
     /// Topics with stalled partitions: how often it was asked who leads, and when it is due.
     pub(crate) stalls: HashMap<String, Stall>,
     /// Leaders that refused, with their terms: there is another one, or will be.
@@ -133,7 +133,7 @@ impl Sender {
             refreshing: false,
             refresh_at: Instant::now(),
             rounds: 0,
-            why_no_leader: NO_LEADER.into(),
+            no_metadata: None,
             stalls: HashMap::new(),
             suspected: HashMap::new(),
             asked_at: Instant::now(),
@@ -339,14 +339,16 @@ impl Sender {
             return self.identify(tp);
         }
         let Some(address) = self.cluster.leaders.address(tp) else {
-            let why = self.why_no_leader.clone();
-            self.window(tp).hindered = why;
+            let problem = self.no_metadata.clone();
+            self.window(tp).lacks_leader(problem.as_ref());
             self.stale.insert(tp.topic.to_string());
             return;
         };
         if self.sent_to.get(tp) != Some(&address) {
             self.sent_to.insert(tp.clone(), address.clone());
-            self.window(tp).on_leader_changed(now);
+            let window = self.window(tp);
+            window.hindered = format!("{address}: no answer yet");
+            window.on_leader_changed(now);
         }
         self.start_stream(&address);
         let window = self.windows.get_mut(tp).expect("it was made above");
@@ -405,6 +407,7 @@ impl Sender {
             return self.fail(&Error::new(ErrorKind::ProducerFailed, message));
         }
         let used = window.identity.clone();
+        window.hindered = "no producer id yet".into();
         self.identifying.insert(tp.clone());
         let (identities, tp) = (self.identities.clone(), tp.clone());
         self.spawn(async move {

@@ -21,8 +21,6 @@ const STALL_PAUSES: Backoff =
 const LEADER_PAUSES: Backoff =
     Backoff { first: Duration::from_millis(20), most: Duration::from_millis(250) };
 
-pub(crate) const NO_LEADER: &str = "no leader is known";
-
 /// A topic with a stalled partition.
 pub(crate) struct Stall {
     asked: u32,
@@ -67,10 +65,7 @@ impl Sender {
 
     pub(crate) fn refreshed(&mut self, topics: &[String], problem: Option<Error>) {
         self.refreshing = false;
-        self.why_no_leader = problem.map_or_else(
-            || NO_LEADER.into(),
-            |problem| format!("no metadata: {}", problem.message()),
-        );
+        self.no_metadata = problem;
         let lacking: Vec<String> = self
             .busy
             .iter()

@@ -154,6 +154,16 @@ impl Window {
         self.topic_id = topic_id;
         self.dead = false;
         self.made_anew = false;
+        self.hindered.clear();
+    }
+
+    /// Nobody is known to send to. What the last leader said tells more than that.
+    pub(crate) fn lacks_leader(&mut self, no_metadata: Option<&Error>) {
+        if let Some(problem) = no_metadata {
+            self.hindered = format!("no metadata: {}", problem.message());
+        } else if self.hindered.is_empty() {
+            self.hindered = "no leader is known".into();
+        }
     }
 
     // --- what to send --------------------------------------------------------------------

@@ -202,15 +202,19 @@ class Sender:
             return
         if partition.needs_identity(now, self.identities.current):
             self._identifying.add(tp)
+            self._hindered[tp] = "no producer id yet"
             self._spawn(self._identify(tp, partition), f"identify {tp}")
             return
         address = self.cluster.leaders.address(tp)
         if not address:
-            self._hindered[tp] = self._watch.failure or "no leader is known"
+            if self._watch.failure:
+                self._hindered[tp] = self._watch.failure
+            self._hindered.setdefault(tp, "no leader is known")
             self._watch.mark_stale(tp.topic)
             return
         if self._sent_to.get(tp) != address:
             self._sent_to[tp] = address
+            self._hindered[tp] = f"{address}: no answer yet"
             partition.on_leader_changed(now)
         stream = self._stream(address)
         if not stream.opened:
@@ -281,6 +285,7 @@ class Sender:
         if self.config.producer_name and last_sequence < partition.stored_given:
             self.fail(lost_with_topic(tp, partition.stored_given))
             return
+        self._hindered.pop(tp, None)
         partition.adopt(identity, last_sequence, self._topic_id(tp.topic))
         self._soon()
 

@@ -116,7 +116,7 @@ class ProduceStream:
     ) -> None:
         self.address = address
         self.opened = False
-        self.is_closing = False
+        self.is_closing, self._why = False, ""
         self.was_shared = False
         # Why the node will take none of this, however often it is sent.
         self.refused: NotAuthorizedError | None = None
@@ -155,15 +155,15 @@ class ProduceStream:
 
     def close(self, why: str) -> None:
         log.debug("produce stream to %s: %s", self.address, why)
-        self.is_closing = True
-        self._task.cancel(why)
+        self.is_closing, self._why = True, why
+        self._task.cancel()
 
     async def wait_unused(self) -> None:
         if not self._lanes:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        why = "closed"
+        why = ""
         call: Any = None
         try:
             async with asyncio.timeout(self._connect_timeout_s):
@@ -179,9 +179,8 @@ class ProduceStream:
             why = await self._talk(call)
         except TimeoutError:
             why = "no connection"
-        except asyncio.CancelledError as cancelled:
-            # Only `close` cancels this task: an end like others, with its reason.
-            why = str(cancelled.args[0]) if cancelled.args else why
+        except asyncio.CancelledError:
+            why = self._why  # only `close` cancels this task: an end like others
         finally:
             self.is_closing = True
             if call is not None:

@@ -25,8 +25,6 @@ final class LeaderWatch {
   private static final Backoff STALL_PAUSES = Backoff.ofMillis(250, 1000);
   private static final Backoff LEADER_PAUSES = Backoff.ofMillis(20, 250);
 
-  private static final String NO_LEADER = "no leader is known";
-
   private record Stall(int asked, long due) {}
 
   private record Suspect(String address, long term) {}
@@ -44,7 +42,7 @@ final class LeaderWatch {
   // Leaders that refused, with their terms: there is another one, or will be.
   private final Map<TopicPartition, Suspect> suspected = new HashMap<>();
   private long askedAt = Times.now(); // without a reason
-  private String whyNone = NO_LEADER;
+  private String noMetadata = ""; // why the last question had no answer; empty: it had one
 
   LeaderWatch(Cluster cluster, Loop loop, Set<TopicPartition> busy, Predicate<String> connected) {
     this.busy = busy;
@@ -58,9 +56,9 @@ final class LeaderWatch {
     stale.add(topic);
   }
 
-  /** Why a partition may lack a leader. */
-  String whyNone() {
-    return whyNone;
+  /** Why the last question had no answer; empty: it had one. */
+  String noMetadata() {
+    return noMetadata;
   }
 
   /** A node answered as a leader. */
@@ -101,7 +99,7 @@ final class LeaderWatch {
     refreshing = true;
     cluster.spawn(
         () -> {
-          String why = NO_LEADER;
+          String why = "";
           try {
             cluster.refresh(topics);
           } catch (OncelogException e) {
@@ -116,7 +114,7 @@ final class LeaderWatch {
 
   private void refreshed(Collection<String> topics, String why) {
     refreshing = false;
-    whyNone = why;
+    noMetadata = why;
     boolean lacking = false;
     for (TopicPartition tp : busy) {
       if (topics.contains(tp.topic()) && !reachable(tp)) {

@@ -103,7 +103,7 @@ final class ProduceStream {
       return;
     }
     if (now >= connectUntil) {
-      close();
+      closed = true;
       loop.post(() -> events.closed(this, "no connection"));
     } else if (channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE) {
       channel.resetConnectBackoff();
@@ -146,11 +146,11 @@ final class ProduceStream {
   }
 
   /** Gives the stream up; that it is closed is said soon. */
-  void close() {
+  void close(String why) {
     if (call == null) {
       closed = true;
     } else if (!closed) {
-      call.cancel("given up by the client", null);
+      call.cancel(why, null);
     }
   }
 

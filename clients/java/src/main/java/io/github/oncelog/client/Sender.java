@@ -85,7 +85,7 @@ final class Sender implements ProduceStream.Events {
   }
 
   private void closeStreams() {
-    streams.values().forEach(ProduceStream::close);
+    streams.values().forEach(stream -> stream.close("the producer has ended"));
   }
 
   /** The producer cannot go on. All pending records fail, further ones are refused. */
@@ -256,12 +256,13 @@ final class Sender implements ProduceStream.Events {
     }
     String address = cluster.leaders.address(tp);
     if (address.isEmpty()) {
-      window.hindered = watch.whyNone();
+      window.lacksLeader(watch.noMetadata());
       watch.ask(tp.topic());
       return Window.NOTHING;
     }
     if (!address.equals(sentTo.get(tp))) {
       sentTo.put(tp, address);
+      window.hindered = address + ": no answer yet";
       window.onLeaderChanged(now);
     }
     ProduceStream stream = streams.get(address);
@@ -306,6 +307,7 @@ final class Sender implements ProduceStream.Events {
               tp));
     }
     identifying.add(tp);
+    window.hindered = "no producer id yet";
     Identity used = window.identity;
     cluster.spawn(
         () -> {
@@ -515,7 +517,7 @@ final class Sender implements ProduceStream.Events {
       String address = sentTo.get(window.tp);
       ProduceStream stream = address == null ? null : streams.get(address);
       if (now - oldest > cluster.requestTimeout && stream != null) {
-        stream.close();
+        stream.close("no answer within requestTimeout");
       } else if (now - oldest > LeaderWatch.STALL_AFTER) {
         stalled.computeIfAbsent(window.tp.topic(), key -> new HashSet<>()).add(address);
       }

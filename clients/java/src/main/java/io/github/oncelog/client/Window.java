@@ -138,6 +138,7 @@ final class Window {
     prevSequence = lastSequence;
     dead = false;
     madeAnew = false;
+    hindered = "";
   }
 
   // --- transactions ------------------------------------------------------------------
@@ -173,6 +174,15 @@ final class Window {
     accumulator.failTransaction(transaction, error);
     failAll(error);
     return NOTHING;
+  }
+
+  /** Nobody is known to send to. What the last leader said tells more than that. */
+  void lacksLeader(String noMetadata) {
+    if (!noMetadata.isEmpty()) {
+      hindered = noMetadata;
+    } else if (hindered.isEmpty()) {
+      hindered = "no leader is known";
+    }
   }
 
   // --- what to send ------------------------------------------------------------------
