@@ -18,14 +18,13 @@ import statistics
 import tempfile
 import threading
 import time
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.answers import Answers
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer, RecordMetadata, TopicConfig
 
@@ -44,8 +43,7 @@ class Load:
         self._producer = Producer(bootstrap, linger_ms=5)
         self._rate, self._stop = rate * MB, threading.Event()
         self._thread = threading.Thread(target=self._send)
-        # Two numbers of each record: the collector would walk through all objects that are kept.
-        self._times, self._waits = array("d"), array("d")
+        self._answers = Answers()
         self._thread.start()
 
     def _send(self) -> None:
@@ -61,9 +59,7 @@ class Load:
 
     def _done(self, at: float, future: Future[RecordMetadata]) -> None:
         future.result()
-        now = time.monotonic()
-        self._waits.append(now - at)
-        self._times.append(now)
+        self._answers.add(at)
 
     def close(self) -> None:
         self._stop.set()
@@ -71,7 +67,7 @@ class Load:
         self._producer.close()
 
     def between(self, start: float, end: float) -> dict[str, float]:
-        waits = self._waits[bisect_left(self._times, start) : bisect_left(self._times, end)]
+        waits = self._answers.waits(start, end)
         p99 = statistics.quantiles(waits, n=100)[98] if len(waits) > 1 else 0.0
         return {
             "mb_s": round(len(waits) * VALUE_BYTES / MB / (end - start), 2),

@@ -14,9 +14,6 @@ sent to, acknowledged nothing:
 With --no-restarts the same spans are measured and nothing is done: what the load alone does. With
 --upgrade the nodes begin with the release before this one; the first round brings each to this one,
 the second one back, and so on, and nothing is finalized.
-
-What is kept of each record is two numbers: the collector walks through futures that pile up, and
-holds up this process for as long as the silences that it is to measure.
 """
 
 from __future__ import annotations
@@ -28,8 +25,6 @@ import os
 import tempfile
 import threading
 import time
-from array import array
-from bisect import bisect_left, bisect_right
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,6 +33,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
+from bench.answers import Answers
 from bench.figures import percentiles
 from bench.processes import BenchError
 from harness import previous_release
@@ -79,14 +75,12 @@ class Pulses:
     bootstrap: str
     partitions: int
     failed: list[str] = field(default_factory=list)
-    acknowledged: dict[int, array[float]] = field(default_factory=dict)  # one time after the other
-    sent: dict[int, array[float]] = field(default_factory=dict)  # of the same records
+    answers: dict[int, Answers] = field(default_factory=dict)  # of each partition
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self.acknowledged = {number: array("d") for number in range(self.partitions)}
-        self.sent = {number: array("d") for number in range(self.partitions)}
+        self.answers = {number: Answers() for number in range(self.partitions)}
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -104,8 +98,7 @@ class Pulses:
         if error is not None:
             self.failed.append(repr(error))
         else:
-            self.acknowledged[number].append(time.monotonic())
-            self.sent[number].append(sent)
+            self.answers[number].add(sent)
 
     def stop(self) -> None:
         assert self._thread is not None
@@ -114,21 +107,14 @@ class Pulses:
 
     def silence(self, begin: float, end: float) -> tuple[float, int, float]:
         """(milliseconds, of which partition, seconds after the beginning that it began)."""
-        longest = (0.0, 0, 0.0)
-        for number, found in self.acknowledged.items():
-            times = [begin, *found[bisect_right(found, begin) : bisect_left(found, end)], end]
-            for before, after in pairwise(times):
-                longest = max(longest, (1000 * (after - before), number, before - begin))
-        return longest
+        found = {number: one.silence(begin, end) for number, one in self.answers.items()}
+        number = max(found, key=lambda number: found[number])
+        seconds, since = found[number]
+        return 1000 * seconds, number, since - begin
 
     def waits(self, begin: float, end: float) -> list[float]:
         """Milliseconds from the send to the acknowledgement."""
-        return [
-            1000 * (at - sent)
-            for number, found in self.acknowledged.items()
-            for at, sent in zip(found, self.sent[number], strict=True)
-            if begin <= at < end
-        ]
+        return [1000 * wait for one in self.answers.values() for wait in one.waits(begin, end)]
 
 
 def restart(cluster: LocalCluster, node: int, tree: Path | None) -> list[float]:
