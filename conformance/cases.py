@@ -53,6 +53,7 @@ VERBS = (
     "last_sequence",
     "resolve",
     "begin",
+    "send_offsets",
     "commit_transaction",
     "abort_transaction",
     "open_consumer",

@@ -57,6 +57,30 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         }
         return await self._stage.answer("commit_offsets", facts, request, context, truth)
 
+    async def StageOffsets(
+        self, request: pb.StageOffsetsRequest, context: Any
+    ) -> pb.StageOffsetsResponse:
+        async def truth(_: Lie | None) -> pb.StageOffsetsResponse:
+            self._leads()
+            cluster, done = self._stage.cluster, FENCED
+            owns = cluster.members.owns
+            places = [(commit.topic, commit.partition) for commit in request.offsets]
+            ownerships = [commit.ownership for commit in request.offsets]
+            if not request.member_id or [owns.get(place) for place in places] == ownerships:
+                done = cluster.transactions.stage_offsets(request)
+            return pb.StageOffsetsResponse(
+                error=done.error, message=done.message, duplicate=done.duplicate
+            )
+
+        facts = {
+            "group": request.group,
+            "transaction": request.transaction_id,
+            "offsets": len(request.offsets),
+            "number": request.number,
+            "member": bool(request.member_id),
+        }
+        return await self._stage.answer("stage_offsets", facts, request, context, truth)
+
     async def JoinGroup(
         self, request_iterator: AsyncIterator[pb.JoinGroupRequest], context: Any
     ) -> None:
@@ -123,6 +147,9 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     ) -> pb.FetchOffsetsResponse:
         async def truth(_: Lie | None) -> pb.FetchOffsetsResponse:
             self._leads()
+            if not request.ignore_transactions:
+                keys = [(one.topic, one.partition) for one in request.partitions]
+                self._stage.cluster.transactions.end_staged(request.group, keys)
             group = self._stage.cluster.offsets.group(request.group)
             answer = pb.FetchOffsetsResponse()
             if request.partitions:

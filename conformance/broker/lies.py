@@ -38,6 +38,7 @@ CALLS = (
     "alter_quotas",
     "list_quotas",
     "commit_offsets",
+    "stage_offsets",
     "fetch_offsets",
     "begin",
     "keep_alive",

@@ -1,25 +1,32 @@
 """Transactions of the cluster that the kit plays, by the nodes' own rules; and their service.
 
     Cluster.append --staged batch--> Transactions.judge --> RunTable (cluster.transactions)
+    GroupService --staged offsets--> Transactions --> OffsetsTable (cluster.partition)
     TransactionService --begin, commit, abort--> Coordinator in the metadata
-                             '--> markers: runs become readable, or are dropped
+                             '--> markers: runs become readable and offsets stored, or dropped
 
 What is decided has its markers at once: a marker that is late is what lies are for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
+from cluster.metadata.topics import OFFSETS_TOPIC
+from cluster.partition.group_state import CommitResult
 from cluster.services.leases import unproven
+from cluster.services.offsets_wire import offset_record
 from cluster.transactions.run_records import expected_record, published_record
 from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import Expected, Marker, State
+from cluster.v1 import offsets_pb2 as opb
 from cluster.v1 import transactions_pb2 as tpb
 from conformance.broker.lies import Lie
 from oncelog import errors
 from oncelog.v1 import batch_pb2, transaction_pb2_grpc
+from oncelog.v1 import group_pb2 as group_pb
 from oncelog.v1 import transaction_pb2 as pb
 
 if TYPE_CHECKING:
@@ -72,11 +79,12 @@ class Transactions:
         return verdict
 
     def _register(self, partition: Partition, number: int, found: BatchMeta) -> Verdict | None:
+        return self._registered(number, found.producer_id, found.epoch, self._group(partition))
+
+    def _registered(self, number: int, producer_id: int, epoch: int, group: int) -> Verdict | None:
+        """Why the group is none of the transaction's; None: it is."""
         register = tpb.RegisterTransaction(
-            transaction_id=number,
-            producer_id=found.producer_id,
-            epoch=found.epoch,
-            groups=[self._group(partition)],
+            transaction_id=number, producer_id=producer_id, epoch=epoch, groups=[group]
         )
         try:
             self._cluster.propose(transaction=tpb.TransactionCommand(register=register))
@@ -90,12 +98,48 @@ class Transactions:
         assert group is not None, "the partition is there"
         return group
 
+    # --- offsets -----------------------------------------------------------------------
+
+    @property
+    def _offsets_group(self) -> int:
+        """The partition of all groups' offsets; 0: nothing was staged there."""
+        return self._cluster.metadata.group_of(OFFSETS_TOPIC, 0) or 0
+
+    def stage_offsets(self, request: group_pb.StageOffsetsRequest) -> CommitResult:
+        """All of the call, or nothing. Raises OncelogError."""
+        cluster, number = self._cluster, request.transaction_id
+        if not self._offsets_group:
+            cluster.create_topic(OFFSETS_TOPIC)
+        refused = self._registered(number, request.producer_id, request.epoch, self._offsets_group)
+        if refused is not None:
+            return CommitResult(refused.kind.name, refused.message, False, None)
+        call = opb.StageOffsets(
+            transaction_id=number,
+            group=request.group,
+            offsets=[
+                offset_record(commit, cluster.topic(commit.topic).topic_id)
+                for commit in request.offsets
+            ],
+            number=request.number,
+        )
+        command = opb.OffsetsCommand(stamp_ms=cluster.now_ms, stage=call)
+        result = cluster.apply_offsets(command.SerializeToString())
+        assert isinstance(result, CommitResult)
+        return result
+
+    def end_staged(self, group: str, keys: Collection[tuple[str, int]]) -> None:
+        """Who reads on from these offsets (none: the group's) ends what is open there."""
+        holders = dict(self._cluster.offsets.staged.holders(group))
+        for number in {holders[key] for key in holders if not keys or key in keys}:
+            self.abort(number)
+
     # --- the end -----------------------------------------------------------------------
 
     def commit(self, request: pb.CommitTransactionRequest) -> Transaction:
         """Raises OncelogError."""
         coordinator = self._cluster.metadata.coordinator
         asked = [self._asked(request, run) for run in request.runs]
+        asked += [self._asked_offsets(request.producer_id, staged) for staged in request.offsets]
         row = coordinator.get(request.transaction_id)
         expected = asked
         if row is not None and row.state is State.OPEN:
@@ -123,24 +167,41 @@ class Transactions:
             raise errors.InvalidRequestError(text, field="runs")
         return Expected(group, request.producer_id, run.record_count, run.last_sequence)
 
+    def _asked_offsets(self, producer_id: int, staged: pb.StagedOffsets) -> Expected:
+        group = self._offsets_group
+        if not group:
+            text = f"offsets: nothing is staged of group {staged.group!r}"
+            raise errors.InvalidRequestError(text, field="offsets")
+        records, last = staged.offset_count, staged.last_number
+        return Expected(group, producer_id, records, last, consumer_group=staged.group)
+
     def confirmed(
         self, row: Transaction, asked: list[Expected], *, only_winners: bool = False
     ) -> list[Expected]:
         """What the partitions have of these. Raises CommitIncompleteError."""
-        found: dict[tuple[int, int], Expected] = {}
+        found: dict[tuple[int, int, str], Expected] = {}
+        groups = {one.consumer_group: one for one in asked if one.consumer_group}
+        staged = {group: (one.records, one.last) for group, one in groups.items()}
+        if differs := self._cluster.offsets.confirm(row.transaction_id, staged):
+            raise errors.CommitIncompleteError(differs)
+        found.update({one.run: one for one in groups.values()})
         for group in row.parts:
-            here = {one.producer_id: (one.records, one.last) for one in asked if one.group == group}
+            here = {
+                one.producer_id: (one.records, one.last)
+                for one in asked
+                if one.group == group and not one.consumer_group
+            }
             confirmed = self._partition(group).runs.confirm(
                 row.transaction_id, here, only_winners=only_winners
             )
             if isinstance(confirmed, str):
                 raise errors.CommitIncompleteError(confirmed)
             for one in confirmed.values():
-                found[group, one.producer_id] = one._replace(group=group)
-        missing = [one for one in asked if (one.group, one.producer_id) not in found]
+                found[group, one.producer_id, ""] = one._replace(group=group)
+        missing = [one for one in asked if one.run not in found]
         if missing:
             raise errors.CommitIncompleteError(f"nothing was staged of {missing[0]}")
-        return [found[one.group, one.producer_id] for one in asked]
+        return [found[one.run] for one in asked]
 
     def _partition(self, group: int) -> Partition:
         place = self._cluster.metadata.partition(group)
@@ -188,6 +249,10 @@ class Transactions:
             next_offset=partition.next_offset,
             time_ms=self._cluster.now_ms,
         )
+        wanted = marker.expected if marker.committed else ()
+        if group == self._offsets_group:
+            stored = {one.consumer_group: one.last for one in wanted}
+            self._cluster.offsets.end(marker.transaction_id, stored, self._cluster.now_ms)
         self.ended[marker.transaction_id] = marker.committed
         staged = partition.staged.pop(marker.transaction_id, [])
         # A sink's batch lies in the order of its winners, and has no others.
@@ -270,6 +335,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         facts = {
             "transaction": request.transaction_id,
             "runs": len(request.runs),
+            "offsets": sum(one.offset_count for one in request.offsets),
             "records": sum(run.record_count for run in request.runs),
         }
         return await self._stage.answer("commit_transaction", facts, request, context, truth)

@@ -65,6 +65,10 @@ def _as(verb: str) -> Callable[[Fields], None]:
     return bend
 
 
+def _committed_beside(fields: Fields) -> None:
+    fields.update(verb="commit", handle=fields.pop("consumer"))
+
+
 _SECURITY = ("tls_ca_file", "tls_cert_file", "tls_key_file", "token_file", "token")
 
 
@@ -116,6 +120,8 @@ COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     "aborts-by-committing": {"abort_transaction": _as("commit_transaction")},
     "commits-by-aborting": {"commit_transaction": _as("abort_transaction")},
     "begins-nothing": {"begin": _as("hello")},
+    "stages-no-offsets": {"send_offsets": _as("hello")},
+    "commits-beside-the-transaction": {"send_offsets": _committed_beside},
     "abandons-by-closing": {"abandon": _as("close")},
     "speaks-in-the-clear": {"open_producer": _in_the_clear, "open_admin": _in_the_clear},
     "reads-a-token-once": {"open_producer": _token_once, "open_admin": _token_once},

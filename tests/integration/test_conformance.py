@@ -63,6 +63,8 @@ WRONG_FAULTS = {
     "does-not-check": ["checksum-is-wrong"],
     "aborts-by-committing": ["abort-shows-nothing"],
     "commits-by-aborting": ["commit-shows-all", "staged-answer-lost"],
+    "stages-no-offsets": ["positions-come-with-the-records", "successor-ends-what-is-open"],
+    "commits-beside-the-transaction": ["positions-go-with-an-abort", "staged-twice-is-staged-once"],
     "begins-nothing": ["abort-shows-nothing", "one-transaction-at-a-time"],
     "abandons-by-closing": ["abandoned-is-not-committed"],
     "speaks-in-the-clear": ["certificate", "token", "token-in-the-clear"],
