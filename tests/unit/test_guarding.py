@@ -295,7 +295,7 @@ ABOUT_A_TOPIC: dict[str, Callable[[str], Any]] = {
         partitions=[lpb.PartitionFetch(topic=name)]
     ),
     "/oncelog.v1.LogService/Subscribe": lambda name: lpb.SubscribeRequest(
-        partitions=[lpb.PartitionFetch(topic=name)]
+        partitions=[lpb.PartitionFetch(topic=name, offset=1)]  # there is none: answered at once
     ),
     "/oncelog.v1.LogService/ListOffsets": lambda name: lpb.ListOffsetsRequest(
         queries=[lpb.OffsetQuery(topic=name)]
