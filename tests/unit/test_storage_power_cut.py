@@ -25,6 +25,7 @@ from storage.engine import Engine
 from storage.flush_cycle import stored_place
 from storage.kv import Family
 from storage.options import KIB, EngineOptions
+from storage.reclaim import Moved
 from tests.unit.small_store import copy_at_rest
 
 OPTIONS = EngineOptions(
@@ -54,6 +55,9 @@ class Writer:
         assert engine._store is not None
         self.log = engine._store.log
         self._sync_log, self.log.sync = self.log.sync, self._noted  # type: ignore[method-assign]
+        self.moved = 0  # entries that reclaiming copied out of old segments
+        reclaimer = engine._store.reclaimer
+        self._move, reclaimer._move = reclaimer._move, self._counted
         self._last = dict.fromkeys(GROUPS, 1)
         self._first = dict.fromkeys(GROUPS, 2)
 
@@ -101,6 +105,10 @@ class Writer:
         number = self._sync_log()
         self.durable = max(self.durable, (written, end.segment, end.position))
         return number
+
+    def _counted(self, entries: list[Moved]) -> None:
+        self.moved += len(entries)
+        self._move(entries)
 
 
 def everything(engine: Engine) -> Rows:
@@ -185,12 +193,16 @@ def run(store: Path, images: Path, seed: int) -> Iterator[tuple[Path, Writer, in
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_image_is_a_prefix_that_holds_all_synced(tmp_path: Path, seed: int) -> None:
-    behind = 0
+    behind = moved = 0
     for image, writer, synced in run(tmp_path / "store", tmp_path / "images", seed):
         behind += len(writer.states) - 1 - check(image, writer, synced)
+        moved = writer.moved
     assert behind, "no cut took anything: they are none"
-    # The slow group's entries were copied out of old segments, which went.
-    assert min(numbers_in(tmp_path / "store" / "log")) > 1
+    # The slow group's entries were copied out of old segments, which went. Which ones did is
+    # decided by where segments end, and that by a thread.
+    numbers = numbers_in(tmp_path / "store" / "log")
+    assert moved
+    assert len(numbers) < numbers[-1]
 
 
 def test_an_image_goes_on_and_is_cut_again(tmp_path: Path) -> None:
