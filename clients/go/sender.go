@@ -2,7 +2,6 @@ package oncelog
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -454,7 +453,7 @@ func (s *sender) streamClosed(stream *produceStream, why error) {
 	s.cluster.avoid(address)
 	for tp, w := range s.busy {
 		if s.sentTo[tp] == address {
-			w.hindered = fmt.Sprintf("%s: %v", address, why)
+			w.hindered = why.Error() // it names the address
 			w.onConnectionLost(now)
 			s.cluster.leaders.forget(tp, address)
 			s.stale[tp.Topic] = true

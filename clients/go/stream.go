@@ -86,7 +86,7 @@ func (s *produceStream) close(why string) { s.cancel(fail(ErrUnavailable, "%s: %
 
 // run connects, writes and reads until the stream breaks, and returns why it did.
 func (s *produceStream) run(ctx context.Context, conn *grpc.ClientConn, commitTimeout, connectIn time.Duration, events streamEvents) error {
-	if err := connect(ctx, conn, connectIn); err != nil {
+	if err := connect(ctx, conn, s.address, connectIn); err != nil {
 		return err
 	}
 	stream, err := pb.NewLogServiceClient(conn).ProduceStream(ctx)
@@ -105,7 +105,7 @@ func (s *produceStream) run(ctx context.Context, conn *grpc.ClientConn, commitTi
 	return err
 }
 
-func connect(ctx context.Context, conn *grpc.ClientConn, limit time.Duration) error {
+func connect(ctx context.Context, conn *grpc.ClientConn, address string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
@@ -117,7 +117,7 @@ func connect(ctx context.Context, conn *grpc.ClientConn, limit time.Duration) er
 			conn.Connect()
 		}
 		if !conn.WaitForStateChange(ctx, state) {
-			return fail(ErrUnavailable, "%s: no connection within %s", conn.Target(), limit)
+			return fail(ErrUnavailable, "%s: no connection within %s", address, limit)
 		}
 	}
 }

@@ -123,14 +123,14 @@ def no_answer(rig: Rig) -> Reaction:
     rig.append(b"a", sequence=10)
     rig.send()
     rig.now = 1000.0
-    return rig.sender.expire(rig.now, "")
+    return rig.sender.expire(rig.now)
 
 
 def never_sent(rig: Rig) -> Reaction:
     rig.append(b"a", sequence=10)
     rig.now = 1000.0
     (batch,) = rig.accumulator.expire(rig.now)
-    return rig.sender.expire_unsent(batch, "")
+    return rig.sender.expire_unsent(batch)
 
 
 @pytest.mark.parametrize("way", [encoding_fails, refused, no_answer, never_sent])
@@ -156,7 +156,7 @@ def test_what_was_never_sent_is_told_apart():
     rig.now = 10.0
     never_sent = rig.accumulator.expire(rig.now)
     assert [batch.values for batch in never_sent] == [[pad(b"b")], [pad(b"c")]]
-    rig.sender.expire(rig.now, "")
+    rig.sender.expire(rig.now)
     error = futures[0].exception(0)
     assert isinstance(error, errors.DeliveryTimeoutError)
     assert error.outcome == "unknown"
@@ -170,7 +170,7 @@ def test_an_abandoned_head_holds_the_chain_for_the_living():
     rig.send()
     rig.sender.on_connection_lost(rig.now)
     rig.now = 10.0
-    rig.sender.expire(rig.now, "")
+    rig.sender.expire(rig.now)
     assert outcome(first) == "unknown"
     assert not second.done()
     again = rig.send()
@@ -187,7 +187,7 @@ def test_a_window_given_up_ends_the_id_in_this_partition():
     rig = Rig(delivery_timeout_s=10.0)
     futures, sent = three(rig)
     rig.now = 10.0
-    rig.sender.expire(rig.now, "")
+    rig.sender.expire(rig.now)
     assert [outcome(f) for f in futures] == ["unknown"] * 3
     rig.append(b"d")
     assert rig.send() == []
@@ -207,7 +207,7 @@ def test_retries_used_up():
         (sent,) = rig.send()
         rig.answer(sent, V.VERDICT_TIMEOUT)
         rig.now += 5
-    rig.sender.expire(rig.now, "")
+    rig.sender.expire(rig.now)
     error = future.exception(0)
     assert isinstance(error, errors.DeliveryTimeoutError)
     assert "3 times" in str(error)
@@ -217,14 +217,14 @@ def test_retries_used_up():
 def test_who_gets_no_answer_in_time_is_told_what_hindered(was_sent: bool):
     rig = Rig(delivery_timeout_s=10.0)
     future = rig.append(b"a")
-    why = "10.0.0.1:9092: STORAGE_FULL: less than 5 % are free"
+    why = rig.sender.hindered = "10.0.0.1:9092: STORAGE_FULL: less than 5 % are free"
     rig.now = 10.0
     if was_sent:
         rig.send()
-        rig.sender.expire(rig.now, why)
+        rig.sender.expire(rig.now)
     else:
         (batch,) = rig.accumulator.expire(rig.now)
-        rig.sender.expire_unsent(batch, why)
+        rig.sender.expire_unsent(batch)
     error = future.exception(0)
     assert isinstance(error, errors.DeliveryTimeoutError)
     assert str(error).endswith("; " + why)

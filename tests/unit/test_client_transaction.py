@@ -193,7 +193,7 @@ def test_a_timeout_fails_the_transaction_and_keeps_the_identity() -> None:
     rig, transaction = in_transaction()
     futures, _ = three(rig)
     rig.now += 1000
-    rig.sender.expire(rig.now, "")
+    rig.sender.expire(rig.now)
     assert isinstance(transaction.failure, errors.DeliveryTimeoutError)
     assert all(future.done() for future in futures)
     rig.sender.roll_back(transaction)

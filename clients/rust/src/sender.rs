@@ -339,8 +339,8 @@ impl Sender {
             return self.identify(tp);
         }
         let Some(address) = self.cluster.leaders.address(tp) else {
-            let problem = self.no_metadata.clone();
-            self.window(tp).lacks_leader(problem.as_ref());
+            let window = self.windows.get_mut(tp).expect("it was made above");
+            window.lacks_leader(self.no_metadata.as_ref());
             self.stale.insert(tp.topic.to_string());
             return;
         };

@@ -82,6 +82,7 @@ class PartitionSender:
         self._cursor = 0  # window[:cursor] was sent since the last rewind
         self._again: deque[OpenBatch] = deque()  # to be sealed anew, before what waits
         self.retry_at = 0.0
+        self.hindered = ""  # why the last attempt failed, or could not be made; "": it did not
         self._failures = 0
         self.identity = NO_IDENTITY
         self._prev_sequence = -1
@@ -440,14 +441,14 @@ class PartitionSender:
 
     # --- time ------------------------------------------------------------------------
 
-    def expire_unsent(self, batch: OpenBatch, why: str) -> Reaction:
+    def expire_unsent(self, batch: OpenBatch) -> Reaction:
         """Fail a batch whose delivery timeout was over before it was taken out to be sent."""
-        error = not_sent(self.tp, self._accumulator.delivery_timeout_s, why)
+        error = not_sent(self.tp, self._accumulator.delivery_timeout_s, self.hindered)
         self._fail_batch(batch, error)
         return Reaction(fatal=self._gap)
 
-    def expire(self, now: float, why: str) -> Reaction:
-        """Fail what is past its delivery timeout; `why` goes into the error, "": not known.
+    def expire(self, now: float) -> Reaction:
+        """Fail what is past its delivery timeout.
 
         A batch that was sent may be stored, so it keeps its place in the window while
         batches behind it are alive; when none is, the window is given up and the
@@ -457,11 +458,12 @@ class PartitionSender:
             if sealed.acked or sealed.abandoned or sealed.deadline > now:
                 continue
             sealed.abandoned = True
-            self._fail_batch(sealed.batch, not_acknowledged(self.tp, sealed.attempts, why))
+            error = not_acknowledged(self.tp, sealed.attempts, self.hindered)
+            self._fail_batch(sealed.batch, error)
         limit = now - self._accumulator.delivery_timeout_s
         while self._again and self._again[0].created <= limit:
             batch = self._again.popleft()
-            self._fail_batch(batch, not_stored_again(self.tp, why))
+            self._fail_batch(batch, not_stored_again(self.tp, self.hindered))
         self._reset_if_abandoned()
         return Reaction(fatal=self._gap)
 

@@ -75,8 +75,6 @@ class Sender:
         self._watch = LeaderWatch(
             cluster, loop, wanted=lambda: self._busy, is_open=self._is_open, on_round=self._soon
         )
-        # Why a partition's last attempt failed, or could not be made.
-        self._hindered: dict[TopicPartition, str] = {}
         # Topics with stalled partitions: how often it was asked who leads, and when it is due.
         self._stalls: dict[str, tuple[int, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -202,19 +200,19 @@ class Sender:
             return
         if partition.needs_identity(now, self.identities.current):
             self._identifying.add(tp)
-            self._hindered[tp] = "no producer id yet"
+            partition.hindered = "no producer id yet"
             self._spawn(self._identify(tp, partition), f"identify {tp}")
             return
         address = self.cluster.leaders.address(tp)
         if not address:
-            if self._watch.failure:
-                self._hindered[tp] = self._watch.failure
-            self._hindered.setdefault(tp, "no leader is known")
+            # What the last leader said tells more than that there is none.
+            known = self._watch.failure or partition.hindered
+            partition.hindered = known or "no leader is known"
             self._watch.mark_stale(tp.topic)
             return
         if self._sent_to.get(tp) != address:
             self._sent_to[tp] = address
-            self._hindered[tp] = f"{address}: no answer yet"
+            partition.hindered = f"{address}: no answer yet"
             partition.on_leader_changed(now)
         stream = self._stream(address)
         if not stream.opened:
@@ -285,7 +283,7 @@ class Sender:
         if self.config.producer_name and last_sequence < partition.stored_given:
             self.fail(lost_with_topic(tp, partition.stored_given))
             return
-        self._hindered.pop(tp, None)
+        partition.hindered = ""
         partition.adopt(identity, last_sequence, self._topic_id(tp.topic))
         self._soon()
 
@@ -338,7 +336,7 @@ class Sender:
         self.cluster.avoid(address)
         for tp, partition in self._busy.items():
             if self._sent_to.get(tp) == address:
-                self._hindered[tp] = f"{address}: {why}"
+                partition.hindered = f"{address}: {why}"
                 partition.on_connection_lost(now)
                 self.cluster.leaders.forget(tp, address)
                 self._watch.mark_stale(tp.topic)
@@ -351,11 +349,10 @@ class Sender:
         reaction = partition.on_result(sealed, result.id, result, time.monotonic())
         if result.verdict in RETRIABLE:
             at = self._sent_to.get(partition.tp, "")
-            self._hindered[partition.tp] = f"{at}: {answer_text(result)}"
+            partition.hindered = f"{at}: {answer_text(result)}"
         else:
             self._watch.leads(partition.tp)
-            if self._hindered:
-                self._hindered.pop(partition.tp, None)
+            partition.hindered = ""
         self._react(partition, reaction)
 
     def _react(self, partition: PartitionSender, reaction: Reaction) -> None:
@@ -429,9 +426,9 @@ class Sender:
     def _expire(self, now: float) -> None:
         for batch in self.accumulator.expire(now):
             partition = self._partition(batch.tp)
-            self._react(partition, partition.expire_unsent(batch, self._hindered.get(batch.tp, "")))
-        for tp, partition in list(self._busy.items()):
-            self._react(partition, partition.expire(now, self._hindered.get(tp, "")))
+            self._react(partition, partition.expire_unsent(batch))
+        for partition in list(self._busy.values()):
+            self._react(partition, partition.expire(now))
         if self._busy:
             self._soon()
 

@@ -99,17 +99,20 @@ final class LeaderWatch {
     refreshing = true;
     cluster.spawn(
         () -> {
-          String why = "";
-          try {
-            cluster.refresh(topics);
-          } catch (OncelogException e) {
-            // There are the same leaders as before, and the next round.
-            why = "no metadata: " + e.getMessage();
-          }
-          String whyNow = why;
-          loop.post(() -> refreshed(topics, whyNow));
+          String why = refresh(topics);
+          loop.post(() -> refreshed(topics, why));
         });
     return Times.NEVER;
+  }
+
+  /** Returns why there was no answer: then there are the same leaders as before. */
+  private String refresh(List<String> topics) {
+    try {
+      cluster.refresh(topics);
+      return "";
+    } catch (OncelogException e) {
+      return "no metadata: " + e.getMessage();
+    }
   }
 
   private void refreshed(Collection<String> topics, String why) {
