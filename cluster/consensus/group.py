@@ -144,7 +144,7 @@ class Group:
         return [] if self._leading is None else self._leading.ask_successor(self._up)
 
     def is_responsive(self, peer: int) -> bool:
-        """Leads, and the voter replied within an election timeout, as all of a quiescent group."""
+        """Leads, and the peer can be reached and replied within an election timeout."""
         return self._leading is not None and self._leading.is_responsive(peer)
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from cluster.consensus.configuration import (
     Change,
     ChangeRefusedError,
+    Configuration,
     Step,
     changed,
     pack_configuration,
@@ -24,7 +25,7 @@ from cluster.consensus.raft import Raft
 from cluster.consensus.replication import Replicator
 
 TRANSFER_TIMEOUT = 2.0  # seconds that proposals wait for a transfer
-PROMOTE_WITHIN_ENTRIES = 1000  # of the log's end: so much a new voter may still lack
+WITHIN_ENTRIES = 1000  # so much may a replica lack that a change makes, or leaves, a voter
 
 
 class LeaderTerm:
@@ -102,23 +103,44 @@ class LeaderTerm:
             raise ChangeRefusedError("the leader is not ready", now)
         if self._change_queued or journal.configurations[-1].index > journal.applied_index:
             raise ChangeRefusedError("another change is under way", now)
+        after = changed(now, change)
         if change.step is Step.PROMOTE:
             self._check_learner(change.node)
-        self.proposals.propose(pack_configuration(changed(now, change)), done)
+        elif after.voters != now.voters:
+            self._check_left(after)
+        self.proposals.propose(pack_configuration(after), done)
         self._change_queued = True
 
     def _check_learner(self, node: int) -> None:
         """It must be near the end of the log, and hold an entry of this term on its disk."""
         progress, now = self.replicator.peers.get(node), self._members.configuration
-        if progress is None:
-            return  # `changed` says why not
+        assert progress is not None, "a learner has progress"
+        if not self.is_responsive(node):
+            raise ChangeRefusedError(f"node {node} does not answer", now)
         behind = self._journal.last_index - progress.match
         own_term = (
             progress.match >= self._journal.base_index
             and self._journal.term_at(progress.match) == self.term
         )
-        if not own_term or behind > PROMOTE_WITHIN_ENTRIES or progress.version < now.version:
+        if not own_term or behind > WITHIN_ENTRIES or progress.version < now.version:
             raise ChangeRefusedError(f"node {node} is {behind} entries behind", now)
+
+    def _check_left(self, after: Configuration) -> None:
+        """A majority of the voters left must answer and hold what is committed.
+
+        With less nothing commits from then on, not even the change that would mend it: of
+        {1, 2, 3} with 2 dead, {1, 2} waits for 2 for ever (etcd's strict reconfiguration check).
+        """
+        unfit = [one.node for one in after.voters if not self._is_fit(one.node)]
+        if 2 * len(unfit) >= len(after.voters):
+            text = f"of the voters that would be left, {unfit} do not answer or are behind"
+            raise ChangeRefusedError(text, self._members.configuration)
+
+    def _is_fit(self, node: int) -> bool:
+        if node == self._members.node:
+            return True
+        behind = self._core.commit_index - self.replicator.peers[node].match
+        return self.is_responsive(node) and behind <= WITHIN_ENTRIES
 
     def configuration_changed(self) -> None:
         """Another one is in force: its replicas are sent to, its voters may lead next."""
@@ -157,9 +179,11 @@ class LeaderTerm:
         return addressed(message, self._members.instance, self._members.instance_of(peer))
 
     def is_responsive(self, peer: int) -> bool:
-        if peer not in self._members.voters:
+        """Can be reached, and replied within an election timeout, as all of a quiescent group."""
+        if peer not in self.replicator.reachable():
             return False
-        silent = self._clock() - self._core.last_reply_at(peer)
+        is_voter, at = peer in self._members.voters, self.replicator.peers[peer].replied_at
+        silent = self._clock() - (self._core.last_reply_at(peer) if is_voter else at)
         return self.quiescence.begun or silent < self._config.election_timeout
 
     def transfer(self, target: int) -> None:

@@ -44,7 +44,7 @@ class Receiver:
                 return raft.guard.append(sender, message)
             case AppendReply():
                 if raft.guard.append_reply(sender, message) and leading is not None:
-                    leading.replicator.on_reply(sender, message)
+                    leading.replicator.on_reply(sender, message, self._clock())
             case CheckpointAt():
                 if message.term == core.term and sender == core.leader_id:
                     raft.check.plan(message.index)

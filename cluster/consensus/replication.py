@@ -48,6 +48,7 @@ class Progress:
     window: PeerWindow  # shared with other groups
     match: int = 0
     version: int = 0  # of the configuration that is in force there
+    replied_at: float = float("-inf")  # by this leader's clock
     state: State = State.PROBE
     probe_sent: bool = False
     ahead: ReadAhead | None = None  # once it has needed entries that are in memory no more
@@ -146,8 +147,9 @@ class Replicator:
         for progress in self.peers.values():
             progress.close()
 
-    def on_reply(self, peer: int, reply: AppendReply) -> None:
+    def on_reply(self, peer: int, reply: AppendReply, now: float) -> None:
         progress, next_index = self.peers[peer], reply.next_index
+        progress.replied_at = now
         progress.version = max(progress.version, reply.version)
         if reply.success:
             match = next_index - 1

@@ -38,10 +38,10 @@ class Leader:
         return [message for _, message in self.replicator.heartbeats()]
 
     def ack(self, next_index: int) -> None:
-        self.replicator.on_reply(2, AppendReply(GROUP, 2, next_index, True))
+        self.replicator.on_reply(2, AppendReply(GROUP, 2, next_index, True), 0.0)
 
     def refuse(self, next_index: int, rejected: int) -> None:
-        self.replicator.on_reply(2, AppendReply(GROUP, 2, next_index, False, rejected))
+        self.replicator.on_reply(2, AppendReply(GROUP, 2, next_index, False, rejected), 0.0)
 
     @property
     def progress(self) -> replication.Progress:

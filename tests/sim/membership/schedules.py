@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
+from cluster.consensus import leader_term
 from cluster.consensus.configuration import Change, ChangeRefusedError, Step
 from cluster.consensus.message import (
     Append,
@@ -487,3 +489,76 @@ def two_changes_while_one_voter_is_cut_off() -> None:
     stage.crash(1)
     stage.settle(gone=(1,))
     assert stage.members() == [1, 2, 3, 5]
+
+
+# -- what a change leaves must work ------------------------------------------------------------
+
+
+@schedule
+def who_is_left_is_a_majority_that_answers() -> None:
+    """{1,2,3} and 2 is dead: without 3 nothing is committed until 2 is back, not even a way out."""
+    stage = Changing()
+    stage.elect(1)
+    stage.produce(1)
+    stage.crash(2)
+    stage.run(3.0)
+    _goes_on_without(stage, 3)
+    stage.start(2)
+    stage.run(1.0)
+    stage.remove(1, 3)
+    stage.settle()
+
+
+@schedule
+def who_is_left_holds_what_is_committed() -> None:
+    """{1,2,3} and 2 is far behind: without 3 all writes wait until 2 has caught up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leader_term, "WITHIN_ENTRIES", 5)
+        stage = Changing()
+        stage.elect(1)
+        stage.run(1.0)
+        stage.hold(
+            lambda sender, receiver, message: (
+                receiver == 2 and isinstance(message, Append) and bool(message.data)
+            )
+        )
+        stage.produce(1, 10)
+        assert stage.group(1).is_responsive(2), "it answers what has no entries"
+        _goes_on_without(stage, 3)
+        stage.release()
+        stage.run(1.0)
+        stage.remove(1, 3)
+        stage.settle()
+
+
+def _goes_on_without(stage: Changing, node: int) -> None:
+    """1 is asked to remove it; what is written afterwards is acknowledged all the same."""
+    with suppress(ChangeRefusedError):
+        stage.propose(1, Step.REMOVE, node)
+    stage.run(0.5)
+    sent = stage.send(1, stage.batch())
+    stage.run(2.0)
+    if sent.kind is not Kind.APPENDED:
+        raise Violation(f"{node} was removed, and who is left commits nothing")
+
+
+@schedule
+def a_learner_that_does_not_answer_gets_no_vote() -> None:
+    """1 alone fills 2, which dies: as a voter it would be needed for all that follows."""
+    stage = Changing(founding=1, smallest_majority=1)
+    stage.elect(1)
+    stage.produce(1, 3)
+    stage.learn(1, 2)
+    stage.crash(2)
+    stage.run(3.0)
+    with suppress(ChangeRefusedError):
+        stage.propose(1, Step.PROMOTE, 2)
+    stage.run(0.5)
+    sent = stage.send(1, stage.batch())
+    stage.run(2.0)
+    if sent.kind is not Kind.APPENDED:
+        raise Violation("a dead learner is a voter now, and 1 waits for it")
+    stage.start(2)
+    stage.run(1.0)
+    stage.change(1, Step.PROMOTE, 2)
+    stage.settle()

@@ -91,6 +91,9 @@ CAUGHT_BY = {
     "addresses-forgotten": "who_joined_through_a_node_that_is_gone_finds_the_others",
     "removed-is-a-stranger": "a_node_that_was_removed_while_away_ends",
     "put-back-let-in": "a_directory_that_was_put_back_does_not_elect_the_metadata",
+    "rest-not-asked": "who_is_left_is_a_majority_that_answers",
+    "rest-far-behind": "who_is_left_holds_what_is_committed",
+    "dead-gets-a-vote": "a_learner_that_does_not_answer_gets_no_vote",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
 
@@ -517,3 +520,21 @@ def said_by_itself_only() -> Any:
 @mutation("peers let in a directory that was put back")
 def put_back_let_in() -> Any:
     return [(NodesView, "put_back", lambda self, *claimed: "")]
+
+
+@mutation("a replica goes though the others cannot commit without it")
+def rest_not_asked() -> Any:
+    return [(LeaderTerm, "_check_left", lambda self, after: None)]
+
+
+@mutation("a replica goes though the others hold little of what is committed")
+def rest_far_behind() -> Any:
+    def is_fit(self: LeaderTerm, node: int) -> bool:
+        return node == self._members.node or self.is_responsive(node)
+
+    return [(LeaderTerm, "_is_fit", is_fit)]
+
+
+@mutation("a learner that does not answer becomes a voter")
+def dead_gets_a_vote() -> Any:
+    return [(LeaderTerm, "is_responsive", lambda self, peer: True)]
