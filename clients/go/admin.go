@@ -192,7 +192,7 @@ func (a *Admin) DescribeCluster(ctx context.Context) (ClusterInfo, error) {
 }
 
 func describeCluster(ctx context.Context, c *cluster) (ClusterInfo, error) {
-	answer, err := ask(ctx, c, pb.NewClusterServiceClient, pb.ClusterServiceClient.DescribeCluster, &pb.DescribeClusterRequest{})
+	answer, err := ask(ctx, c, pb.NewClusterServiceClient, pb.ClusterServiceClient.DescribeCluster, &pb.DescribeClusterRequest{AskLeaders: true})
 	info := ClusterInfo{
 		ClusterID: answer.GetClusterId(), AnsweringNodeID: answer.GetAnsweringNodeId(),
 		ControllerID: answer.GetControllerId(), Topics: answer.GetTopics(),

@@ -300,7 +300,7 @@ class Driver:
             self._heartbeats.quiesce(group)
         if group.has_work:
             self._with_work.add(gid)
-            self._is_saving = self._is_saving or group.is_saving
+            self._is_saving = self._is_saving or group.checkpoints.is_saving
         self._schedule(group, group.next_due())
 
     def _deliver(self) -> dict[int, Group]:

@@ -23,6 +23,7 @@ from operator import attrgetter
 from typing import Any
 
 from cluster.consensus.applying import Applying
+from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Members
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.journal import Journal
@@ -36,6 +37,7 @@ from cluster.consensus.receiving import Receiver
 from cluster.consensus.replication import Progress
 from cluster.consensus.snapshots import base_reading, check_snapshot, replace_by
 from cluster.consensus.state_check import StateDivergedError
+from cluster.consensus.survivor import is_survivor, unknown_change
 from cluster.consensus.tombstone import Tombstone, tombstone_of
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
@@ -82,7 +84,7 @@ class Group:
     members: Members = _alias("_raft.members")
     journal: Journal = _alias("_raft.journal")
     core: Core = _alias("_raft.core")
-    is_saving: bool = _alias("_raft.checkpoints.is_saving")
+    checkpoints: Checkpoints = _alias("_raft.checkpoints")
     out: list[tuple[int, Message]] = _alias("_outbox.messages")
 
     @property
@@ -127,10 +129,7 @@ class Group:
         return {} if self._leading is None else self._leading.follower_lag()
 
     def best_successor(self, wrong: Collection[int] = ()) -> int:
-        """The follower with the longest matching log among those reachable; 0 if none.
-
-        wrong: nodes that may not lead, as their clocks are.
-        """
+        """The reachable follower with the most of the log, none of those `wrong`; 0: none."""
         return 0 if self._leading is None else self._leading.best_successor(self._up - set(wrong))
 
     def bare_heartbeats(self) -> list[tuple[int, GroupMessage]]:
@@ -167,8 +166,8 @@ class Group:
         leading, core, journal = self._leading, self._raft.core, self._raft.journal
         alone = leading is not None and self.members.is_alone
         return not self.is_stopped and (
-            # While leadership is handed over proposals wait: for a message or a timeout.
-            (leading is not None and leading.proposals.queued and not leading.is_transferring)
+            # Proposals that may not be appended wait for a message or a timeout.
+            (leading is not None and leading.proposals.queued and leading.may_append)
             or self._applying.has_work(self.commit_index)
             or core.commits_more
             # A lone leader's entries are committed by its next tick.
@@ -211,23 +210,26 @@ class Group:
             raise ChangeRefusedError(why, self.members.configuration)
         self._leading.change(change, done)
 
-    def compact(self, limit: int) -> None:
-        """Drops the log's head up to the newest checkpoint at or below `limit`."""
-        self._raft.checkpoints.compact(limit)
+    def go_alone(self, gone: Collection[tuple[int, int]]) -> str:
+        """Of two voters the other one is among `gone`, (node, instance): goes on without it.
 
-    def checkpoint(self) -> None:
-        """Saves the state at the applied index, or begins to: `advance` does the rest."""
-        self._raft.checkpoints.save()
-
-    def checkpoint_whole(self) -> None:
-        """As `checkpoint`, at once: nothing follows."""
-        self._raft.checkpoints.save()
-        self._raft.checkpoints.save_rest()
+        Returns why it waits with that; nothing: it goes on alone, or need not (survivor.py).
+        """
+        if self.is_stopped or self.is_quiescent or not is_survivor(self.members, gone):
+            return ""
+        waits_for = unknown_change(self.members, self.journal.configurations)
+        if not waits_for:
+            log.warning("goes on alone partition=%s, of %s", self.name, self.members.configuration)
+            self._raft.go_alone()
+            if self._leading is not None:
+                self._leading.configuration_changed()
+            self.campaign()
+        return waits_for
 
     def checkpoint_early(self) -> None:
         """The node has too much to apply again at a start: saves before it is due."""
         try:
-            self.checkpoint()
+            self.checkpoints.save()
         except Exception as error:  # noqa: BLE001 - any fault stops this replica only
             self.fail(error)
 
@@ -238,7 +240,7 @@ class Group:
         """Leads, has nothing to say, and everybody reachable has answered to that."""
         leading = self._leading
         quiet = leading is not None and leading.quiescence.is_quiet and leading.can_quiesce
-        return quiet and not self.is_saving
+        return quiet and not self.checkpoints.is_saving
 
     @property
     def is_quiescent(self) -> bool:
@@ -266,10 +268,7 @@ class Group:
 
     def set_link(self, peer: int, up: bool) -> None:
         """The stream to and from a peer came up or broke."""
-        if up:
-            self._up.add(peer)
-        else:
-            self._up.discard(peer)
+        (self._up.add if up else self._up.discard)(peer)
         if self._leading is not None:
             self._leading.replicator.set_link(peer, up)
         elif not up and peer == self.core.leader_id and self.failed is None:

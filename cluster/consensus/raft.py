@@ -41,6 +41,12 @@ class Raft:
         self.core.set_voters(self.members.voters)
         self.election.configuration_changed()
 
+    def go_alone(self) -> None:
+        """From now on the other one of two voters does not count."""
+        self.members.go_alone()
+        self.core.set_voters(self.members.voters)
+        self.election.configuration_changed()
+
     @property
     def is_configured(self) -> bool:
         """False: a configuration is committed that is not in force here yet."""

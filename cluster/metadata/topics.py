@@ -151,6 +151,24 @@ class PartitionState:
         """Of the replica that `node` shall hold."""
         return self.instances[self.replicas.index(node)] if self.instances else 0
 
+    @property
+    def learner(self) -> int:
+        """The node whose replica is filled and has no vote yet, as far as is reported; 0: none.
+
+        There is one at a time, the newest. A target that is held stays until it has its vote.
+        """
+        if not self.target or not self.instances:
+            return 0
+        newest = max(self.replicas, key=self.instance_of)
+        is_held = {*self.target} == {*self.replicas} and not self.to_remove
+        instance = self.instance_of(newest)
+        return newest if instance and (is_held or instance == self.version) else 0
+
+    @property
+    def counting(self) -> set[int]:
+        """The nodes whose replicas count: not what is lost, damaged, or being filled."""
+        return {*self.replicas} - {node for node, _ in self.to_remove} - {self.learner}
+
 
 @dataclass(frozen=True, slots=True)
 class TopicState:

@@ -196,7 +196,8 @@ def save_checkpoints(driver: Driver, engine: Engine) -> None:
         for group in driver.groups.values():
             group.close("this node is shutting down")
             if group.failed is None:
-                group.checkpoint_whole()
+                group.checkpoints.save()
+                group.checkpoints.save_rest()
         engine.write(driver.batch)
         engine.sync()
     except StorageError as error:

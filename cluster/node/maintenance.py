@@ -184,6 +184,6 @@ class Maintenance:
         """Keeps the metadata log short."""
         kept = self._settings.metadata_entries
         if group.applied_index - group.journal.base_index > 2 * kept:
-            group.checkpoint()
-            group.compact(group.applied_index - kept)
+            group.checkpoints.save()
+            group.checkpoints.compact(group.applied_index - kept)
             self._driver.touch(METADATA_GROUP)

@@ -68,5 +68,5 @@ class MetadataFollower:
             self._on_layout()
         group = self._driver.groups.get(METADATA_GROUP)
         if group is not None and group.failed is None:
-            group.checkpoint()
+            group.checkpoints.save()
             self._driver.touch(METADATA_GROUP)

@@ -41,7 +41,9 @@ class NodeChanges:
         view = self._metadata.membership
         if group is None or not group.is_ready or not view.leaving:
             return
-        for record, target in moves(self._metadata.topics(), view.holders(), view.leaving):
+        own, holders = group.config.node_id, view.holders()
+        living = {node for node in holders if node == own or group.is_responsive(node)}
+        for record, target in moves(self._metadata.topics(), holders, view.leaving, living):
             move = mpb.SetReplicas(
                 group_id=record.group_id, replicas=target, expected_version=record.version
             )
@@ -60,9 +62,15 @@ class NodeChanges:
 
 
 def moves(
-    topics: Iterable[TopicState], holders: Collection[int], leaving: Collection[int]
+    topics: Iterable[TopicState],
+    holders: Collection[int],
+    leaving: Collection[int],
+    living: Collection[int],
 ) -> list[tuple[PartitionState, list[int]]]:
-    """Partitions that a leaving node holds, and where they shall be: at the least loaded nodes."""
+    """Partitions that a leaving node holds, and where they shall be.
+
+    At the least loaded nodes, the living first: what is moved to a dead one waits for it.
+    """
     records = [record for topic in topics for record in topic.partitions]
     load = Counter(node for record in records for node in record.target or record.replicas)
     free = MAX_MOVES - sum(bool(record.target) for record in records)
@@ -76,7 +84,7 @@ def moves(
         for place, node in enumerate(target):
             spare = [one for one in holders if one not in target]
             if node in leaving and spare:
-                target[place] = min(spare, key=lambda one: (load[one], one))
+                target[place] = min(spare, key=lambda one: (one not in living, load[one], one))
                 load[target[place]] += 1
         if target != list(record.target or record.replicas):
             free -= not record.target

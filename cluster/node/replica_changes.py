@@ -59,6 +59,8 @@ class ReplicaChanges:
             len(group.members.learners) for group in self._driver.groups.values() if group.is_ready
         )
         for gid, group in self._driver.groups.items():
+            if len(group.members.configuration.voters) == 2:
+                self._look_at_two(gid, group)
             if not group.is_ready:
                 continue
             if gid == METADATA_GROUP:
@@ -96,6 +98,16 @@ class ReplicaChanges:
             return
         self._learners += step is Step.ADD
         log.info("%s of node %d partition=%s, now %s", step.value, node, group.name, now)
+        self._driver.touch(gid)
+
+    def _look_at_two(self, gid: int, group: Group) -> None:
+        """If one is lost, or damaged, the other one has all, and removes it."""
+        found = self._metadata.partition(gid)
+        if found is None or not found[2].to_remove:
+            return
+        why_not = group.go_alone(found[2].to_remove)
+        if why_not:
+            self.waiting[gid] = why_not
         self._driver.touch(gid)
 
     def _report(self, gid: int, group: Group) -> None:

@@ -1,4 +1,4 @@
-"""How much each replica of the cluster holds, for the balance; how far a move is, and why.
+"""How much each replica of the cluster holds, for the balance; how far a move is; who lags.
 
 ReplicaSizes.ask --Request--> ReplicaSizes.here of each node --> node -> group -> bytes
 """
@@ -9,6 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
+from cluster.consensus.group import Group
+from cluster.consensus.leader_term import WITHIN_ENTRIES
 from cluster.node.peers import Peers
 from cluster.partition.replica import Partition
 from cluster.transport.calls import PeerCallError
@@ -27,6 +29,8 @@ class ReplicaSizes:
 
     partitions: its own, by group. waiting: group -> why this node, which leads it, does not change
     its replicas now; `reasons`: of all nodes, when they were asked last.
+    lags: (group, node) -> committed entries that its replica lacks, if they are many, as the
+    leaders said when they were asked last.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class ReplicaSizes:
         self._node_id, self._partitions, self._peers = node_id, partitions, peers
         self._waiting = waiting
         self.reasons: dict[int, str] = {}
+        self.lags: dict[tuple[int, int], int] = {}
 
     def alive(self, node: int) -> bool:
         return node == self._node_id or self._peers.up(node)
@@ -46,8 +51,14 @@ class ReplicaSizes:
     def here(self) -> pb.DescribeReplicasResponse:
         held = self._partitions
         sizes = [partition.machine.stored.stored_bytes for partition in held.values()]
+        lags = [
+            pb.ReplicaLag(group=gid, node_id=node, entries=lag)
+            for gid, partition in held.items()
+            for node, lag in _lags(partition.group)
+            if lag > WITHIN_ENTRIES
+        ]
         return pb.DescribeReplicasResponse(
-            groups=list(held), bytes=sizes, waiting=dict(self._waiting())
+            groups=list(held), bytes=sizes, waiting=dict(self._waiting()), lags=lags
         )
 
     async def ask(self) -> Sizes:
@@ -57,6 +68,9 @@ class ReplicaSizes:
         found = {node: one for node, one in zip(nodes, answers, strict=True) if one is not None}
         found[self._node_id] = self.here()
         self.reasons = {group: why for one in found.values() for group, why in one.waiting.items()}
+        self.lags = {
+            (lag.group, lag.node_id): lag.entries for one in found.values() for lag in one.lags
+        }
         return {node: _sizes(one) for node, one in found.items()}
 
     async def _ask(self, node: int) -> pb.DescribeReplicasResponse | None:
@@ -80,6 +94,11 @@ def largest(held: Iterable[Mapping[int, int]]) -> dict[int, int]:
         for group, size in sizes.items():
             found[group] = max(size, found.get(group, 0))
     return found
+
+
+def _lags(group: Group) -> Iterable[tuple[int, int]]:
+    """Of each follower, if the group is led here."""
+    return ((node, group.commit_index - one.match) for node, one in group.progress.items())
 
 
 def _sizes(answer: pb.DescribeReplicasResponse) -> dict[int, int]:

@@ -298,6 +298,6 @@ class Partition:
             limit = self.machine.runs.oldest_needed(index, stored.log_start) - 1
         if limit > group.journal.base_index:
             if first is None:
-                group.checkpoint()
+                group.checkpoints.save()
                 self._node.touch()
-            group.compact(min(limit, group.applied_index))
+            group.checkpoints.compact(min(limit, group.applied_index))

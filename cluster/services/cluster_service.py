@@ -60,6 +60,9 @@ class ClusterService(rpc.ClusterServiceServicer):
             settings=self._settings(),
             damaged_replicas=node_changes.damaged(node),
         )
+        if request.ask_leaders:
+            await node.sizes.ask()
+        far_behind = {group for group, _ in node.sizes.lags} if request.ask_leaders else set()
         alive = {info.node_id for info in response.nodes if info.alive}
         for topic in node.metadata.topics():
             response.topics += not is_internal(topic.name)
@@ -67,7 +70,9 @@ class ClusterService(rpc.ClusterServiceServicer):
                 response.partitions += 1
                 if not node.leader_of(partition.group_id)[0]:
                     response.leaderless_partitions += 1
-                if not alive.issuperset(partition.replicas):
+                missing = len(partition.counting) < len(partition.target or partition.replicas)
+                away = not alive.issuperset(partition.replicas)
+                if missing or away or partition.group_id in far_behind:
                     response.under_replicated_partitions += 1
         return response
 

@@ -30,6 +30,10 @@ class Upgrades(Protocol):
 class Sizes(Protocol):
     """How much each replica holds."""
 
+    @property
+    def lags(self) -> Mapping[tuple[int, int], int]:
+        """(group, node) -> committed entries that its replica lacks, if many; as asked last."""
+
     async def ask(self) -> Mapping[int, Mapping[int, int]]:
         """Node -> group -> bytes, of the nodes that answer."""
 

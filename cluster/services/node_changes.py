@@ -39,12 +39,12 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
     if action == pb.NODE_ACTION_REPLACE:
         if node.alive(number):
             raise invalid("node_id", f"{number} is running: stop it before it is replaced")
-        endangered = [name for name, record in _held(node, number) if len(record.replicas) <= 2]
-        if endangered and not request.accept_loss:
+        ended = [name for name, record in _held(node, number) if not _goes_on(record, number)]
+        if ended and not request.accept_loss:
             text = (
-                f"{number} has one of two replicas, or the only one, of {_some(endangered)}: with "
-                "its directory these partitions lose their majority for good. If the directory "
-                "can be had back, do that; else set accept_loss"
+                f"{number} has replicas without which these partitions end, with all that is in "
+                f"them: {_some(ended)}. If its directory can be had back, do that; else set "
+                "accept_loss"
             )
             raise invalid("node_id", text)
     return meta.ChangeNode(
@@ -126,14 +126,8 @@ def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[p
 
 
 def coming_of(record: PartitionState) -> set[int]:
-    """Nodes whose replica may not count yet: before it is reported that all are voters.
-
-    One that came earlier is among them as long as another one comes.
-    """
-    if not record.target:
-        return set()
-    held = {*record.replicas} - {node for node, _ in record.to_remove}
-    return {node for node in record.target if node not in held or record.instance_of(node)}
+    """Nodes that shall have a replica and have none that counts."""
+    return {*record.target} - record.counting
 
 
 def _waits(node: NodeContext, number: int) -> list[str]:
@@ -149,8 +143,11 @@ def _waits(node: NodeContext, number: int) -> list[str]:
     for name, record in partitions(node):
         target = record.target or record.replicas
         lost = any(held == number for held, _ in record.to_remove)
+        lag = node.sizes.lags.get((record.group_id, number), 0)
         if lost or (record.target and (number in record.replicas) != (number in target)):
             found.append(why(node, name, record, number))
+        elif lag and number in record.counting and node.alive(number):
+            found.append(f"{name}: its replica is {lag} entries behind")
         if len(found) > MAX_NAMED:
             return [*found[:MAX_NAMED], "and more"]
     return found
@@ -190,6 +187,13 @@ def partitions(node: NodeContext) -> Iterable[tuple[str, PartitionState]]:
 
 def _held(node: NodeContext, number: int) -> list[tuple[str, PartitionState]]:
     return [(name, record) for name, record in partitions(node) if number in record.replicas]
+
+
+def _goes_on(record: PartitionState, number: int) -> bool:
+    """Whether the partition can without the node's replica: of two the other one has all."""
+    left = record.counting - {number}
+    votes = len({*record.replicas} - {record.learner})
+    return bool(left) if votes == 2 else len(left) > votes // 2
 
 
 def _some(names: list[str]) -> str:

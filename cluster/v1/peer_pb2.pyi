@@ -363,7 +363,7 @@ class DescribeReplicasRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeReplicasResponse(_message.Message):
-    __slots__ = ("groups", "bytes", "waiting")
+    __slots__ = ("groups", "bytes", "waiting", "lags")
     class WaitingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -374,10 +374,22 @@ class DescribeReplicasResponse(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
+    LAGS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedScalarFieldContainer[int]
     bytes: _containers.RepeatedScalarFieldContainer[int]
     waiting: _containers.ScalarMap[int, str]
-    def __init__(self, groups: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., waiting: _Optional[_Mapping[int, str]] = ...) -> None: ...
+    lags: _containers.RepeatedCompositeFieldContainer[ReplicaLag]
+    def __init__(self, groups: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., waiting: _Optional[_Mapping[int, str]] = ..., lags: _Optional[_Iterable[_Union[ReplicaLag, _Mapping]]] = ...) -> None: ...
+
+class ReplicaLag(_message.Message):
+    __slots__ = ("group", "node_id", "entries")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    node_id: int
+    entries: int
+    def __init__(self, group: _Optional[int] = ..., node_id: _Optional[int] = ..., entries: _Optional[int] = ...) -> None: ...
 
 class StagedHere(_message.Message):
     __slots__ = ("transaction_id", "group", "records", "bytes", "offsets")

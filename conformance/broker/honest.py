@@ -31,6 +31,7 @@ class Node:
         self.metadata = stage.cluster.metadata
         self.config = SimpleNamespace(node_id=stage.node_id, nodes=(), request_timeout_ms=30_000)
         self.sizes = self
+        self.lags: Mapping[tuple[int, int], int] = {}
         self.controller_id = 1
 
     async def ask(self) -> Mapping[int, Mapping[int, int]]:

@@ -155,7 +155,7 @@ class AdminCore:
     async def describe_cluster(self) -> types.ClusterInfo:
         answer = await self._call(
             lambda channel: cluster_stub(channel).DescribeCluster,
-            cluster_pb2.DescribeClusterRequest(),
+            cluster_pb2.DescribeClusterRequest(ask_leaders=True),
         )
         return messages.cluster_info(answer)
 

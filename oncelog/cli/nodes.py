@@ -89,7 +89,9 @@ def remove(
 @change_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
-    "--accept-loss", is_flag=True, help="Go on though partitions have no majority without it."
+    "--accept-loss",
+    is_flag=True,
+    help="Go on though partitions end without it, with their records.",
 )
 @with_admin
 def replace(

@@ -69,8 +69,10 @@ class NodeInfo(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., clock_disagrees: _Optional[bool] = ..., release: _Optional[str] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., insecure: _Optional[bool] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("ask_leaders",)
+    ASK_LEADERS_FIELD_NUMBER: _ClassVar[int]
+    ask_leaders: bool
+    def __init__(self, ask_leaders: _Optional[bool] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
     __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits", "upgrade", "settings", "damaged_replicas")

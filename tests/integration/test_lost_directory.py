@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import time
 
+import pytest
+
 from harness.api import batch, verdict
-from oncelog import Admin
+from oncelog import Admin, InvalidRequestError
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 
@@ -79,3 +81,45 @@ def test_a_node_that_is_killed_again_and_again_is_let_in(make_cluster: MakeClust
         cluster.start_nodes([3])
         cluster.wait_level("t")
         eventually(lambda: admin.describe_cluster().healthy, "it takes part")
+
+
+def test_of_two_replicas_the_one_that_is_left_goes_on(make_cluster: MakeCluster) -> None:
+    """It has all that was acknowledged: nothing is lost, nothing is stored twice."""
+    cluster = make_cluster()
+    with Admin(cluster.bootstrap) as admin:
+        admin.finalize_upgrade()
+        cluster.api(1).create_topic("t", 1, 2)
+        pid = cluster.api(1).lease().producer_id
+        for sequence in range(3):
+            sent = batch("t", 0, pid, sequence, b"before")
+            assert verdict(cluster.produce(sent)) == "APPENDED"
+        lost = cluster.leader("t", 0)
+        cluster.kill([lost])
+        shutil.rmtree(cluster.nodes[lost].spec.data_dir)
+        admin.change_node(lost, "replace")  # no loss has to be accepted
+        assert verdict(cluster.produce(batch("t", 0, pid, 2, b"before"))) == "DUPLICATE"
+        assert verdict(cluster.produce(batch("t", 0, pid, 3, b"alone"))) == "APPENDED"
+        cluster.start_nodes([lost])
+        eventually(lambda: admin.describe_cluster().healthy, "two replicas are there again")
+        held = cluster.describe_topic("t").partitions[0].replicas
+        assert lost in held and len(held) == 2
+        (left,) = {*held} - {lost}
+        cluster.kill([left])
+        # The new one has all, too, and of two both are needed.
+        cluster.start_nodes([left])
+        assert verdict(cluster.produce(batch("t", 0, pid, 3, b"alone"))) == "DUPLICATE"
+        assert verdict(cluster.produce(batch("t", 0, pid, 4, b"both"))) == "APPENDED"
+
+
+def test_a_disk_with_the_only_replica_is_given_up_only_if_that_is_said(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster()
+    with Admin(cluster.bootstrap) as admin:
+        admin.finalize_upgrade()
+        cluster.api(1).create_topic("single", 1, 1)
+        lost = cluster.leader("single", 0)
+        cluster.kill([lost])
+        with pytest.raises(InvalidRequestError, match=r"these partitions end.*single-0"):
+            admin.change_node(lost, "replace")
+        admin.change_node(lost, "replace", accept_loss=True)

@@ -56,6 +56,11 @@ class Entry:
     seen_in: int = 0  # the term in which it was known to be committed
 
 
+def smallest_majority(replicas: int) -> int:
+    """That a group may have at times, if nodes come and go: of two voters one may go on alone."""
+    return 1 if replicas <= 2 else 2
+
+
 class Checker:
     """Watches one run. Every method raises Violation."""
 

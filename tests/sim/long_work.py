@@ -94,7 +94,7 @@ def a_large_state_is_saved_while_the_node_goes_on() -> None:
         reply = stage.send(1, stage.batch())
         stage.run(0.1)
         at = group.applied_index
-        group.checkpoint()
+        group.checkpoints.save()
         stage.release()  # the batch is committed at once
         stage.run(1.0)
     if len({when for when, _ in taken}) < len(taken) - 1 or len(taken) < 4:

@@ -42,7 +42,7 @@ from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
 from tests.sim import releases
-from tests.sim.checker import Violation
+from tests.sim.checker import Violation, smallest_majority
 from tests.sim.clock import NEVER
 from tests.sim.contacts import Contacts, failed
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
@@ -229,7 +229,7 @@ class Process:
         record = found[2]
         size = len(record.target or record.founding or record.replicas)
         if cluster.settings.founding:  # any topic's replicas may change
-            size = min(size, 3)
+            smallest = smallest or smallest_majority(size)
         cluster.checker.opens(gid, smallest or size // 2 + 1)
         return partial(WatchedPartition, node, gid)
 
@@ -664,7 +664,7 @@ class Node:
         try:
             for machine in self.machines.values():
                 assert machine.group is not None
-                machine.group.checkpoint()
+                machine.group.checkpoints.save()
         except PowerLoss:
             self.crash("power lost in a checkpoint")
 

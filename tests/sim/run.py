@@ -17,7 +17,7 @@ from cluster import pieces
 from cluster.consensus import applying, checkpoints, driver, proposals, replication
 from cluster.transport import send_queue
 from cluster.v1 import metadata_pb2 as mpb
-from tests.sim.checker import Violation
+from tests.sim.checker import Violation, smallest_majority
 from tests.sim.client import Anonymous, Producer, Style
 from tests.sim.clock import NEVER
 from tests.sim.cluster import Cluster, create_topic, register_node, topic_config
@@ -173,8 +173,8 @@ class Clients:
             if gid > self.newest_group:
                 self.newest_group = gid
                 majority = len(held) // 2 + 1
-                if self.cluster.settings.founding:  # its replicas may become three
-                    majority = min(majority, 2)
+                if self.cluster.settings.founding:
+                    majority = smallest_majority(len(held))
                 if gid not in self.cluster.checker.majorities:
                     self.cluster.checker.opens(gid, majority)
                 self._add_producer(gid)

@@ -402,8 +402,8 @@ def unwritten_index_is_empty() -> Any:
         group, first = self.group, self.machine.stored.index.first()
         limit = group.applied_index if first is None else first.raft_index - 1
         if limit > group.journal.base_index:
-            group.checkpoint()
-            group.compact(min(limit, group.applied_index))
+            group.checkpoints.save()
+            group.checkpoints.compact(min(limit, group.applied_index))
 
     return [(Partition, "compact", compact)]
 

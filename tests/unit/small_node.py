@@ -63,6 +63,7 @@ class Node:
         self.turns = Turns()
         self.upgrades = self.sizes = self
         self.held: dict[int, dict[int, int]] = {}  # node -> group -> bytes
+        self.lags: dict[tuple[int, int], int] = {}
         self.releases: dict[int, Release | None] = dict.fromkeys((1, 2, 3), THIS_RELEASE)
         self.controller_id = 2
         self.now_ms = 1_000_000

@@ -253,8 +253,13 @@ async def test_what_is_refused(node, client) -> None:
 # --- what nodes hold ----------------------------------------------------------------------
 
 
-def partition(size: int) -> Any:
-    return SimpleNamespace(machine=SimpleNamespace(stored=SimpleNamespace(stored_bytes=size)))
+def partition(size: int, **matches: int) -> Any:
+    """matches: n2=5: node 2 has the first 5 entries of 2000 that are committed."""
+    progress = {int(node[1:]): SimpleNamespace(match=match) for node, match in matches.items()}
+    return SimpleNamespace(
+        machine=SimpleNamespace(stored=SimpleNamespace(stored_bytes=size)),
+        group=SimpleNamespace(commit_index=2000, progress=progress),
+    )
 
 
 class Link:
@@ -267,15 +272,21 @@ class Link:
         self.asked += 1
         if self.error is not None:
             raise self.error
-        held = peer.DescribeReplicasResponse(groups=[16], bytes=[7], waiting={17: "it is far"})
+        lags = [peer.ReplicaLag(group=16, node_id=3, entries=2000)]
+        held = peer.DescribeReplicasResponse(
+            groups=[16], bytes=[7], waiting={17: "it is far"}, lags=lags
+        )
         return peer.Response(describe_replicas=held)
 
 
 async def test_nodes_are_asked_and_who_does_not_answer_is_left_out() -> None:
     links = {2: Link(), 3: Link(error=PeerCallError("gone")), 4: Link(), 5: Link(version=3)}
     peers: Any = SimpleNamespace(links=links, up=lambda node: node != 4)
-    sizes = ReplicaSizes(1, {16: partition(9), 17: partition(0)}, peers, lambda: {16: "own"})
+    sizes = ReplicaSizes(
+        1, {16: partition(9), 17: partition(0, n2=999, n3=1000)}, peers, lambda: {16: "own"}
+    )
     assert await sizes.ask() == {1: {16: 9, 17: 0}, 2: {16: 7}}
     assert sizes.reasons == {16: "own", 17: "it is far"}
+    assert sizes.lags == {(17, 2): 1001, (16, 3): 2000}, "1000 entries are not far"
     assert [link.asked for link in links.values()] == [1, 1, 0, 0], "5 would not know the question"
     assert sizes.alive(1) and sizes.alive(2) and not sizes.alive(4)

@@ -229,6 +229,22 @@ async def test_describe_cluster_counts_what_is_wrong(client, node):
     )
 
 
+async def test_what_is_far_behind_is_under_replicated_if_leaders_are_asked(client, node):
+    await create(client, partitions=4)
+    node.lags = {(node.metadata.group_of("orders", number), 3): 2000 for number in (1, 2)}
+    for asked, count in ((True, 2), (False, 0)):
+        request = cpb.DescribeClusterRequest(ask_leaders=asked)
+        answer = await client.cluster.DescribeCluster(request)
+        assert answer.under_replicated_partitions == count
+    status = {
+        one.node_id: one for one in (await client.cluster.ListNodes(cpb.ListNodesRequest())).nodes
+    }
+    assert list(status[3].waits_for) == [
+        f"orders-{number}: its replica is 2000 entries behind" for number in (1, 2)
+    ]
+    assert not status[2].waits_for
+
+
 async def test_describe_cluster_shows_nodes_that_have_not_joined(client, node):
     node.metadata.clear()
     node.register(1)

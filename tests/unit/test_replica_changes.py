@@ -13,6 +13,7 @@ from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
 from cluster.node.replica_changes import next_change
+from cluster.services.node_changes import coming_of
 from cluster.v1 import metadata_pb2 as pb
 
 GROUP = 16
@@ -113,6 +114,33 @@ def test_a_target_until_it_is_reached() -> None:
     assert (record.replicas, record.target) == ((4, 1, 2), ()), "the preferred leader first"
     assert record.founding == (1, 2, 3)
     assert (record.version, record.index, record.index_term) == (3, 13, 2)
+
+
+def test_what_is_filled_does_not_count_until_it_has_its_vote() -> None:
+    """A node whose disk was lost is back, and its replica on the way: that is no replica yet."""
+    lost = replace(BEFORE, target=(1, 2, 3), lost=((3, 0),))
+    assert lost.counting == {1, 2}
+    removed = reported(lost, report(1, (1, 2)))
+    assert (removed.counting, removed.target) == ({1, 2}, (1, 2, 3))
+    command = report(2, (1, 2), 3)
+    command.instances[2] = 2
+    filled = reported(removed, command)
+    assert (filled.counting, filled.learner, coming_of(filled)) == ({1, 2}, 3, {3})
+    command = report(3, (1, 2, 3))
+    command.instances[2] = 2
+    whole = reported(filled, command)
+    assert (whole.counting, whole.target, coming_of(whole)) == ({1, 2, 3}, (), set())
+    # It moves on: who came long ago counts, and who has its vote, while another one goes.
+    moves = replace(whole, target=(1, 3, 4))
+    assert (moves.counting, coming_of(moves)) == ({1, 2, 3}, {4})
+    command = report(4, (1, 2, 3), 4)
+    command.instances[2:] = (2, 4)
+    moves = reported(moves, command)
+    assert (moves.counting, coming_of(moves)) == ({1, 2, 3}, {4})
+    command = report(5, (1, 2, 3, 4))
+    command.instances[2:] = (2, 4)
+    moves = reported(moves, command)
+    assert (moves.counting, coming_of(moves)) == ({1, 2, 3, 4}, set())
 
 
 def test_what_comes_late_changes_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import crc32c
@@ -223,7 +224,8 @@ def test_times_are_found_inside_a_run(replica: Replica) -> None:
 
 def test_the_log_is_kept_from_the_first_batch_of_a_run(replica: Replica) -> None:
     limits: list[int] = []
-    replica.log.__dict__.update(applied_index=0, checkpoint=lambda: None, compact=limits.append)
+    checkpoints = SimpleNamespace(save=lambda: None, compact=limits.append)
+    replica.log.__dict__.update(applied_index=0, checkpoints=checkpoints)
 
     def compacted() -> int:
         limits.clear()

@@ -173,7 +173,8 @@ export class Admin implements AsyncDisposable {
 
   /** The cluster, as the answering node sees it. */
   async describeCluster(): Promise<ClusterInfo> {
-    return messages.clusterInfo(await this.#cluster.call(clusterCalls.describeCluster, {}));
+    const request = { askLeaders: true };
+    return messages.clusterInfo(await this.#cluster.call(clusterCalls.describeCluster, request));
   }
 
   /** All nodes, and how far what is to be done with them is. */

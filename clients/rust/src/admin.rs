@@ -176,7 +176,7 @@ impl Admin {
 
     /// The cluster, as the answering node sees it.
     pub async fn describe_cluster(&self) -> Result<ClusterInfo> {
-        let request = pb::DescribeClusterRequest::default();
+        let request = pb::DescribeClusterRequest { ask_leaders: true };
         let answer = self.call(ask!(cluster.describe_cluster(request))).await?;
         let node = |node: pb::NodeInfo| NodeInfo {
             node_id: node.node_id,

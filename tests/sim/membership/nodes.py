@@ -155,14 +155,14 @@ class Operator:
 
 
 class Whole(Clients):
-    """Makes no topics that the loss of one disk would end."""
+    """Makes no topics with one replica: the loss of one disk would end them."""
 
     def _any_command(self) -> mpb.MetadataCommand:
         command = super()._any_command()
         for placement in command.create_topic.placements:
             others = [node for node in self.cluster.node_ids if node not in placement.replicas]
-            missing = max(0, FOUNDING - len(placement.replicas))
-            placement.replicas.extend(self.rng.sample(others, missing))
+            if len(placement.replicas) == 1:
+                placement.replicas.append(self.rng.choice(others))
         return command
 
 
@@ -191,7 +191,7 @@ def is_whole(cluster: Cluster, state: MetadataState, away: int = 0) -> bool:
     own = view.own.replicas or tuple(cluster.founding)
     quiet = not (view.expected or view.leaving or view.joining) and len(own) >= FOUNDING
     records = [record for topic in state.topics() for record in topic.partitions]
-    if not quiet or any(not is_steady(one) or len(one.replicas) < 3 for one in records):
+    if not quiet or any(not is_steady(one) or len(one.replicas) < 2 for one in records):
         return False
     if not all(cluster.nodes[node].alive for node in own if node != away):
         return False

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import cluster.consensus.group as group_module
-from cluster.consensus import election, leader_term, snapshots
+from cluster.consensus import election, leader_term, snapshots, survivor
 from cluster.consensus.configuration import (
     Change,
     Configuration,
@@ -94,6 +94,10 @@ CAUGHT_BY = {
     "rest-not-asked": "who_is_left_is_a_majority_that_answers",
     "rest-far-behind": "who_is_left_holds_what_is_committed",
     "dead-gets-a-vote": "a_learner_that_does_not_answer_gets_no_vote",
+    "both-go-alone": "of_two_that_are_gone_neither_goes_on_alone",
+    "outvoted-goes-alone": "who_may_be_outvoted_does_not_go_on_alone",
+    "appends-while-changing": "who_has_the_change_has_all_before_it_was_in_force",
+    "nobody-goes-alone": "of_two_one_disk_is_lost",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
 
@@ -144,7 +148,8 @@ def last_voter_removed() -> Any:
             return Configuration(now.version + 1, (), now.learners)
         return changed(now, change)
 
-    return [(leader_term, "changed", any_removal)]
+    unasked = (LeaderTerm, "_check_left", lambda self, after: None)
+    return [(leader_term, "changed", any_removal), unasked]
 
 
 @mutation("R7: who was removed is silent")
@@ -538,3 +543,28 @@ def rest_far_behind() -> Any:
 @mutation("a learner that does not answer becomes a voter")
 def dead_gets_a_vote() -> Any:
     return [(LeaderTerm, "is_responsive", lambda self, peer: True)]
+
+
+@mutation("who is gone itself goes on alone")
+def both_go_alone() -> Any:
+    def is_survivor(members: Members, gone: Any) -> bool:
+        other = survivor.other_of_two(members)
+        return other is not None and not members.is_alone and other[:2] in gone
+
+    return [(group_module, "is_survivor", is_survivor)]
+
+
+@mutation("who may be outvoted goes on alone")
+def outvoted_goes_alone() -> Any:
+    return [(group_module, "unknown_change", lambda members, configurations: "")]
+
+
+@mutation("entries follow a change that is not in force, and are committed by those before it")
+def appends_while_changing() -> Any:
+    may_append = property(lambda self: not self.is_transferring)
+    return [(LeaderTerm, "may_append", may_append)]
+
+
+@mutation("of two voters none goes on without the other")
+def nobody_goes_alone() -> Any:
+    return [(Group, "go_alone", lambda self, gone: "")]

@@ -300,7 +300,10 @@ func (x *NodeInfo) GetInsecure() bool {
 }
 
 type DescribeClusterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts as under-replicated also what has a replica that is far behind, which only leaders know:
+	// they are asked. A node that hangs holds the answer up for 2 s.
+	AskLeaders    bool `protobuf:"varint,1,opt,name=ask_leaders,json=askLeaders,proto3" json:"ask_leaders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -333,6 +336,13 @@ func (x *DescribeClusterRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DescribeClusterRequest.ProtoReflect.Descriptor instead.
 func (*DescribeClusterRequest) Descriptor() ([]byte, []int) {
 	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DescribeClusterRequest) GetAskLeaders() bool {
+	if x != nil {
+		return x.AskLeaders
+	}
+	return false
 }
 
 type DescribeClusterResponse struct {
@@ -2468,8 +2478,10 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x16oldest_cluster_version\x18\x06 \x01(\x05R\x14oldestClusterVersion\x124\n" +
 	"\x16newest_cluster_version\x18\a \x01(\x05R\x14newestClusterVersion\x12\x1a\n" +
 	"\bfeatures\x18\b \x03(\tR\bfeatures\x12\x1a\n" +
-	"\binsecure\x18\x14 \x01(\bR\binsecure\"\x18\n" +
-	"\x16DescribeClusterRequest\"\xd7\x04\n" +
+	"\binsecure\x18\x14 \x01(\bR\binsecure\"9\n" +
+	"\x16DescribeClusterRequest\x12\x1f\n" +
+	"\vask_leaders\x18\x01 \x01(\bR\n" +
+	"askLeaders\"\xd7\x04\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12*\n" +

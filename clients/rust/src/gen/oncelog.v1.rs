@@ -131,7 +131,12 @@ pub struct NodeInfo {
     pub insecure: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DescribeClusterRequest {}
+pub struct DescribeClusterRequest {
+    /// Counts as under-replicated also what has a replica that is far behind, which only leaders know:
+    /// they are asked. A node that hangs holds the answer up for 2 s.
+    #[prost(bool, tag = "1")]
+    pub ask_leaders: bool,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DescribeClusterResponse {
     #[prost(string, tag = "1")]

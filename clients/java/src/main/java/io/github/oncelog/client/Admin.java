@@ -643,7 +643,7 @@ public final class Admin implements AutoCloseable {
     return AdminMessages.info(
         cluster.call(
             ClusterServiceGrpc.getDescribeClusterMethod(),
-            DescribeClusterRequest.getDefaultInstance()));
+            DescribeClusterRequest.newBuilder().setAskLeaders(true).build()));
   }
 
   /** All nodes, and how far what is to be done with them is. */

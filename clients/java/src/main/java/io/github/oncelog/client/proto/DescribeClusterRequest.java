@@ -16,6 +16,47 @@ public  final class DescribeClusterRequest extends
     DescribeClusterRequestOrBuilder {
   private DescribeClusterRequest() {
   }
+  public static final int ASK_LEADERS_FIELD_NUMBER = 1;
+  private boolean askLeaders_;
+  /**
+   * <pre>
+   * Counts as under-replicated also what has a replica that is far behind, which only leaders know:
+   * they are asked. A node that hangs holds the answer up for 2 s.
+   * </pre>
+   *
+   * <code>bool ask_leaders = 1;</code>
+   * @return The askLeaders.
+   */
+  @java.lang.Override
+  public boolean getAskLeaders() {
+    return askLeaders_;
+  }
+  /**
+   * <pre>
+   * Counts as under-replicated also what has a replica that is far behind, which only leaders know:
+   * they are asked. A node that hangs holds the answer up for 2 s.
+   * </pre>
+   *
+   * <code>bool ask_leaders = 1;</code>
+   * @param value The askLeaders to set.
+   */
+  private void setAskLeaders(boolean value) {
+    
+    askLeaders_ = value;
+  }
+  /**
+   * <pre>
+   * Counts as under-replicated also what has a replica that is far behind, which only leaders know:
+   * they are asked. A node that hangs holds the answer up for 2 s.
+   * </pre>
+   *
+   * <code>bool ask_leaders = 1;</code>
+   */
+  private void clearAskLeaders() {
+
+    askLeaders_ = false;
+  }
+
   public static io.github.oncelog.client.proto.DescribeClusterRequest parseFrom(
       java.nio.ByteBuffer data)
       throws com.google.protobuf.InvalidProtocolBufferException {
@@ -113,6 +154,49 @@ public  final class DescribeClusterRequest extends
     }
 
 
+    /**
+     * <pre>
+     * Counts as under-replicated also what has a replica that is far behind, which only leaders know:
+     * they are asked. A node that hangs holds the answer up for 2 s.
+     * </pre>
+     *
+     * <code>bool ask_leaders = 1;</code>
+     * @return The askLeaders.
+     */
+    @java.lang.Override
+    public boolean getAskLeaders() {
+      return instance.getAskLeaders();
+    }
+    /**
+     * <pre>
+     * Counts as under-replicated also what has a replica that is far behind, which only leaders know:
+     * they are asked. A node that hangs holds the answer up for 2 s.
+     * </pre>
+     *
+     * <code>bool ask_leaders = 1;</code>
+     * @param value The askLeaders to set.
+     * @return This builder for chaining.
+     */
+    public Builder setAskLeaders(boolean value) {
+      copyOnWrite();
+      instance.setAskLeaders(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Counts as under-replicated also what has a replica that is far behind, which only leaders know:
+     * they are asked. A node that hangs holds the answer up for 2 s.
+     * </pre>
+     *
+     * <code>bool ask_leaders = 1;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearAskLeaders() {
+      copyOnWrite();
+      instance.clearAskLeaders();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.DescribeClusterRequest)
   }
   @java.lang.Override
@@ -128,9 +212,11 @@ public  final class DescribeClusterRequest extends
         return new Builder();
       }
       case BUILD_MESSAGE_INFO: {
-          java.lang.Object[] objects = null;
+          java.lang.Object[] objects = new java.lang.Object[] {
+            "askLeaders_",
+          };
           java.lang.String info =
-              "\u0000\u0000";
+              "\u0000\u0001\u0000\u0000\u0001\u0001\u0001\u0000\u0000\u0000\u0001\u0007";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

@@ -9,4 +9,15 @@ package io.github.oncelog.client.proto;
 public interface DescribeClusterRequestOrBuilder extends
     // @@protoc_insertion_point(interface_extends:oncelog.v1.DescribeClusterRequest)
     com.google.protobuf.MessageLiteOrBuilder {
+
+  /**
+   * <pre>
+   * Counts as under-replicated also what has a replica that is far behind, which only leaders know:
+   * they are asked. A node that hangs holds the answer up for 2 s.
+   * </pre>
+   *
+   * <code>bool ask_leaders = 1;</code>
+   * @return The askLeaders.
+   */
+  boolean getAskLeaders();
 }

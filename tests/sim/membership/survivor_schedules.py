@@ -1,0 +1,175 @@
+"""Schedules in which one of two voters is gone for good, and the other one goes on (ADR 84)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cluster.consensus.configuration import Step
+from cluster.consensus.message import Append, AppendReply
+from cluster.dedup.verdict import Kind
+from cluster.metadata.topics import PartitionState
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.checker import Violation
+from tests.sim.membership.repair_schedules import Damaged
+from tests.sim.membership.stage import Changing
+from tests.sim.schedules import schedule
+from tests.sim.stage import GID
+
+# -- with the real metadata -----------------------------------------------------------------------
+
+
+class Two(Damaged):
+    """Three nodes; 1 and 2 hold a partition."""
+
+    def __init__(self) -> None:
+        super().__init__(smallest_majority=1)
+        self.move(1, 2)
+
+    def move(self, *target: int) -> None:
+        move = mpb.SetReplicas(group_id=GID, replicas=target, expected_version=self.record.version)
+        results: list[bytes] = []
+        self.leader  # noqa: B018  # waits for one
+        self.cluster.command(mpb.MetadataCommand(set_replicas=move), results.append)
+        self.until(lambda: bool(results), "the command is answered")
+        assert not mpb.MetadataResult.FromString(results[0]).message
+        self.until(lambda: {*self.record.replicas} == {*target} and not self.record.target, "moved")
+
+    def goes_on(self, what: str) -> None:
+        before = self.cluster.checker.acknowledged
+        self.until(lambda: self.cluster.checker.acknowledged > before + 5, what)
+
+    def is_back(self, record: PartitionState, number: int) -> None:
+        """The node holds the partition as another instance than in `record`."""
+        self.until(
+            lambda: self._is_voter(number) and self.instance(number) > record.instance_of(number),
+            f"{number} is a voter again: {self.record}",
+        )
+        self.goes_on("clients go on with both")
+
+    def _is_voter(self, number: int) -> bool:
+        leader = self.cluster.leader(GID)
+        if leader is None or self.record.target:
+            return False
+        return number in {
+            one.node for one in self.group(leader.id, GID).members.configuration.voters
+        }
+
+
+@schedule
+def of_two_one_disk_is_lost() -> None:
+    """A follower's, then a leader's: the other one has all, goes on, and fills the new one."""
+    for leads in (1, 2):
+        nodes = Two()
+        nodes.lead(leads)
+        before = nodes.record
+        nodes.node(2).joining.wipe()
+        nodes.run(3.0)
+        assert not nodes.change(2, mpb.NODE_ACTION_REPLACE)
+        nodes.goes_on("1 goes on alone")
+        nodes.node(1).crash("restarts")
+        nodes.node(1).restart()
+        nodes.goes_on("1 goes on alone after a restart")
+        nodes.node(2).start()
+        nodes.is_back(before, 2)
+
+
+@schedule
+def of_two_one_is_damaged() -> None:
+    """The leader's: nobody has to do anything."""
+    nodes = Two()
+    nodes.lead(1)
+    before = nodes.record
+    nodes.damage(1)
+    nodes.goes_on("2 goes on alone")
+    nodes.is_back(before, 1)
+
+
+# -- what it must not do --------------------------------------------------------------------------
+
+
+def _told(stage: Changing, node: int, gone: Collection[tuple[int, int]]) -> None:
+    """The node has read in the metadata which replicas are gone."""
+    stage.node(node).driver.touch(GID)
+    stage.run(0.1)
+    if not stage.group(node).is_stopped:
+        stage.group(node).go_alone(gone)
+        stage.stands(node)
+    stage.run(1.0)
+
+
+@schedule
+def of_two_that_are_gone_neither_goes_on_alone() -> None:
+    """Both are named, and both run, cut off from each other: each would decide alone."""
+    stage = Changing(founding=2, smallest_majority=1)
+    stage.elect(1)
+    stage.produce(1, 3)
+    stage.isolate(1)
+    stage.run(3.0)
+    for node in (1, 2):
+        _told(stage, node, {(1, 0), (2, 0)})
+    if stage.leaders():
+        raise Violation(f"{stage.leaders()} lead, each alone")
+    stage.settle()
+
+
+@schedule
+def who_may_be_outvoted_does_not_go_on_alone() -> None:
+    """{1,2} and 3 becomes a voter; 2 has that in its log and does not know that it is in force."""
+    stage = Changing(founding=2, smallest_majority=1)
+    stage.elect(1)
+    stage.produce(1, 2)
+    stage.learn(1, 3)
+    stage.hold(
+        lambda sender, receiver, message: (
+            receiver == 2
+            and isinstance(message, Append)
+            and not (message.data and stage.group(1).members.version == 1)
+        )
+    )
+    stage.change(1, Step.PROMOTE, 3)
+    stage.drop()
+    stage.isolate(2)
+    stage.produce(1, 3)
+    assert stage.group(2).members.version == 1
+    assert stage.group(2).journal.configurations[-1].configuration.version == 2
+    stage.crash(1)
+    _told(stage, 2, {(1, 0)})
+    if 2 in stage.leaders():
+        raise Violation("2 goes on without what 1 and 3 have acknowledged")
+    stage.settle()
+
+
+@schedule
+def who_has_the_change_has_all_before_it_was_in_force() -> None:
+    """3 of {1,2,3} goes; what 1 and 3 could commit meanwhile would be on 1 alone, then nowhere."""
+    stage = Changing(smallest_majority=1)
+    stage.elect(1)
+    stage.produce(1, 2)
+    stage.run(1.0)
+    stage.propose(1, Step.REMOVE, 3)
+    while not (at := stage.group(1).journal.configurations[-1].index):
+        stage.run(0.0005)
+    assert stage.group(1).members.version == 0, "it is not in force yet"
+    stage.hold(
+        lambda sender, receiver, message: (
+            receiver == 2 and isinstance(message, Append) and message.prev_index >= at
+        )
+    )
+    stage.hold(lambda sender, receiver, message: isinstance(message, AppendReply))
+    sent = stage.send(1, stage.batch())
+    stage.run(0.3)
+    held = stage.group(3).journal.last_index
+    stage.deliver(3, 1, AppendReply(GID, stage.group(1).term, held + 1, True))
+    stage.run(0.3)
+    assert stage.group(1).members.version == 1, "it is in force, by what 3 has"
+    stage.reported(1)
+    stage.tell(2, 3)
+    stage.run(1.0)
+    assert stage.group(2).members.version == 1, "by what was reported"
+    stage.wipe(1)
+    _told(stage, 2, {(1, 0)})
+    if stage.leaders() != [2]:
+        raise Violation(f"{stage.leaders()} lead, and 2 is left")
+    if sent.kind is Kind.APPENDED:
+        raise Violation("what 1 and 3 have acknowledged is on no disk any more")
+    stage.produce(2, pid=7)
