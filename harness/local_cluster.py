@@ -394,22 +394,24 @@ class LocalCluster:
     def wait_level(
         self, topic: str, nodes: Iterable[int] | None = None, timeout: float = LEADER_TIMEOUT
     ) -> None:
-        """Waits until all running (or the given) replicas have all that their leaders have."""
+        """Waits until all replicas of running (or the given) nodes have all that leaders have."""
         wanted = list(self.running if nodes is None else nodes)
         end = time.monotonic() + timeout
         led: list[int] = []
         seen: dict[int, list[int]] = {}
         while time.monotonic() < end:
             try:
-                count = len(self.describe_topic(topic).partitions)
-                led = [self.latest(topic, part) for part in range(count)]
+                described = self.describe_topic(topic).partitions
+                led = [self.latest(topic, part.partition) for part in described]
                 for node in wanted:
                     info = self.api(node).topic(topic)
                     seen[node] = [part.high_watermark for part in info.partitions]
             except grpc.RpcError:
                 pass  # a node that is being started
             else:
-                if all(marks == led for marks in seen.values()):
+                held = [(node, part.partition) for part in described for node in part.replicas]
+                marks = [(seen[node][at:], led[at:]) for node, at in held if node in seen]
+                if all(theirs[:1] == ours[:1] for theirs, ours in marks):
                     return
             time.sleep(LOOK_AGAIN)
         raise HarnessError(

@@ -248,6 +248,7 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
             say=lambda text: console.print(text, highlight=False),
             left_out=left_out,
             kills=options.kills,
+            replicas=options.replicas,
         )
     finally:
         if own:
@@ -444,7 +445,9 @@ def _add_run(one: argparse.ArgumentParser) -> None:
     one.add_argument("--partitions", type=number(int, 2), default=4,
                      help="the last one is for conditional appends (default 4)")  # fmt: skip
     one.add_argument("--nodes", type=number(int, 1, 9), default=3,
-                     help="if the run starts them; each has a replica (default 3)")  # fmt: skip
+                     help="if the run starts them (default 3)")  # fmt: skip
+    one.add_argument("--replicas", type=number(int, 1, 9), default=0,
+                     help="of each partition (default: one on each node)")  # fmt: skip
     one.add_argument("--kills", type=number(int, 0), default=0,
                      help="go on until so many nodes were killed (default 0)")  # fmt: skip
     one.add_argument("--secured", action="store_true", help="TLS on all ports")

@@ -5,7 +5,7 @@ Each check answers yes (holds), no (with examples) or unknown (it could not be m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -39,8 +39,10 @@ class Check:
             self.examples.append(text)
 
 
-def check(history: History, replicas: Sequence[Replica], nodes: Sequence[int]) -> list[Check]:
-    """`nodes`: those of which every partition's replica had to be read."""
+def check(
+    history: History, replicas: Sequence[Replica], held: Collection[tuple[int, int]]
+) -> list[Check]:
+    """held: (node, partition) of all replicas that there are; each had to be read."""
     checks = [
         *_content(history, replicas),
         *_replicas(replicas),
@@ -48,11 +50,14 @@ def check(history: History, replicas: Sequence[Replica], nodes: Sequence[int]) -
         *_conditions(history, replicas),
         *_takeovers(history, replicas),
     ]
-    partitions = sorted({part for writes in history.writes.values() for part in writes.partitions})
+    written = {part for writes in history.writes.values() for part in writes.partitions}
     there = {(replica.node, replica.partition) for replica in replicas}
     missing = [
-        f"{part} of node {n}" for n in nodes for part in partitions if (n, part) not in there
+        f"{part} of node {node}"
+        for node, part in sorted(held)
+        if part in written and (node, part) not in there
     ]
+    missing += [f"{part}" for part in sorted(written - {part for _, part in held})]
     if missing:
         for one in checks:
             one.unknown = "not read: partition " + ", ".join(missing)
@@ -89,7 +94,8 @@ def _content(history: History, replicas: Sequence[Replica]) -> Iterator[Check]:
                 if number < highest.get(worker, -1):
                     order.note(f"{where}: {write} after number {highest[worker]}")
                 highest[worker] = max(number, highest.get(worker, -1))
-        _outcomes(history, node, places, (lost, aborted, misplaced))
+        held = {replica.partition for replica in own}
+        _outcomes(history, node, held, places, (lost, aborted, misplaced))
     yield from (lost, twice, aborted, order, misplaced, unknown)
 
 
@@ -105,9 +111,11 @@ def _write(history: History, value: bytes) -> tuple[int, int] | None:
 def _outcomes(
     history: History,
     node: int,
+    held: Collection[int],
     places: dict[tuple[int, int], tuple[int, int]],
     checks: tuple[Check, Check, Check],
 ) -> None:
+    """held: the partitions of which the node has a replica."""
     lost, aborted, misplaced = checks
     for worker, writes in history.writes.items():
         for number, outcome in enumerate(writes.outcomes):
@@ -117,9 +125,9 @@ def _outcomes(
             if outcome != YES:
                 continue
             acked = (writes.partitions[number], writes.offsets[number])
-            if place is None:
+            if place is None and acked[0] in held:
                 lost.note(f"node {node}: {(worker, number)}, acknowledged at {acked}")
-            elif acked[1] != NO_OFFSET and place != acked:
+            elif place is not None and acked[1] != NO_OFFSET and place != acked:
                 misplaced.note(f"node {node}: {(worker, number)} is at {place}, not at {acked}")
 
 

@@ -83,12 +83,12 @@ class NodeChanges:
         self._until(settled, f"nothing is under way with nodes {sorted(wanted)}")
 
     def move_to(self, topic: str, node: int) -> None:
-        """Each partition of the topic goes to this node, and to all others but one."""
+        """Each partition of the topic goes to this node, and to others, as many as it has now."""
         others = [one for one in self._cluster.nodes if one != node]
-        for number in range(len(self._admin.describe_topic(topic).partitions)):
-            replicas = [node, *self._rng.sample(others, len(others) - 1)]
+        for one in self._admin.describe_topic(topic).partitions:
+            replicas = [node, *self._rng.sample(others, len(one.replicas) - 1)]
             self._rng.shuffle(replicas)
-            self._admin.reassign_partition(topic, number, replicas)
+            self._admin.reassign_partition(topic, one.partition, replicas)
         self._until(
             lambda: not any(one.target for one in self._admin.describe_topic(topic).partitions),
             f"{topic} is where it shall be",

@@ -106,18 +106,19 @@ def run(
     say: Callable[[str], None],
     left_out: Mapping[str, str] | None = None,
     kills: int = 0,
+    replicas: int = 0,
 ) -> Result:
     """Lasts `seconds` at least, and until each fault was there once. The cluster must serve.
 
-    kills: and until so many nodes were killed. The topic, of which each node has a replica, is
-    made unless it is there; it must be empty. left_out: faults that could not be
+    kills: and until so many nodes were killed. The topic is made unless it is there; it must be
+    empty. replicas: of each partition; 0: one on each node. left_out: faults that could not be
     had, and why, for the report. Raises HarnessError if the cluster does not recover from a
     fault.
     """
     rng = random.Random(seed)
     api = cluster.api(cluster.running[0])
     if load.topic not in (topic.name for topic in api.topics()):
-        api.create_topic(load.topic, load.partitions, len(cluster.nodes))
+        api.create_topic(load.topic, load.partitions, replicas or len(cluster.nodes))
     kinds = [FAULTS[name](cluster, load.topic, load.partitions) for name in faults]
     workload = Workload(cluster.bootstrap, cluster.addresses, load, rng)
     timeline, events, deck = workload.timeline, list[Event](), list[Fault]()
@@ -144,12 +145,10 @@ def run(
         watch.stop()
     say("reading all replicas")
     cluster.wait_level(load.topic)
-    replicas = [
-        read_replica(cluster.api(node), node, load.topic, partition)
-        for node in cluster.nodes
-        for partition in range(load.partitions)
-    ]
-    checks = check(workload.history, replicas, list(cluster.nodes))
+    described = cluster.describe_topic(load.topic).partitions
+    held = [(node, part.partition) for part in described for node in part.replicas]
+    read = [read_replica(cluster.api(node), node, load.topic, number) for node, number in held]
+    checks = check(workload.history, read, held)
     return Result(
         seed=seed,
         faults=faults,

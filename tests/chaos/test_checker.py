@@ -39,7 +39,10 @@ class Run:
         self.replicas = [replace(one, **fields) for one in self.replicas]  # type: ignore[arg-type]
 
     def check(self) -> dict[str, Check]:
-        return {one.name: one for one in check(self.history, self.replicas, NODES)}
+        return {
+            one.name: one
+            for one in check(self.history, self.replicas, [(node, 0) for node in NODES])
+        }
 
 
 def log(*values: bytes) -> tuple[tuple[int, Values], ...]:

@@ -104,6 +104,7 @@ def test_of_two_replicas_the_one_that_is_left_goes_on(make_cluster: MakeCluster)
         held = cluster.describe_topic("t").partitions[0].replicas
         assert lost in held and len(held) == 2
         (left,) = {*held} - {lost}
+        cluster.wait_level("t")
         cluster.kill([left])
         # The new one has all, too, and of two both are needed.
         cluster.start_nodes([left])
