@@ -159,11 +159,11 @@ def why(node: NodeContext, name: str, record: PartitionState, number: int) -> st
     lost = any(held == number for held, _ in record.lost)
     if lost and len(record.replicas) == 1:
         return f"{name}: its only replica was lost; delete the topic"
-    if not leader:
-        return f"{name}: no leader; of its replicas {list(record.replicas)} {dead} do not answer"
     said = node.waiting(record.group_id)
     if said:
         return f"{name}: {said}"
+    if not leader:
+        return f"{name}: no leader; of its replicas {list(record.replicas)} {dead} do not answer"
     where = f"{name}: node {leader}, which leads it, is at it"
     absent = [one for one in record.target if not node.alive(one)]
     return f"{where}; nodes {absent} do not answer" if absent else where
