@@ -140,6 +140,13 @@ def _waits(node: NodeContext, number: int) -> list[str]:
             found.append("it has to be started with an empty data directory")
     elif number in view.joining and not node.alive(number):
         found.append("it does not answer")
+    elif number in view.leaving and view.own.replicas and number not in view.own.replicas:
+        away = [one for one in view.own.replicas if not node.alive(one)]
+        found.append(
+            f"nodes {away} have not heard that it is removed: bring them back, or remove them, too"
+            if away
+            else "the others hear that it is removed"
+        )
     for name, record in partitions(node):
         target = record.target or record.replicas
         lost = any(held == number for held, _ in record.to_remove)

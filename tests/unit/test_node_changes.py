@@ -1,9 +1,13 @@
-"""Where the partitions of a node go that leaves."""
+"""A node that leaves: where its partitions go, and what it waits for."""
 
 from __future__ import annotations
 
+from cluster.features import THIS_RELEASE
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.node.node_changes import MAX_MOVES, moves
+from cluster.services.node_changes import statuses
+from cluster.v1 import metadata_pb2 as meta
+from tests.unit.small_node import Node
 
 
 def topic(*replicas: tuple[int, ...]) -> TopicState:
@@ -27,3 +31,34 @@ def test_nothing_moves_that_has_nowhere_to_go_and_not_too_much_at_once() -> None
     assert not moves([topic((3, 1))], (1,), {3}, {1})
     many = topic(*[(3, 1)] * (MAX_MOVES + 20))
     assert len(moves([many], (1, 2), {3}, {1, 2})) == MAX_MOVES
+
+
+def own(version: int, *voters: int) -> meta.MetadataCommand:
+    """The metadata's leader reports who holds the metadata."""
+    report = meta.ReportReplicas(
+        group_id=0, version=version, index=version, index_term=1,
+        voters=voters, instances=[0] * len(voters),
+    )  # fmt: skip
+    return meta.MetadataCommand(report_replicas=report)
+
+
+def test_a_node_that_was_removed_waits_for_those_that_have_not_heard_of_it() -> None:
+    """Else a dead node keeps it for ever, and nobody says why."""
+    node = Node()
+    node.register(1, 2, 3, 4)
+    node.releases[4] = THIS_RELEASE
+    upgrade = meta.FinalizeUpgrade(version=2, features=sorted(THIS_RELEASE.features))
+    node.apply(meta.MetadataCommand(finalize_upgrade=upgrade))
+    remove = meta.ChangeNode(node_id=4, action=meta.NODE_ACTION_REMOVE)
+    for command in (own(1, 1, 2, 3, 4), meta.MetadataCommand(change_node=remove), own(2, 1, 2, 3)):
+        assert not node.apply(command).message
+    assert waits(node)[4] == ["the others hear that it is removed"]
+    node.dead = {3}
+    assert waits(node)[4] == [
+        "nodes [3] have not heard that it is removed: bring them back, or remove them, too"
+    ]
+    assert waits(node)[1] == []
+
+
+def waits(node: Node) -> dict[int, list[str]]:
+    return {one.node_id: list(one.waits_for) for one in statuses(node, {})}
