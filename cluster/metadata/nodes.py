@@ -265,6 +265,14 @@ class NodesView:
         """Whether the metadata group's replicas are changed, or ever were."""
         return bool(self.expected or self.leaving or self.own.replicas)
 
+    @property
+    def lost(self) -> Collection[tuple[int, int]]:
+        """(node, instance) of the metadata's replicas whose data directory is lost."""
+        own, begun = self.own, not self.own.replicas  # it begins with instances of 0
+        held = self._tables.nodes if begun else own.replicas
+        lost = self._tables.expected.intersection(held)
+        return [(node, 0 if begun else own.instance_of(node)) for node in lost]
+
     def admits(self, node: int, directory: int) -> bool:
         """Whether this directory may hold the node's replicas."""
         return directory_of(self._tables, node) in (0, directory)

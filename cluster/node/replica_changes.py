@@ -103,9 +103,12 @@ class ReplicaChanges:
     def _look_at_two(self, gid: int, group: Group) -> None:
         """If one is lost, or damaged, the other one has all, and removes it."""
         found = self._metadata.partition(gid)
-        if found is None or not found[2].to_remove:
+        gone = self._metadata.membership.lost if gid == METADATA_GROUP else ()
+        if found is not None:
+            gone = found[2].to_remove
+        if not gone:
             return
-        why_not = group.go_alone(found[2].to_remove)
+        why_not = group.go_alone(gone)
         if why_not:
             self.waiting[gid] = why_not
         self._driver.touch(gid)

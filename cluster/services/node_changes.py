@@ -47,6 +47,8 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
                 "accept_loss"
             )
             raise invalid("node_id", text)
+        if not node.controller_id or not node.alive(node.controller_id):
+            await _decide_alone(node, request)
     return meta.ChangeNode(
         node_id=number,
         action=meta.NodeAction.Name(action),
@@ -54,6 +56,25 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
         if action == pb.NODE_ACTION_REPLACE
         else 0,
     )
+
+
+async def _decide_alone(node: NodeContext, request: pb.ChangeNodeRequest) -> None:
+    """Two nodes hold the metadata, and one of them is lost: nobody else could say so.
+
+    Raises Rejected unless that is accepted.
+    """
+    number, own = request.node_id, node.metadata.membership.own
+    if {number, node.config.node_id} != {*(own.replicas or node.config.nodes)}:
+        return
+    if not request.accept_loss:
+        text = (
+            f"{number} is one of two nodes: without it node {node.config.node_id} decides alone. "
+            "If it runs, and only cannot be reached from here, two clusters come of one: be sure "
+            "that it has stopped for good, then set accept_loss"
+        )
+        raise invalid("node_id", text)
+    if not request.dry_run:
+        await node.decide_alone(number)
 
 
 def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:

@@ -91,7 +91,7 @@ def remove(
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Go on though partitions end without it, with their records.",
+    help="Go on though partitions end without it, or though the node asked decides alone.",
 )
 @with_admin
 def replace(

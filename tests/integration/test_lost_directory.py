@@ -124,3 +124,27 @@ def test_a_disk_with_the_only_replica_is_given_up_only_if_that_is_said(
         with pytest.raises(InvalidRequestError, match=r"these partitions end.*single-0"):
             admin.change_node(lost, "replace")
         admin.change_node(lost, "replace", accept_loss=True)
+
+
+def test_of_two_nodes_the_other_one_goes_on_when_that_is_said(make_cluster: MakeCluster) -> None:
+    """Nobody else can know which one is lost: whoever says so is told what that may cost."""
+    cluster = make_cluster(nodes=2)
+    with Admin(cluster.bootstrap) as admin:
+        admin.finalize_upgrade()
+        cluster.api(1).create_topic("t", 1, 2)
+        pid = cluster.api(1).lease().producer_id
+        assert verdict(cluster.produce(batch("t", 0, pid, 0, b"before"))) == "APPENDED"
+        cluster.kill([2])
+        shutil.rmtree(cluster.nodes[2].spec.data_dir)
+        eventually(lambda: admin.describe_cluster().controller_id != 1, "1 decides nothing")
+        with pytest.raises(InvalidRequestError, match="node 1 decides alone"):
+            admin.change_node(2, "replace")
+        admin.change_node(2, "replace", accept_loss=True)
+        assert verdict(cluster.produce(batch("t", 0, pid, 1, b"alone"))) == "APPENDED"
+        cluster.restart(1)
+        assert verdict(cluster.produce(batch("t", 0, pid, 1, b"alone"))) == "DUPLICATE"
+        cluster.start_nodes([2])
+        eventually(lambda: admin.describe_cluster().healthy, "both are there again")
+        cluster.wait_level("t")
+        assert verdict(cluster.produce(batch("t", 0, pid, 0, b"before"))) == "DUPLICATE"
+        assert verdict(cluster.produce(batch("t", 0, pid, 2, b"both"))) == "APPENDED"

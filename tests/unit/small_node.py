@@ -64,6 +64,7 @@ class Node:
         self.upgrades = self.sizes = self
         self.held: dict[int, dict[int, int]] = {}  # node -> group -> bytes
         self.lags: dict[tuple[int, int], int] = {}
+        self.lost: list[int] = []  # nodes without which this one decides alone
         self.releases: dict[int, Release | None] = dict.fromkeys((1, 2, 3), THIS_RELEASE)
         self.controller_id = 2
         self.now_ms = 1_000_000
@@ -120,6 +121,10 @@ class Node:
 
     def waiting(self, group_id: int) -> str:
         return ""
+
+    async def decide_alone(self, lost: int) -> None:
+        self.lost.append(lost)
+        self.controller_id = 1
 
     def insecure(self, node_id: int) -> bool:
         return node_id == 3

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from cluster.features import THIS_RELEASE
-from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
+from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
 from cluster.node.node_changes import MAX_MOVES, moves
+from cluster.services import node_changes
 from cluster.services.node_changes import statuses
 from cluster.v1 import metadata_pb2 as meta
+from oncelog.v1.cluster_pb2 import NODE_ACTION_REPLACE, ChangeNodeRequest
 from tests.unit.small_node import Node
 
 
@@ -58,6 +64,28 @@ def test_a_node_that_was_removed_waits_for_those_that_have_not_heard_of_it() -> 
         "nodes [3] have not heard that it is removed: bring them back, or remove them, too"
     ]
     assert waits(node)[1] == []
+
+
+async def test_of_two_nodes_the_other_one_decides_alone_only_if_that_is_said() -> None:
+    node = Node()
+    node.config = replace(node.config, nodes={1: node.config.nodes[1], 2: node.config.nodes[2]})
+    node.register(1, 2)
+    node.controller_id, node.dead = 0, {2}
+    request = ChangeNodeRequest(node_id=2, action=NODE_ACTION_REPLACE)
+    with pytest.raises(Rejected, match="one of two nodes: without it node 1 decides alone"):
+        await node_changes.command(node, request)
+    request.accept_loss, request.dry_run = True, True
+    await node_changes.command(node, request)
+    assert node.lost == [], "nothing is done yet"
+    request.dry_run = False
+    await node_changes.command(node, request)
+    assert node.lost == [2]
+    # A majority can say it: nothing is decided alone.
+    three = Node()
+    three.register(1, 2, 3)
+    three.controller_id, three.dead = 0, {2}
+    await node_changes.command(three, request)
+    assert three.lost == []
 
 
 def waits(node: Node) -> dict[int, list[str]]:

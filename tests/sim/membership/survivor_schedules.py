@@ -8,6 +8,7 @@ from cluster.consensus.configuration import Step
 from cluster.consensus.message import Append, AppendReply
 from cluster.dedup.verdict import Kind
 from cluster.metadata.topics import PartitionState
+from cluster.node.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.membership.repair_schedules import Damaged
@@ -82,6 +83,32 @@ def of_two_one_is_damaged() -> None:
     nodes.damage(1)
     nodes.goes_on("2 goes on alone")
     nodes.is_back(before, 1)
+
+
+@schedule
+def of_two_nodes_one_disk_is_lost() -> None:
+    """Nobody else can say so: the other one is told, and dies before the first is removed."""
+    nodes = Two()
+    assert not nodes.change(3, mpb.NODE_ACTION_REMOVE)
+    nodes.until(lambda: 3 not in nodes.state.nodes, "3 is forgotten")
+    nodes.cluster.checker.majorities[METADATA_GROUP] = 1
+    before = nodes.record
+    nodes.node(2).joining.wipe()
+    nodes.run(3.0)
+    nodes.until(lambda: nodes.cluster.leader(METADATA_GROUP) is None, "1 decides nothing")
+    group = nodes.group(1)
+    lost = group.members.configuration.member(2)
+    assert lost is not None and not group.go_alone({(2, lost.instance)})
+    nodes.node(1).driver.touch(METADATA_GROUP)
+    nodes.hold_changes(METADATA_GROUP)
+    assert not nodes.change(2, mpb.NODE_ACTION_REPLACE)
+    nodes.run(1.0)
+    nodes.node(1).crash("before 2 is removed")
+    nodes.node(1).restart()
+    nodes.goes_on("1 goes on alone after a restart")
+    nodes.node(2).start()
+    nodes.is_back(before, 2)
+    nodes.until(lambda: {*nodes.view.own.replicas} == {1, 2}, "both hold the metadata")
 
 
 # -- what it must not do --------------------------------------------------------------------------

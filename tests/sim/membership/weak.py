@@ -97,6 +97,7 @@ CAUGHT_BY = {
     "both-go-alone": "of_two_that_are_gone_neither_goes_on_alone",
     "outvoted-goes-alone": "who_may_be_outvoted_does_not_go_on_alone",
     "appends-while-changing": "who_has_the_change_has_all_before_it_was_in_force",
+    "lost-metadata-forgotten": "of_two_nodes_one_disk_is_lost",
     "nobody-goes-alone": "of_two_one_disk_is_lost",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
@@ -568,3 +569,8 @@ def appends_while_changing() -> Any:
 @mutation("of two voters none goes on without the other")
 def nobody_goes_alone() -> Any:
     return [(Group, "go_alone", lambda self, gone: "")]
+
+
+@mutation("after a restart nothing is known of the metadata's replica that is lost")
+def lost_metadata_forgotten() -> Any:
+    return [(NodesView, "lost", ())]
