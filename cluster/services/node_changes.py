@@ -147,8 +147,14 @@ def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[p
 
 
 def coming_of(record: PartitionState) -> set[int]:
-    """Nodes that shall have a replica and have none that counts."""
-    return {*record.target} - record.counting
+    """Nodes whose replica may not count yet: before it is reported that all are voters.
+
+    One that came earlier is among them as long as another one comes, so that progress only grows.
+    """
+    if not record.target:
+        return set()
+    held = {*record.replicas} - {node for node, _ in record.to_remove}
+    return {node for node in record.target if node not in held or record.instance_of(node)}
 
 
 def _waits(node: NodeContext, number: int) -> list[str]:

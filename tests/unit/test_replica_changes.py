@@ -13,7 +13,6 @@ from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
 from cluster.node.replica_changes import next_change
-from cluster.services.node_changes import coming_of
 from cluster.v1 import metadata_pb2 as pb
 
 GROUP = 16
@@ -125,22 +124,22 @@ def test_what_is_filled_does_not_count_until_it_has_its_vote() -> None:
     command = report(2, (1, 2), 3)
     command.instances[2] = 2
     filled = reported(removed, command)
-    assert (filled.counting, filled.learner, coming_of(filled)) == ({1, 2}, 3, {3})
+    assert (filled.counting, filled.learner) == ({1, 2}, 3)
     command = report(3, (1, 2, 3))
     command.instances[2] = 2
     whole = reported(filled, command)
-    assert (whole.counting, whole.target, coming_of(whole)) == ({1, 2, 3}, (), set())
+    assert (whole.counting, whole.target) == ({1, 2, 3}, ())
     # It moves on: who came long ago counts, and who has its vote, while another one goes.
     moves = replace(whole, target=(1, 3, 4))
-    assert (moves.counting, coming_of(moves)) == ({1, 2, 3}, {4})
+    assert moves.counting == {1, 2, 3}
     command = report(4, (1, 2, 3), 4)
     command.instances[2:] = (2, 4)
     moves = reported(moves, command)
-    assert (moves.counting, coming_of(moves)) == ({1, 2, 3}, {4})
+    assert moves.counting == {1, 2, 3}
     command = report(5, (1, 2, 3, 4))
     command.instances[2:] = (2, 4)
     moves = reported(moves, command)
-    assert (moves.counting, coming_of(moves)) == ({1, 2, 3, 4}, set())
+    assert moves.counting == {1, 2, 3, 4}
 
 
 def test_what_comes_late_changes_nothing() -> None:
