@@ -193,7 +193,7 @@ class Members:
         # No instance but those that a group begins with: nothing to say in messages.
         self.has_instances = bool(self.instance or any(self._instances.values()))
 
-    def go_alone(self) -> None:
+    def exclude_other(self) -> None:
         """The other one of two voters is gone for good: until another change this one decides."""
         assert self.is_voter and len(self.voters) == 1
         self.voters, self.peers, self.majority = (), self.learners, 1

@@ -166,7 +166,6 @@ class Group:
         leading, core, journal = self._leading, self._raft.core, self._raft.journal
         alone = leading is not None and self.members.is_alone
         return not self.is_stopped and (
-            # Proposals that may not be appended wait for a message or a timeout.
             (leading is not None and leading.proposals.queued and leading.may_append)
             or self._applying.has_work(self.commit_index)
             or core.commits_more
@@ -210,7 +209,7 @@ class Group:
             raise ChangeRefusedError(why, self.members.configuration)
         self._leading.change(change, done)
 
-    def go_alone(self, gone: Collection[tuple[int, int]]) -> str:
+    def exclude_lost(self, gone: Collection[tuple[int, int]]) -> str:
         """Of two voters the other one is among `gone`, (node, instance): goes on without it.
 
         Returns why it waits with that; nothing: it goes on alone, or need not (survivor.py).
@@ -220,7 +219,7 @@ class Group:
         waits_for = unknown_change(self.members, self.journal.configurations)
         if not waits_for:
             log.warning("goes on alone partition=%s, of %s", self.name, self.members.configuration)
-            self._raft.go_alone()
+            self._raft.exclude_other()
             if self._leading is not None:
                 self._leading.configuration_changed()
             self.campaign()
@@ -268,7 +267,10 @@ class Group:
 
     def set_link(self, peer: int, up: bool) -> None:
         """The stream to and from a peer came up or broke."""
-        (self._up.add if up else self._up.discard)(peer)
+        if up:
+            self._up.add(peer)
+        else:
+            self._up.discard(peer)
         if self._leading is not None:
             self._leading.replicator.set_link(peer, up)
         elif not up and peer == self.core.leader_id and self.failed is None:

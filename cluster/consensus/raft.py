@@ -41,9 +41,9 @@ class Raft:
         self.core.set_voters(self.members.voters)
         self.election.configuration_changed()
 
-    def go_alone(self) -> None:
+    def exclude_other(self) -> None:
         """From now on the other one of two voters does not count."""
-        self.members.go_alone()
+        self.members.exclude_other()
         self.core.set_voters(self.members.voters)
         self.election.configuration_changed()
 

@@ -1,6 +1,6 @@
 """When one of two voters goes on without the other, whose replica is gone for good. Pure.
 
-    metadata: (node, instance) is lost or damaged --> Group.go_alone --> a majority of one
+    metadata: (node, instance) is lost or damaged --> Group.exclude_lost --> a majority of one
     it leads --> the one that is gone is removed by an entry of the log, as in any change
 
 Each majority of two voters has both in it. So the one that is left holds all that was ever

@@ -102,13 +102,14 @@ class ReplicaChanges:
 
     def _look_at_two(self, gid: int, group: Group) -> None:
         """If one is lost, or damaged, the other one has all, and removes it."""
-        found = self._metadata.partition(gid)
-        gone = self._metadata.membership.lost if gid == METADATA_GROUP else ()
-        if found is not None:
-            gone = found[2].to_remove
+        if gid == METADATA_GROUP:
+            gone = self._metadata.membership.lost
+        else:
+            found = self._metadata.partition(gid)
+            gone = () if found is None else found[2].to_remove
         if not gone:
             return
-        why_not = group.go_alone(gone)
+        why_not = group.exclude_lost(gone)
         if why_not:
             self.waiting[gid] = why_not
         self._driver.touch(gid)

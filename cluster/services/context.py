@@ -77,7 +77,7 @@ class NodeContext(Protocol):
     def clock_disagrees(self, node_id: int) -> bool:
         """Whether the node's wall clock is known to differ from a majority's."""
 
-    async def decide_alone(self, lost: int) -> None:
+    async def exclude_lost(self, lost: int) -> None:
         """Of two nodes that hold the metadata the other one is lost: this one decides alone."""
 
     async def listen_to_peers(self) -> None:

@@ -48,7 +48,7 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
             )
             raise invalid("node_id", text)
         if not node.controller_id or not node.alive(node.controller_id):
-            await _decide_alone(node, request)
+            await _exclude_lost(node, request)
     return meta.ChangeNode(
         node_id=number,
         action=meta.NodeAction.Name(action),
@@ -58,7 +58,7 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
     )
 
 
-async def _decide_alone(node: NodeContext, request: pb.ChangeNodeRequest) -> None:
+async def _exclude_lost(node: NodeContext, request: pb.ChangeNodeRequest) -> None:
     """Two nodes hold the metadata, and one of them is lost: nobody else could say so.
 
     Raises Rejected unless that is accepted.
@@ -74,7 +74,7 @@ async def _decide_alone(node: NodeContext, request: pb.ChangeNodeRequest) -> Non
         )
         raise invalid("node_id", text)
     if not request.dry_run:
-        await node.decide_alone(number)
+        await node.exclude_lost(number)
 
 
 def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:

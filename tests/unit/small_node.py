@@ -122,7 +122,7 @@ class Node:
     def waiting(self, group_id: int) -> str:
         return ""
 
-    async def decide_alone(self, lost: int) -> None:
+    async def exclude_lost(self, lost: int) -> None:
         self.lost.append(lost)
         self.controller_id = 1
 

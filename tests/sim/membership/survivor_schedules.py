@@ -98,7 +98,7 @@ def of_two_nodes_one_disk_is_lost() -> None:
     nodes.until(lambda: nodes.cluster.leader(METADATA_GROUP) is None, "1 decides nothing")
     group = nodes.group(1)
     lost = group.members.configuration.member(2)
-    assert lost is not None and not group.go_alone({(2, lost.instance)})
+    assert lost is not None and not group.exclude_lost({(2, lost.instance)})
     nodes.node(1).driver.touch(METADATA_GROUP)
     nodes.hold_changes(METADATA_GROUP)
     assert not nodes.change(2, mpb.NODE_ACTION_REPLACE)
@@ -119,7 +119,7 @@ def _told(stage: Changing, node: int, gone: Collection[tuple[int, int]]) -> None
     stage.node(node).driver.touch(GID)
     stage.run(0.1)
     if not stage.group(node).is_stopped:
-        stage.group(node).go_alone(gone)
+        stage.group(node).exclude_lost(gone)
         stage.stands(node)
     stage.run(1.0)
 

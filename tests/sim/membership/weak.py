@@ -568,7 +568,7 @@ def appends_while_changing() -> Any:
 
 @mutation("of two voters none goes on without the other")
 def nobody_goes_alone() -> Any:
-    return [(Group, "go_alone", lambda self, gone: "")]
+    return [(Group, "exclude_lost", lambda self, gone: "")]
 
 
 @mutation("after a restart nothing is known of the metadata's replica that is lost")
