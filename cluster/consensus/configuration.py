@@ -196,6 +196,7 @@ class Members:
     def exclude_other(self) -> None:
         """The other one of two voters is gone for good: until another change this one decides."""
         assert self.is_voter and len(self.voters) == 1
+        del self._instances[self.voters[0]]  # what it still says is a stranger's
         self.voters, self.peers, self.majority = (), self.learners, 1
 
     @property

@@ -48,6 +48,7 @@ def test_who_goes_on_alone_is_a_majority_until_another_change() -> None:
     now = members(Member(1), Member(2))
     now.exclude_other()
     assert (now.is_alone, now.majority, now.counts(2, 0)) == (True, 1, False)
+    assert not now.is_member(2, 0), "what comes late of it is not for this leader"
     assert not is_survivor(now, {(2, 0)}), "it is so already"
     now.take(placed(9, 4, Member(1), Member(2), learners=(Member(3, 4),)))
     assert (now.is_alone, now.majority, now.counts(2, 0)) == (False, 2, True)

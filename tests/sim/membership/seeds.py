@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
+from cluster.consensus.configuration import (
+    NOBODY,
+    Change,
+    ChangeRefusedError,
+    Configuration,
+    Step,
+)
 from cluster.consensus.group import Group
 from cluster.entries import UPGRADE
 from cluster.features import REPLICA_CHANGES, THIS_RELEASE
@@ -43,7 +49,7 @@ class Operator:
     def __init__(self, stage: Changing, rng: random.Random) -> None:
         self.stage, self.rng = stage, rng
         self.closed = False
-        self.steps = 0
+        self.steps = self.lost_disks = 0
         self._gone: set[int] = set()  # their disks are to be replaced
 
     def start(self) -> None:
@@ -51,6 +57,8 @@ class Operator:
 
     def _tick(self) -> None:
         self.stage.cluster.scheduler.after(0.2 + self.rng.random(), self._tick)
+        if not self.closed and self.rng.random() < 0.3 and self._lose_disk():
+            return
         leader = self.stage.cluster.leader(GID)
         if leader is not None and leader.paused_until <= self.stage.cluster.scheduler.now:
             group = self.stage.group(leader.id)
@@ -67,9 +75,10 @@ class Operator:
 
     def _step(self, group: Group, leader: int) -> None:
         now = group.members.configuration
-        if self.closed and not now.learners:
+        lost = [one.node for one in now.voters if one[:2] in self.stage.record.lost]
+        if self.closed and not (now.learners or lost):
             return
-        step, node = self._draw(now)
+        step, node = (Step.REMOVE, lost[0]) if lost else self._draw(now)
         change = Change(step, node, now.version, directory=node)
         try:
             group.change(change, lambda outcome: None)
@@ -89,6 +98,28 @@ class Operator:
         if spare and rng.random() < 0.5:
             return Step.ADD, rng.choice(spare)
         return Step.REMOVE, rng.choice([*voters, *(one.node for one in now.learners)])
+
+    def _lose_disk(self) -> bool:
+        """Of one of two voters, while no change is under way: the other one has all."""
+        stage, record = self.stage, self.stage.record
+        groups = [stage.group(node.id) for node in stage.cluster.live() if stage.holds(node.id)]
+        known = [one.configuration for group in groups for one in group.journal.configurations]
+        newest = max(known, key=lambda one: one.version, default=NOBODY)
+        in_force = [one for one in groups if one.members.configuration == newest]
+        leading = [one._leading for one in groups if one._leading is not None]
+        settled = newest.version == record.version and not record.lost
+        settled = settled and not any(one._change_queued for one in leading)
+        everybody = len(stage.cluster.live()) == len(stage.cluster.node_ids)
+        if len(newest.voters) != 2 or len(in_force) < 2 or not (settled and everybody):
+            return False
+        gone = self.rng.choice(newest.voters)
+        node = stage.cluster.nodes[gone.node]
+        stage.cluster.trace("the disk of node %d is lost, of %s", gone.node, newest)
+        stage.wipe(gone.node)
+        stage.record = replace(record, lost=(gone[:2],))
+        self.lost_disks += 1
+        stage.cluster.scheduler.after(5.0 * self.rng.random(), node.restart)
+        return True
 
     def _replace_disks(self) -> None:
         """A node that is in no configuration any more may come back on an empty disk."""
@@ -127,7 +158,9 @@ def run_changes(seed: int, *, verbose: bool = False) -> Result:
     try:
         operator = Operator(stage, rng)
         faults = _drive(stage, operator)
-        result.injected = {**faults.injected, "change": operator.steps}
+        result.injected = {
+            **faults.injected, "change": operator.steps, "lost disk": operator.lost_disks,
+        }  # fmt: skip
     except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
         result.failed(error)
     result.count(stage.cluster)

@@ -72,7 +72,7 @@ class Changing(Stage):
     def reported(self, node: int) -> None:
         """The metadata has learned the configuration that is in force at this node."""
         placed = self.group(node).members.placed
-        now = placed.configuration
+        now, lost = placed.configuration, self.record.lost
         members = now.voters + now.learners
         self.record = PartitionState(
             GID,
@@ -82,6 +82,7 @@ class Changing(Stage):
             now.version,
             placed.index,
             placed.term,
+            lost=tuple(one for one in lost if one in {member[:2] for member in members}),
         )
 
     def tell(self, *nodes: int) -> None:

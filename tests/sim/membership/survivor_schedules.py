@@ -200,3 +200,20 @@ def who_has_the_change_has_all_before_it_was_in_force() -> None:
     if sent.kind is Kind.APPENDED:
         raise Violation("what 1 and 3 have acknowledged is on no disk any more")
     stage.produce(2, pid=7)
+
+
+@schedule
+def a_late_answer_of_who_is_excluded_counts_nothing() -> None:
+    """1 leads on alone; what 2 had acknowledged before its disk was lost arrives afterwards."""
+    stage = Changing(founding=2, smallest_majority=1)
+    stage.elect(1)
+    stage.produce(1, 2)
+    stage.hold(lambda sender, receiver, message: isinstance(message, AppendReply))
+    sent = stage.send(1, stage.batch())
+    stage.run(0.1)
+    _told(stage, 1, {(2, 0)})
+    stage.release()
+    stage.run(1.0)
+    if stage.group(1).failed is not None or sent.kind is not Kind.APPENDED:
+        raise Violation(f"1 has stopped: {stage.group(1).failed}; {sent.kind}")
+    stage.produce(1)

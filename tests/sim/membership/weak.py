@@ -98,6 +98,7 @@ CAUGHT_BY = {
     "outvoted-goes-alone": "who_may_be_outvoted_does_not_go_on_alone",
     "appends-while-changing": "who_has_the_change_has_all_before_it_was_in_force",
     "lost-metadata-forgotten": "of_two_nodes_one_disk_is_lost",
+    "excluded-still-heard": "a_late_answer_of_who_is_excluded_counts_nothing",
     "nobody-goes-alone": "of_two_one_disk_is_lost",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
@@ -574,3 +575,11 @@ def nobody_goes_alone() -> Any:
 @mutation("after a restart nothing is known of the metadata's replica that is lost")
 def lost_metadata_forgotten() -> Any:
     return [(NodesView, "lost", ())]
+
+
+@mutation("who is excluded is a member as before")
+def excluded_still_heard() -> Any:
+    def exclude_other(self: Members) -> None:
+        self.voters, self.peers, self.majority = (), self.learners, 1
+
+    return [(Members, "exclude_other", exclude_other)]
