@@ -65,6 +65,7 @@ class Step(Enum):
     ADD = "add"  # as a learner
     PROMOTE = "promote"  # from learner to voter
     REMOVE = "remove"
+    CONFIRM = "confirm"  # the same members: those of before decide nothing any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def changed(now: Configuration, change: Change) -> Configuration:
     if change.expected != now.version:
         raise refused(f"version {change.expected} is not in force")
     member, version = now.member(change.node), now.version + 1
+    if change.step is Step.CONFIRM:
+        return replace(now, version=version)
     if change.step is Step.ADD:
         if member is not None:
             raise refused("it has a replica")

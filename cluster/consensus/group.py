@@ -37,7 +37,7 @@ from cluster.consensus.receiving import Receiver
 from cluster.consensus.replication import Progress
 from cluster.consensus.snapshots import base_reading, check_snapshot, replace_by
 from cluster.consensus.state_check import StateDivergedError
-from cluster.consensus.survivor import is_survivor, unknown_change
+from cluster.consensus.survivor import is_survivor, who_else_decides
 from cluster.consensus.tombstone import Tombstone, tombstone_of
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
@@ -166,7 +166,7 @@ class Group:
         leading, core, journal = self._leading, self._raft.core, self._raft.journal
         alone = leading is not None and self.members.is_alone
         return not self.is_stopped and (
-            (leading is not None and leading.proposals.queued and leading.may_append)
+            (leading is not None and leading.proposals.queued and not leading.is_transferring)
             or self._applying.has_work(self.commit_index)
             or core.commits_more
             # A lone leader's entries are committed by its next tick.
@@ -216,7 +216,7 @@ class Group:
         """
         if self.is_stopped or self.is_quiescent or not is_survivor(self.members, gone):
             return ""
-        waits_for = unknown_change(self.members, self.journal.configurations)
+        waits_for = who_else_decides(self.members, self.journal.configurations)
         if not waits_for:
             log.warning("goes on alone partition=%s, of %s", self.name, self.members.configuration)
             self._raft.exclude_other()

@@ -81,7 +81,7 @@ class Journal:
         self._pending_index = self.last_index
         assert self.base_index <= self.last_index
         self._committed = min(state.commit_index, self.last_index)
-        # Rising; the first is in force at the base, those above the applied index are not yet.
+        # Rising; those above the applied index are not in force yet.
         self.configurations = [Placed(0, 0, founding)]
         self.configurations += [unpack_placed(stored) for _, stored in state.configurations]
         self._forget_configurations()
@@ -121,8 +121,8 @@ class Journal:
         self.dirty = True
 
     def _forget_configurations(self) -> None:
-        """Only the newest up to the base is kept of those."""
-        while len(self.configurations) > 1 and self.configurations[1].index <= self.base_index:
+        """Of those up to the base the newest is kept, and the one before it (survivor.py)."""
+        while len(self.configurations) > 2 and self.configurations[2].index <= self.base_index:
             del self.configurations[0]
 
     # -- writing --------------------------------------------------------------
@@ -190,7 +190,7 @@ class Journal:
         self.base_index, self.base_term = index, term
         for gone in range(self.first_in_memory, index + 1):
             self._forget(gone)
-        if len(self.configurations) > 1:
+        if len(self.configurations) > 2:
             self._forget_configurations()
             self._store.drop_configurations(self._batch(), 0, self.configurations[0].index)
 

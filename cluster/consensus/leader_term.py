@@ -108,7 +108,7 @@ class LeaderTerm:
             self._check_learner(change.node)
         elif after.voters != now.voters:
             self._check_left(after)
-        self.proposals.propose_change(pack_configuration(after), done)
+        self.proposals.propose(pack_configuration(after), done)
         self._change_queued = True
 
     def _check_learner(self, node: int) -> None:
@@ -167,18 +167,6 @@ class LeaderTerm:
         """While leadership is handed over proposals wait."""
         return self.is_leaving or self.transfer_target != 0
 
-    @property
-    def may_append(self) -> bool:
-        """Not while leadership is handed over, nor while a configuration is not in force.
-
-        So what the voters of before committed is in the log of whoever has the new configuration
-        in force: of two voters either one has all that was ever acknowledged (ADR 84).
-        """
-        journal = self._journal
-        return not self.is_transferring and (
-            journal.configurations[-1].index <= journal.applied_index
-        )
-
     def bare_heartbeats(self, up: Collection[int]) -> list[tuple[int, GroupMessage]]:
         alive = Append(self._config.group, self.term, 0, 0, 0)
         return [(peer, self._to(peer, alive)) for peer in self._members.peers if peer in up]
@@ -217,7 +205,7 @@ class LeaderTerm:
         if target:
             if self._may_take_over(target):
                 out.append((target, TimeoutNow(self._config.group, self.term)))
-        elif self.proposals.queued and self.may_append:
+        elif self.proposals.queued and not self.is_leaving:
             if self._check.is_due:
                 out += self._plan_check()
             self._append_proposals()

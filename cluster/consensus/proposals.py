@@ -44,18 +44,11 @@ class Proposals:
     def __init__(self) -> None:
         self._queue: list[tuple[bytes, Done]] = []
         self._confirming: list[Done] = []
-        self._change: list[tuple[bytes, Done]] = []  # one configuration, or none
         self._waiting: dict[int, Done] = {}
         self.queued = False  # whether `take` would return something
 
     def propose(self, data: bytes, done: Done) -> None:
         self._queue.append((data, done))
-        self.queued = True
-
-    def propose_change(self, data: bytes, done: Done) -> None:
-        """A configuration: nothing is appended with it after it."""
-        assert not self._change, "one change at a time"
-        self._change = [(data, done)]
         self.queued = True
 
     def confirm(self, done: Done) -> None:
@@ -78,8 +71,8 @@ class Proposals:
             if count and (size > MAX_SLICE_BYTES or count >= MAX_SLICE_ENTRIES):
                 break
             count += 1
-        queue, self._queue = self._queue[:count] + self._change, self._queue[count:]
-        self._change, self.queued = [], bool(self._queue)
+        queue, self._queue = self._queue[:count], self._queue[count:]
+        self.queued = bool(self._queue)
         return queue
 
     def appended(self, index: int, done: Done) -> None:
@@ -92,9 +85,8 @@ class Proposals:
             done(Applied(index, result))
 
     def abandon(self, outcome: Abandoned) -> None:
-        queued = [done for _, done in self._queue + self._change]
-        waiting = [*self._waiting.values(), *queued, *self._confirming]
-        self._waiting, self._queue, self._confirming, self._change = {}, [], [], []
+        waiting = [*self._waiting.values(), *(done for _, done in self._queue), *self._confirming]
+        self._waiting, self._queue, self._confirming = {}, [], []
         self.queued = False
         for done in waiting:
             done(outcome)

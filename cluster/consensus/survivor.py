@@ -4,16 +4,22 @@
     it leads --> the one that is gone is removed by an entry of the log, as in any change
 
 Each majority of two voters has both in it. So the one that is left holds all that was ever
-acknowledged, and nothing was decided without it. That is not so
-in two cases: both are gone, and each would decide alone; or its log has a configuration in
-which others are a majority, and it does not know whether that is in force.
+acknowledged, and nothing was decided without it. That is not so if both are gone, and each
+would decide alone; nor if others are a majority
+
+    by a configuration in its log, and it does not know whether that is in force
+    by the one before, which may be in force yet where its end was not heard of
+
+The second lasts until the next configuration. So two voters that have come from others are
+confirmed by one with the same members: who has that in its log knows that the first is
+committed, and who has it not is elected by neither of the two (docs/adr/0084).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from cluster.consensus.configuration import Member, Members, Placed
+from cluster.consensus.configuration import Configuration, Member, Members, Placed
 
 
 def other_of_two(members: Members) -> Member | None:
@@ -38,15 +44,33 @@ def is_survivor(members: Members, gone: Collection[tuple[int, int]]) -> bool:
     )
 
 
-def unknown_change(members: Members, configurations: Iterable[Placed]) -> str:
-    """A change by which others may have decided without this replica; empty: there is none.
+def who_else_decides(members: Members, configurations: Iterable[Placed]) -> str:
+    """By what others may decide without this replica; empty: nothing.
 
-    configurations: all that are in its log.
+    configurations: those of its log, and the one before that in force.
     """
-    own = (members.node, members.instance)
-    for placed in configurations:
-        now = placed.configuration
-        voters = [(one.node, one.instance) for one in now.voters]
-        if placed.index > members.placed.index and (own not in voters or len(voters) > 2):
-            return f"others may decide without this replica, if this is in force: {now}"
+    now, known = members.configuration, {one.configuration.version: one for one in configurations}
+    for version in sorted(known):
+        later = known[version].configuration
+        if version > now.version and not _is_needed(members, later):
+            return f"others may decide without this replica, if this is in force: {later}"
+    if not now.version:
+        return ""
+    before = known.get(now.version - 1)
+    if before is None or not _is_needed(members, before.configuration):
+        what = "not known" if before is None else str(before.configuration)
+        return f"others may decide without this replica, by the replicas of before: {what}"
     return ""
+
+
+def is_unconfirmed(members: Members, configurations: Iterable[Placed]) -> bool:
+    """Whether there are two voters, and it is not known to be in force that they are the ones."""
+    now = members.configuration
+    before = {one.configuration.version: one.configuration.voters for one in configurations}
+    return len(now.voters) == 2 and now.version > 0 and before.get(now.version - 1) != now.voters
+
+
+def _is_needed(members: Members, configuration: Configuration) -> bool:
+    """Whether each majority has this replica in it."""
+    voters = [(one.node, one.instance) for one in configuration.voters]
+    return (members.node, members.instance) in voters and len(voters) <= 2

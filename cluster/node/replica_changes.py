@@ -19,6 +19,7 @@ from dataclasses import replace
 from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
+from cluster.consensus.survivor import is_unconfirmed
 from cluster.metadata.topics import PartitionState
 from cluster.node.replicas import METADATA_GROUP, Metadata
 from cluster.v1 import metadata_pb2 as mpb
@@ -78,7 +79,9 @@ class ReplicaChanges:
         damaged = [one[:2] for one in record.damaged if one.rebuild]
         change = next_change(now, record.target, leader, is_responsive, record.lost, damaged)
         reached = gid != METADATA_GROUP and record.target and change is None and not damaged
-        if now.version > record.version or not record.replicas or reached:
+        if change is None and self._confirms(group):
+            change = Step.CONFIRM, leader  # before it is reported: then what goes is still there
+        elif now.version > record.version or not record.replicas or reached:
             self._report(gid, group)
             return
         if change is None or now.version < record.version:
@@ -99,6 +102,11 @@ class ReplicaChanges:
         self._learners += step is Step.ADD
         log.info("%s of node %d partition=%s, now %s", step.value, node, group.name, now)
         self._driver.touch(gid)
+
+    def _confirms(self, group: Group) -> bool:
+        """Two voters that have come from others answer, so either can be known to have all."""
+        unconfirmed = is_unconfirmed(group.members, group.journal.configurations)
+        return unconfirmed and all(map(group.is_responsive, group.members.voters))
 
     def _look_at_two(self, gid: int, group: Group) -> None:
         """If one is lost, or damaged, the other one has all, and removes it."""

@@ -64,6 +64,7 @@ class Cluster:
         self.client_delay = 0.003
         self.client_loss = self.client_repeats = 0.0
         self.upgraded: set[int] = set()  # nodes that have run the newer release
+        self.takes_steps = True  # leaders change the members of their groups by themselves
         self.cut_off: set[int] = set()  # nodes that clients cannot reach
         self.installs = self.resolves = self.crashes = self.reads = 0
         self.verbose = verbose

@@ -620,7 +620,8 @@ class Node:
     def _maintain_leaders(self, incarnation: int) -> None:
         if incarnation == self.incarnation and not self._paused(self._maintain_leaders):
             self.running.maintenance.look()
-            self.running.changes.look()
+            if self.cluster.takes_steps:
+                self.running.changes.look()
             self.running.node_changes.look()
             self.running.repairs.look()
             self.running.levelling.look()

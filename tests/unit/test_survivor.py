@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.consensus.configuration import Configuration, Member, Members, Placed
-from cluster.consensus.proposals import Abandoned, Outcome, Proposals
-from cluster.consensus.survivor import is_survivor, unknown_change
+from cluster.consensus.configuration import (
+    Change,
+    Configuration,
+    Member,
+    Members,
+    Placed,
+    Step,
+    changed,
+)
+from cluster.consensus.survivor import is_survivor, is_unconfirmed, who_else_decides
 from cluster.metadata.topics import DamagedReplica, PartitionState
 from cluster.services.node_changes import _goes_on
 
 GROUP = 16
+FOUNDING = Placed(0, 0, Configuration(0, (Member(1), Member(2))))
 
 
 def placed(index: int, version: int, *voters: Member, learners: tuple[Member, ...] = ()) -> Placed:
@@ -54,43 +62,51 @@ def test_who_goes_on_alone_is_a_majority_until_another_change() -> None:
     assert (now.is_alone, now.majority, now.counts(2, 0)) == (False, 2, True)
 
 
+BEFORE = placed(4, 2, Member(1), Member(2), learners=(Member(4, 2),))
+
+
 @pytest.mark.parametrize(
-    ("later", "waits"),
+    ("others", "waits"),
     [
-        (placed(9, 4, Member(1)), False),
-        (placed(9, 4, Member(1), Member(2), learners=(Member(3, 4),)), False),
-        (placed(9, 4, Member(2)), True),
-        (placed(9, 4, Member(1), Member(2), Member(3, 2)), True),
-        (placed(9, 4, Member(1, 4), Member(2)), True),
-        (placed(7, 3, Member(1), Member(2), Member(3, 2)), False),
+        ([BEFORE, placed(9, 4, Member(1))], False),
+        ([BEFORE, placed(9, 4, Member(1), Member(2), learners=(Member(3, 4),))], False),
+        ([BEFORE, placed(9, 4, Member(2))], True),
+        ([BEFORE, placed(9, 4, Member(1), Member(2), Member(3, 2))], True),
+        ([BEFORE, placed(9, 4, Member(1, 4), Member(2))], True),
+        ([BEFORE], False),
+        ([placed(4, 2, Member(1))], False),
+        ([placed(4, 2, Member(2))], True),
+        ([placed(4, 2, Member(1), Member(2), Member(3))], True),
+        ([placed(1, 1, Member(1), Member(2))], True),
+        ([], True),
     ],
     ids=[
-        "its own removal of the other", "a learner", "it is removed", "two of three decide",
-        "another instance of it", "it is in force: no question",
+        "its own removal of the other", "a learner comes", "it is removed", "two of three decide",
+        "another instance of it", "only a learner has gone", "it was alone before",
+        "the other was alone before", "of three before two decide", "older than the one before",
+        "those of before are not known",
     ],
 )  # fmt: skip
-def test_a_change_that_may_be_in_force_elsewhere(later: Placed, waits: bool) -> None:
+def test_whether_others_may_decide(others: list[Placed], waits: bool) -> None:
     now = members(Member(1), Member(2))
-    said = unknown_change(now, [placed(0, 0, Member(1), Member(2)), later])
+    in_force = placed(7, 3, Member(1), Member(2))
+    said = who_else_decides(now, [*others, in_force])
     assert bool(said) is waits
-    assert not waits or str(later.configuration) in said
+    assert not who_else_decides(Members(1, 0, FOUNDING), [FOUNDING]), "they are the first"
 
 
-def test_nothing_is_appended_behind_a_change_with_it() -> None:
-    outcomes: dict[str, Outcome] = {}
-    proposals = Proposals()
-
-    def done(outcome: Outcome) -> None:
-        pytest.fail(f"nobody was answered yet, and {outcome} came")
-
-    proposals.propose(b"a", done)
-    proposals.propose_change(b"change", done)
-    proposals.propose(b"b", done)
-    assert [data for data, _ in proposals.take()] == [b"a", b"b", b"change"]
-    proposals.propose_change(b"next", lambda outcome: outcomes.update(next=outcome))
-    assert proposals.queued, "somebody waits"
-    proposals.abandon(Abandoned(0, "over"))
-    assert isinstance(outcomes["next"], Abandoned) and not proposals.take()
+def test_two_that_have_come_from_others_are_confirmed() -> None:
+    now, in_force = members(Member(1), Member(2)), placed(7, 3, Member(1), Member(2))
+    for before in (placed(4, 2, Member(1)), placed(4, 2, Member(1), Member(2), Member(3))):
+        assert is_unconfirmed(now, [before, in_force])
+    assert is_unconfirmed(now, [in_force]), "it is not known who was before"
+    assert not is_unconfirmed(now, [BEFORE, in_force])
+    assert not is_unconfirmed(Members(1, 0, FOUNDING), [FOUNDING])
+    confirmed = changed(now.configuration, Change(Step.CONFIRM, 1, expected=3))
+    assert confirmed == Configuration(4, (Member(1), Member(2)))
+    now.take(Placed(9, 1, confirmed))
+    assert not is_unconfirmed(now, [in_force, Placed(9, 1, confirmed)])
+    assert not who_else_decides(now, [in_force, Placed(9, 1, confirmed)])
 
 
 @pytest.mark.parametrize(

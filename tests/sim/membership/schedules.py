@@ -91,7 +91,8 @@ def a_snapshot_carries_the_configuration() -> None:
     assert stage.cluster.installs == 1
     stage.crash(5)
     stage.start(5)
-    first = stage.group(5).journal.configurations[0].configuration
+    journal = stage.group(5).journal
+    first = journal.configuration_at(journal.base_index).configuration
     assert [one.node for one in first.voters] == [1, 2, 4], first
     stage.run(1.0)
     stage.change(1, Step.PROMOTE, 5)

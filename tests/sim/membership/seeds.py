@@ -21,6 +21,7 @@ from cluster.consensus.configuration import (
     Step,
 )
 from cluster.consensus.group import Group
+from cluster.consensus.survivor import is_unconfirmed, who_else_decides
 from cluster.entries import UPGRADE
 from cluster.features import REPLICA_CHANGES, THIS_RELEASE
 from cluster.metadata.placement import resized
@@ -50,6 +51,7 @@ class Operator:
         self.stage, self.rng = stage, rng
         self.closed = False
         self.steps = self.lost_disks = 0
+        self.may_wait = False  # for ever: nobody knows who may decide
         self._gone: set[int] = set()  # their disks are to be replaced
 
     def start(self) -> None:
@@ -79,6 +81,9 @@ class Operator:
         if self.closed and not (now.learners or lost):
             return
         step, node = (Step.REMOVE, lost[0]) if lost else self._draw(now)
+        unconfirmed = is_unconfirmed(group.members, group.journal.configurations)
+        if unconfirmed and not lost and self.rng.random() < 0.5:
+            step, node = Step.CONFIRM, leader
         change = Change(step, node, now.version, directory=node)
         try:
             group.change(change, lambda outcome: None)
@@ -100,12 +105,20 @@ class Operator:
         return Step.REMOVE, rng.choice([*voters, *(one.node for one in now.learners)])
 
     def _lose_disk(self) -> bool:
-        """Of one of two voters, while no change is under way: the other one has all."""
+        """Of one of two voters, while no change is under way: the other one has all.
+
+        It goes on if it can know that.
+        """
         stage, record = self.stage, self.stage.record
         groups = [stage.group(node.id) for node in stage.cluster.live() if stage.holds(node.id)]
         known = [one.configuration for group in groups for one in group.journal.configurations]
         newest = max(known, key=lambda one: one.version, default=NOBODY)
-        in_force = [one for one in groups if one.members.configuration == newest]
+        held = {one.node for one in newest.voters}
+        in_force = [
+            one
+            for one in groups
+            if one.members.configuration == newest and one.config.node_id in held
+        ]
         leading = [one._leading for one in groups if one._leading is not None]
         settled = newest.version == record.version and not record.lost
         settled = settled and not any(one._change_queued for one in leading)
@@ -117,7 +130,11 @@ class Operator:
         stage.cluster.trace("the disk of node %d is lost, of %s", gone.node, newest)
         stage.wipe(gone.node)
         stage.record = replace(record, lost=(gone[:2],))
+        stage.tell()  # who starts from now on knows it
         self.lost_disks += 1
+        left = [one for one in in_force if one.config.node_id != gone.node]
+        unknown = (who_else_decides(one.members, one.journal.configurations) for one in left)
+        self.may_wait = self.may_wait or any(unknown)
         stage.cluster.scheduler.after(5.0 * self.rng.random(), node.restart)
         return True
 
@@ -190,6 +207,8 @@ def _drive(stage: Changing, operator: Operator) -> Faults:
     while end < DURATION + REST and not (_at_rest(stage) and not clients.unfinished()):
         end += 0.5
         scheduler.run_until(end)
+    if operator.may_wait and not _at_rest(stage):
+        return faults
     if not _at_rest(stage):
         raise Violation(f"replicas do not converge: {stage.describe()}")
     unfinished: list[Producer] = clients.unfinished()

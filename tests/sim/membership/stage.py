@@ -31,6 +31,7 @@ class Changing(Stage):
         self.founding = tuple(range(1, founding + 1))
         self.record = PartitionState(GID, self.founding)
         super().__init__(nodes, smallest_majority=smallest_majority, **settings)
+        self.cluster.takes_steps = False  # the script does
 
     @classmethod
     def at_random(cls, founding: int, settings: Settings, seed: int, *, verbose: bool) -> Changing:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from cluster.consensus.configuration import Step
 from cluster.consensus.message import Append, AppendReply
+from cluster.consensus.survivor import who_else_decides
 from cluster.dedup.verdict import Kind
 from cluster.metadata.topics import PartitionState
 from cluster.node.replicas import METADATA_GROUP
@@ -25,6 +26,11 @@ class Two(Damaged):
     def __init__(self) -> None:
         super().__init__(smallest_majority=1)
         self.move(1, 2)
+        self.until(self._is_confirmed, "the two know that they are the ones")
+
+    def _is_confirmed(self) -> bool:
+        groups = [self.group(number, GID) for number in (1, 2)]
+        return not any(who_else_decides(one.members, one.journal.configurations) for one in groups)
 
     def move(self, *target: int) -> None:
         move = mpb.SetReplicas(group_id=GID, replicas=target, expected_version=self.record.version)
@@ -167,39 +173,29 @@ def who_may_be_outvoted_does_not_go_on_alone() -> None:
 
 
 @schedule
-def who_has_the_change_has_all_before_it_was_in_force() -> None:
-    """3 of {1,2,3} goes; what 1 and 3 could commit meanwhile would be on 1 alone, then nowhere."""
-    stage = Changing(smallest_majority=1)
-    stage.elect(1)
-    stage.produce(1, 2)
+def those_of_before_do_not_decide_beside_one_alone() -> None:
+    """1 of {1,2,3} goes; 1 and 2 have not heard that it is in force, and 2 has elected 1."""
+    stage = Changing()
+    stage.elect(3)
+    stage.produce(3, 2)
     stage.run(1.0)
-    stage.propose(1, Step.REMOVE, 3)
-    while not (at := stage.group(1).journal.configurations[-1].index):
-        stage.run(0.0005)
-    assert stage.group(1).members.version == 0, "it is not in force yet"
     stage.hold(
         lambda sender, receiver, message: (
-            receiver == 2 and isinstance(message, Append) and message.prev_index >= at
+            sender == 3 and isinstance(message, Append) and not message.data
         )
     )
-    stage.hold(lambda sender, receiver, message: isinstance(message, AppendReply))
-    sent = stage.send(1, stage.batch())
-    stage.run(0.3)
-    held = stage.group(3).journal.last_index
-    stage.deliver(3, 1, AppendReply(GID, stage.group(1).term, held + 1, True))
-    stage.run(0.3)
-    assert stage.group(1).members.version == 1, "it is in force, by what 3 has"
-    stage.reported(1)
-    stage.tell(2, 3)
-    stage.run(1.0)
-    assert stage.group(2).members.version == 1, "by what was reported"
-    stage.wipe(1)
-    _told(stage, 2, {(1, 0)})
-    if stage.leaders() != [2]:
-        raise Violation(f"{stage.leaders()} lead, and 2 is left")
-    if sent.kind is Kind.APPENDED:
-        raise Violation("what 1 and 3 have acknowledged is on no disk any more")
-    stage.produce(2, pid=7)
+    stage.change(3, Step.REMOVE, 1)
+    assert stage.group(1).members.version == stage.group(2).members.version == 0
+    stage.drop()
+    stage.isolate(3)
+    stage.run(3.0)
+    stage.stands(1)
+    assert stage.leaders() == [1], "by the vote of 2"
+    stage.crash(2)
+    _told(stage, 3, {(2, 0)})
+    if 3 in stage.leaders():
+        raise Violation("3 decides alone, and 1 leads")
+    stage.settle()
 
 
 @schedule

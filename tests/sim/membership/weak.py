@@ -96,8 +96,8 @@ CAUGHT_BY = {
     "dead-gets-a-vote": "a_learner_that_does_not_answer_gets_no_vote",
     "both-go-alone": "of_two_that_are_gone_neither_goes_on_alone",
     "outvoted-goes-alone": "who_may_be_outvoted_does_not_go_on_alone",
-    "appends-while-changing": "who_has_the_change_has_all_before_it_was_in_force",
     "lost-metadata-forgotten": "of_two_nodes_one_disk_is_lost",
+    "those-of-before-forgotten": "those_of_before_do_not_decide_beside_one_alone",
     "excluded-still-heard": "a_late_answer_of_who_is_excluded_counts_nothing",
     "nobody-goes-alone": "of_two_one_disk_is_lost",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
@@ -558,13 +558,7 @@ def both_go_alone() -> Any:
 
 @mutation("who may be outvoted goes on alone")
 def outvoted_goes_alone() -> Any:
-    return [(group_module, "unknown_change", lambda members, configurations: "")]
-
-
-@mutation("entries follow a change that is not in force, and are committed by those before it")
-def appends_while_changing() -> Any:
-    may_append = property(lambda self: not self.is_transferring)
-    return [(LeaderTerm, "may_append", may_append)]
+    return [(group_module, "who_else_decides", lambda members, configurations: "")]
 
 
 @mutation("of two voters none goes on without the other")
@@ -583,3 +577,15 @@ def excluded_still_heard() -> Any:
         self.voters, self.peers, self.majority = (), self.learners, 1
 
     return [(Members, "exclude_other", exclude_other)]
+
+
+@mutation("who goes on alone does not ask who decided before")
+def those_of_before_forgotten() -> Any:
+    who_else = survivor.who_else_decides
+
+    def of_later(members: Members, configurations: Any) -> str:
+        later = [one for one in configurations if one.index >= members.placed.index]
+        said = who_else(members, later)
+        return "" if "of before" in said else said
+
+    return [(group_module, "who_else_decides", of_later)]
