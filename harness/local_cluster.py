@@ -410,8 +410,8 @@ class LocalCluster:
                 pass  # a node that is being started
             else:
                 held = [(node, part.partition) for part in described for node in part.replicas]
-                marks = [(seen[node][at:], led[at:]) for node, at in held if node in seen]
-                if all(theirs[:1] == ours[:1] for theirs, ours in marks):
+                asked = [(seen[node], at) for node, at in held if node in seen]
+                if all(marks[at : at + 1] == led[at : at + 1] for marks, at in asked):
                     return
             time.sleep(LOOK_AGAIN)
         raise HarnessError(

@@ -38,12 +38,14 @@ class Raft:
     def configure(self, placed: Placed) -> None:
         """From now on others count: in place, so that log, term and leader stay (ADR 0029)."""
         self.members.take(placed)
-        self.core.set_voters(self.members.voters)
-        self.election.configuration_changed()
+        self._voters_changed()
 
     def exclude_other(self) -> None:
         """From now on the other one of two voters does not count."""
         self.members.exclude_other()
+        self._voters_changed()
+
+    def _voters_changed(self) -> None:
         self.core.set_voters(self.members.voters)
         self.election.configuration_changed()
 

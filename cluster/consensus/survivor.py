@@ -66,8 +66,10 @@ def who_else_decides(members: Members, configurations: Iterable[Placed]) -> str:
 def is_unconfirmed(members: Members, configurations: Iterable[Placed]) -> bool:
     """Whether there are two voters, and it is not known to be in force that they are the ones."""
     now = members.configuration
-    before = {one.configuration.version: one.configuration.voters for one in configurations}
-    return len(now.voters) == 2 and now.version > 0 and before.get(now.version - 1) != now.voters
+    if len(now.voters) != 2 or not now.version:
+        return False
+    known = (one.configuration for one in configurations)
+    return not any((one.version, one.voters) == (now.version - 1, now.voters) for one in known)
 
 
 def _is_needed(members: Members, configuration: Configuration) -> bool:

@@ -60,9 +60,10 @@ class ClusterService(rpc.ClusterServiceServicer):
             settings=self._settings(),
             damaged_replicas=node_changes.damaged(node),
         )
+        far_behind: set[int] = set()
         if request.ask_leaders:
             await node.sizes.ask()
-        far_behind = {group for group, _ in node.sizes.lags} if request.ask_leaders else set()
+            far_behind = {group for group, _ in node.sizes.lags}
         alive = {info.node_id for info in response.nodes if info.alive}
         for topic in node.metadata.topics():
             response.topics += not is_internal(topic.name)

@@ -93,9 +93,13 @@ class Nodes:
         """Returns why it was rejected; empty: it was not."""
         directory = self.state.directory_of(number) if action == mpb.NODE_ACTION_REPLACE else 0
         change = mpb.ChangeNode(node_id=number, action=action, directory_id=directory)
+        return self.command(mpb.MetadataCommand(change_node=change))
+
+    def command(self, command: mpb.MetadataCommand) -> str:
+        """Returns why it was rejected; empty: it was not."""
         results: list[bytes] = []
         self.leader  # noqa: B018  # waits for one
-        self.cluster.command(mpb.MetadataCommand(change_node=change), results.append)
+        self.cluster.command(command, results.append)
         self.until(lambda: bool(results), "the command is answered")
         return mpb.MetadataResult.FromString(results[0]).message
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cluster.metadata.placement import resized
 from cluster.metadata.topics import PartitionState, TopicState
-from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.membership.node_schedules import Nodes
 from tests.sim.membership.nodes import is_whole
@@ -24,14 +22,6 @@ class Sized(Nodes):
         found = self.state.partition(GID)
         assert found is not None
         return found[0]
-
-    def command(self, command: Any) -> str:
-        """Returns why it was rejected; empty: it was not."""
-        results: list[Any] = []
-        self.leader  # noqa: B018  # waits for one
-        self.cluster.command(command, results.append)
-        self.until(lambda: bool(results), "the command is answered")
-        return mpb.MetadataResult.FromString(results[0]).message
 
     def resize(self, replicas: int) -> None:
         nodes, leader = self.cluster.founding, self.cluster.leader(GID)

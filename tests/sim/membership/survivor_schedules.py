@@ -34,11 +34,7 @@ class Two(Damaged):
 
     def move(self, *target: int) -> None:
         move = mpb.SetReplicas(group_id=GID, replicas=target, expected_version=self.record.version)
-        results: list[bytes] = []
-        self.leader  # noqa: B018  # waits for one
-        self.cluster.command(mpb.MetadataCommand(set_replicas=move), results.append)
-        self.until(lambda: bool(results), "the command is answered")
-        assert not mpb.MetadataResult.FromString(results[0]).message
+        assert not self.command(mpb.MetadataCommand(set_replicas=move))
         self.until(lambda: {*self.record.replicas} == {*target} and not self.record.target, "moved")
 
     def goes_on(self, what: str) -> None:
