@@ -5,7 +5,9 @@ Reproducible: the same seed makes the same inputs.
 
 from __future__ import annotations
 
+import math
 import random
+import sys
 import time
 from collections.abc import Iterator
 
@@ -47,15 +49,19 @@ def _change(data: bytearray, seeds: list[bytes], rng: random.Random) -> None:
             del data[at:]
 
 
-def run(target: Target, seconds: float, seed: int, most: int = 1 << 62) -> int:
-    """Executions done. Raises what the target raised, with the input noted."""
+def run(
+    target: Target, seed: int, *, seconds: float = math.inf, executions: int = sys.maxsize
+) -> int:
+    """Executions done until either is reached. Raises what the target raised, with the input
+    noted.
+    """
     rng = random.Random(seed)
     seeds = target.seeds()
     for one in seeds:
         attempt(target, one)
     done, end = len(seeds), time.monotonic() + seconds
     for data in mutations(seeds, rng):
-        if done >= most or time.monotonic() >= end:
+        if done >= executions or time.monotonic() >= end:
             return done
         attempt(target, data)
         done += 1

@@ -7,7 +7,9 @@ still serve, with no more memory than before and no traceback in its log.
 
 from __future__ import annotations
 
+import math
 import random
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -186,20 +188,20 @@ def resident(pid: int) -> int:
 
 def attack(
     cluster: LocalCluster,
-    seconds: float,
     seed: int,
     *,
-    only: Callable[[MethodDescriptor], bool] = lambda _: True,
+    seconds: float = math.inf,
+    executions: int = sys.maxsize,
 ) -> Findings:
-    """Sends requests to node 1; what was found."""
+    """Sends requests to node 1 until either is reached; what was found."""
     rng, found = random.Random(seed), Findings()
     api, process = cluster.api(1), cluster.nodes[1]
     api.create_topic(TOPIC, 2)
     before = resident(process.pid)
-    chosen = [method for method in methods() if only(method)]
+    callable_methods = methods()
     end = time.monotonic() + seconds
-    while time.monotonic() < end and process.running:
-        execute(api.channel, rng.choice(chosen), rng, found)
+    while found.executions < executions and time.monotonic() < end and process.running:
+        execute(api.channel, rng.choice(callable_methods), rng, found)
     if not process.running:
         found.note(f"the node ended\n{process.log_tail()}")
         return found
@@ -237,7 +239,7 @@ def fuzz_node(seconds: float, seed: int) -> int:
     """For scripts/fuzz: executions, or -1 after printing what is wrong."""
     with tempfile.TemporaryDirectory() as folder:
         with secured_node(Path(folder)) as cluster:
-            found = attack(cluster, seconds, seed)
+            found = attack(cluster, seed, seconds=seconds)
     for text, count in found.statuses.most_common(30):
         print(f"  {count:8} {text}")
     for text in found.wrong:
