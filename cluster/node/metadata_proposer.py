@@ -77,6 +77,13 @@ class MetadataProposer:
             elif not future.done():
                 future.set_result(None)
 
+    def exclude_lost(self, lost: int) -> str:
+        """See Group.exclude_lost; `lost` is a node. Only while no round is under way."""
+        voters = self.group.members.configuration.voters
+        why_not = self.group.exclude_lost({one[:2] for one in voters if one.node == lost})
+        self._touch()
+        return why_not
+
     async def propose(self, command: mpb.MetadataCommand, timeout: float) -> mpb.MetadataResult:
         """Returns once the command is applied on this node.
 

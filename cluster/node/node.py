@@ -469,11 +469,8 @@ class Node:
             return self._clocks.disagrees
         return node_id in self._clocks.wrong
 
-    async def exclude_lost(self, lost: int) -> None:
-        group = self._proposer.group
-        gone = {one[:2] for one in group.members.configuration.voters if one.node == lost}
-        await self._driver_loop.between_rounds(lambda: group.exclude_lost(gone))
-        self._driver.touch(METADATA_GROUP)
+    async def exclude_lost(self, lost: int) -> str:
+        return await self._driver_loop.between_rounds(lambda: self._proposer.exclude_lost(lost))
 
     async def listen_to_peers(self) -> None:
         await self._place.listen()

@@ -77,8 +77,11 @@ class NodeContext(Protocol):
     def clock_disagrees(self, node_id: int) -> bool:
         """Whether the node's wall clock is known to differ from a majority's."""
 
-    async def exclude_lost(self, lost: int) -> None:
-        """Of two nodes that hold the metadata the other one is lost: this one decides alone."""
+    async def exclude_lost(self, lost: int) -> str:
+        """Of two nodes that hold the metadata the other one is lost: this one decides alone.
+
+        Returns why it cannot; nothing: it does.
+        """
 
     async def listen_to_peers(self) -> None:
         """A node that was alone takes its peers' streams from now on. Raises ConfigError,

@@ -61,7 +61,7 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
 async def _exclude_lost(node: NodeContext, request: pb.ChangeNodeRequest) -> None:
     """Two nodes hold the metadata, and one of them is lost: nobody else could say so.
 
-    Raises Rejected unless that is accepted.
+    Raises Rejected unless that is accepted, and where the other one may have decided more.
     """
     number, own = request.node_id, node.metadata.membership.own
     if {number, node.config.node_id} != {*(own.replicas or node.config.nodes)}:
@@ -73,8 +73,15 @@ async def _exclude_lost(node: NodeContext, request: pb.ChangeNodeRequest) -> Non
             "that it has stopped for good, then set accept_loss"
         )
         raise invalid("node_id", text)
-    if not request.dry_run:
-        await node.exclude_lost(number)
+    if request.dry_run:
+        return
+    why_not = await node.exclude_lost(number)
+    if why_not:
+        text = (
+            f"without {number} node {node.config.node_id} cannot decide alone: {why_not}. "
+            f"Start node {number} with its directory"
+        )
+        raise invalid("node_id", text)
 
 
 def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:

@@ -65,6 +65,7 @@ class Node:
         self.held: dict[int, dict[int, int]] = {}  # node -> group -> bytes
         self.lags: dict[tuple[int, int], int] = {}
         self.lost: list[int] = []  # nodes without which this one decides alone
+        self.why_not_alone = ""
         self.releases: dict[int, Release | None] = dict.fromkeys((1, 2, 3), THIS_RELEASE)
         self.controller_id = 2
         self.now_ms = 1_000_000
@@ -122,9 +123,10 @@ class Node:
     def waiting(self, group_id: int) -> str:
         return ""
 
-    async def exclude_lost(self, lost: int) -> None:
+    async def exclude_lost(self, lost: int) -> str:
         self.lost.append(lost)
         self.controller_id = 1
+        return self.why_not_alone
 
     def insecure(self, node_id: int) -> bool:
         return node_id == 3

@@ -25,6 +25,8 @@ def test_seeds(run: object, first: int) -> None:
     assert sum(result.injected["change"] for result in results) > 2 * PER_TEST
     if run is run_moves:
         assert sum(result.injected["grown"] for result in results) > PER_TEST // 2
+    else:
+        assert sum(result.injected["lost disk"] for result in results) > PER_TEST // 3
 
 
 def test_seeds_of_nodes() -> None:
