@@ -4,8 +4,7 @@
                             peer links, driver loop, servers, maintenance
              -> Node.stop:  the same backwards; each step of the start pushed its undoing
 
-Also the node's side of the services' contexts: who leads, which nodes answer, where a
-partition is.
+What the services ask the node for is in `service_context`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import logging
 import random
 import sys
 import time
-from collections.abc import Collection
 from functools import partial
 
 from cluster.budget import Budget
@@ -33,7 +31,7 @@ from cluster.consensus.message import (
     SnapshotError,
 )
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.errors import ClusterError, ConfigError, NotReadyError, OlderReleaseError
+from cluster.errors import ClusterError, ConfigError, OlderReleaseError
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.settings import LEARNER_RATE
@@ -71,11 +69,11 @@ from cluster.node.replicas import (
     prepare_metadata,
 )
 from cluster.node.server import Server
+from cluster.node.service_context import ServiceContext
 from cluster.node.sizes import ReplicaSizes
 from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.transactions import Transactions
 from cluster.node.upgrades import Upgrades, keep_version
-from cluster.partition.replica import Partition
 from cluster.security.settings import Security
 from cluster.services.group_members import GroupMembers
 from cluster.services.samples import group_samples
@@ -99,10 +97,7 @@ METADATA_ENTRIES = 1000  # kept for followers that are a little behind
 
 
 class Node:
-    """A node. Also `services.context.NodeContext`.
-
-    failure: its result says why the node must end.
-    """
+    """A node. failure: its result says why the node must end."""
 
     def __init__(
         self,
@@ -118,8 +113,7 @@ class Node:
         clock, rate = time.monotonic, LearnerRate(time.monotonic, self._learner_rate)
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
-        self.metadata, self.memory, self.turns = MetadataState(), memory, Turns()
-        self.batches_under_way = Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY)
+        self.metadata, self._memory = MetadataState(), memory
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         peers = self._peers = Peers(clock, self._on_link, self._fail)
         timeout, heartbeat = config.election_timeout_ms / 1000, config.heartbeat_ms / 1000
@@ -164,8 +158,9 @@ class Node:
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
-        self._group_members = GroupMembers(self)
         self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
+        self._context = self._service_context()
+        self._group_members = GroupMembers(self._context)
         keeps = partial(keep_version, lock)
         self._follower = MetadataFollower(
             self.metadata, replicas, self._driver, self._on_lease_lifetime, keeps, self._on_layout
@@ -179,6 +174,28 @@ class Node:
         touch, links = partial(self._driver.touch, METADATA_GROUP), self._peers.links
         known = (self._clocks, self._founding, self.metadata.features)
         return MetadataProposer(group, links, touch, *known)
+
+    def _service_context(self) -> ServiceContext:
+        return ServiceContext(
+            config=self.config,
+            metadata=self.metadata,
+            metrics=self.metrics,
+            upgrades=self.upgrades,
+            sizes=self.sizes,
+            memory=self._memory,
+            batches_under_way=Budget(sys.maxsize, MAX_BATCHES_UNDER_WAY),
+            turns=Turns(),
+            proposer=self._proposer,
+            producer_ids=self._producer_ids,
+            leaders=self._leaders,
+            leaderships=self._leaderships,
+            peers=self._peers,
+            place=self._place,
+            clocks=self._clocks,
+            driver_loop=self._driver_loop,
+            replicas=self._replicas.by_group,
+            why_waiting=self._waits,
+        )
 
     # -- life ---------------------------------------------------------------------------
 
@@ -264,8 +281,8 @@ class Node:
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
         members, transactions = node._group_members, node._transactions
-        now_ms = node._agreed_now_ms
-        add_services(node, server.grpc, now_ms, permissions, members, transactions)
+        now_ms = node._context.agreed_now_ms
+        add_services(node._context, server.grpc, now_ms, permissions, members, transactions)
         await node._run(identity, listener, server, security)
         return node
 
@@ -277,7 +294,7 @@ class Node:
             self._replicas.by_group.values(), self._peers.linked_since
         )
         self.metrics.groups = lambda: group_samples(
-            self, self._group_members, self._clocks.now_ms()
+            self._context, self._group_members, self._clocks.now_ms()
         )
         self.metrics.transactions = lambda: transactions(
             self.metadata.coordinator, int(time.time() * 1000), self._transactions.orphaned
@@ -318,7 +335,7 @@ class Node:
         stack.push_async_callback(self._duties.stop)
         self._duties.start()
         standstill = self.config.election_timeout_ms / 2000
-        tasks.spawn(watch_memory(self.memory, self.config, server.port).run())
+        tasks.spawn(watch_memory(self._memory, self.config, server.port).run())
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
         tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(server))
@@ -429,12 +446,6 @@ class Node:
         self._proposer.on_applied(index)
         self._transactions.changed()
 
-    async def propose_metadata(
-        self, command: mpb.MetadataCommand, timeout: float
-    ) -> mpb.MetadataResult:
-        """See MetadataProposer.propose."""
-        return await self._proposer.propose(command, timeout)
-
     async def _allocate_producer_ids(self) -> int:
         command = mpb.MetadataCommand(
             allocate_producer_ids=mpb.AllocateProducerIds(
@@ -445,53 +456,3 @@ class Node:
         if result.error:
             raise ClusterError(f"{result.error}: {result.message}")
         return result.first_producer_id
-
-    async def next_producer_id(self) -> int:
-        return await self._producer_ids.next_id()
-
-    # -- who is where -------------------------------------------------------------------
-
-    def leader_of(self, group_id: int) -> tuple[int, int]:
-        return self._leaders.leader_of(group_id)
-
-    async def wait_for_leaders(self, group_ids: Collection[int], timeout: float) -> bool:
-        return await self._leaders.wait_for_leaders(group_ids, timeout)
-
-    @property
-    def controller_id(self) -> int:
-        return self._proposer.group.leader_id
-
-    def alive(self, node_id: int) -> bool:
-        return node_id == self.config.node_id or self._peers.up(node_id)
-
-    def clock_disagrees(self, node_id: int) -> bool:
-        if node_id == self.config.node_id:
-            return self._clocks.disagrees
-        return node_id in self._clocks.wrong
-
-    async def exclude_lost(self, lost: int) -> str:
-        return await self._driver_loop.between_rounds(lambda: self._proposer.exclude_lost(lost))
-
-    async def listen_to_peers(self) -> None:
-        await self._place.listen()
-
-    def waiting(self, group_id: int) -> str:
-        return self._waits().get(group_id, "") or self.sizes.reasons.get(group_id, "")
-
-    def insecure(self, node_id: int) -> bool:
-        if node_id == self.config.node_id:
-            return self.config.insecure
-        return self._peers.insecure(node_id)
-
-    def _agreed_now_ms(self) -> int:
-        now_ms = self._clocks.now_ms()
-        if not self._clocks.agreed:
-            raise NotReadyError("this node's wall clock is not the one a majority agrees on")
-        return now_ms
-
-    def partition(self, group_id: int) -> Partition | None:
-        return self._replicas.by_group.get(group_id)
-
-    async def transfer_leadership(self, group_id: int, target: int) -> int:
-        """Returns the leader afterwards. Raises NotLeaderError."""
-        return await self._leaderships.transfer(group_id, target, self.request_timeout)

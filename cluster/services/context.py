@@ -1,4 +1,4 @@
-"""What all services need of the node they run in. `cluster/node/node.py` provides it.
+"""What all services need of the node they run in. `cluster/node/service_context.py` provides it.
 
 A protocol and no class: the services are tested with a real `MetadataState`
 behind a small context, and the node is free to change how it does these things.

@@ -1,0 +1,114 @@
+"""The node's side of `cluster/services/context.py`: what the services ask the node for.
+
+services --NodeContext--> ServiceContext --> the part of the node that knows or does it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from cluster.budget import Budget
+from cluster.config import NodeConfig
+from cluster.errors import NotReadyError
+from cluster.metadata.state import MetadataState
+from cluster.metrics import Metrics
+from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.driver_loop import DriverLoop
+from cluster.node.leaders import Leaders
+from cluster.node.leaderships import Leaderships
+from cluster.node.metadata_proposer import MetadataProposer
+from cluster.node.own_place import OwnPlace
+from cluster.node.peers import Peers
+from cluster.node.producer_id_blocks import ProducerIdBlocks
+from cluster.node.sizes import ReplicaSizes
+from cluster.node.upgrades import Upgrades
+from cluster.partition.replica import Partition
+from cluster.services.turns import Turns
+from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
+
+
+@dataclass(slots=True)
+class ServiceContext:
+    """`services.context.NodeContext`, which says what each member does.
+
+    replicas: this node's, by group. why_waiting: group -> why this node, which leads it, does not
+    change its replicas now.
+    """
+
+    config: NodeConfig
+    metadata: MetadataState
+    metrics: Metrics
+    upgrades: Upgrades
+    sizes: ReplicaSizes
+    memory: Budget
+    batches_under_way: Budget
+    turns: Turns
+    proposer: MetadataProposer
+    producer_ids: ProducerIdBlocks
+    leaders: Leaders
+    leaderships: Leaderships
+    peers: Peers
+    place: OwnPlace
+    clocks: ClockAgreement
+    driver_loop: DriverLoop
+    replicas: Mapping[int, Partition]
+    why_waiting: Callable[[], Mapping[int, str]]
+
+    # -- metadata -----------------------------------------------------------------------
+
+    @property
+    def controller_id(self) -> int:
+        return self.proposer.group.leader_id
+
+    async def propose_metadata(self, command: MetadataCommand, timeout: float) -> MetadataResult:
+        return await self.proposer.propose(command, timeout)
+
+    async def next_producer_id(self) -> int:
+        return await self.producer_ids.next_id()
+
+    async def exclude_lost(self, lost: int) -> str:
+        return await self.driver_loop.between_rounds(lambda: self.proposer.exclude_lost(lost))
+
+    # -- partitions ---------------------------------------------------------------------
+
+    def partition(self, group_id: int) -> Partition | None:
+        return self.replicas.get(group_id)
+
+    def leader_of(self, group_id: int) -> tuple[int, int]:
+        return self.leaders.leader_of(group_id)
+
+    async def wait_for_leaders(self, group_ids: Collection[int], timeout: float) -> bool:
+        return await self.leaders.wait_for_leaders(group_ids, timeout)
+
+    async def transfer_leadership(self, group_id: int, target: int) -> int:
+        timeout = self.config.request_timeout_ms / 1000
+        return await self.leaderships.transfer(group_id, target, timeout)
+
+    def waiting(self, group_id: int) -> str:
+        return self.why_waiting().get(group_id, "") or self.sizes.reasons.get(group_id, "")
+
+    # -- nodes --------------------------------------------------------------------------
+
+    def alive(self, node_id: int) -> bool:
+        return node_id == self.config.node_id or self.peers.up(node_id)
+
+    def insecure(self, node_id: int) -> bool:
+        if node_id == self.config.node_id:
+            return self.config.insecure
+        return self.peers.insecure(node_id)
+
+    def clock_disagrees(self, node_id: int) -> bool:
+        if node_id == self.config.node_id:
+            return self.clocks.disagrees
+        return node_id in self.clocks.wrong
+
+    async def listen_to_peers(self) -> None:
+        await self.place.listen()
+
+    def agreed_now_ms(self) -> int:
+        """The wall clock that a majority shares. Raises NotReadyError while there is none."""
+        now_ms = self.clocks.now_ms()
+        if not self.clocks.agreed:
+            raise NotReadyError("this node's wall clock is not the one a majority agrees on")
+        return now_ms
