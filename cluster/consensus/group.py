@@ -156,15 +156,15 @@ class Group:
         if self.is_stopped or self.is_quiescent:
             return float("inf")
         core, leading = self._raft.core, self._leading
-        if leading is None:
+        if core.state != LEADER:
             return core.election_deadline
-        return leading.next_due if leading.is_transferring else core.heartbeat_due
+        return leading.next_due if leading and leading.is_transferring else core.heartbeat_due
 
     @property
     def has_work(self) -> bool:
         """Whether `advance` would move something on without a message or a timeout."""
         leading, core, journal = self._leading, self._raft.core, self._raft.journal
-        alone = leading is not None and self.members.is_alone
+        alone = core.state == LEADER and self.members.is_alone
         return not self.is_stopped and (
             (leading is not None and leading.proposals.queued and not leading.is_transferring)
             or self._applying.has_work(self.commit_index)
@@ -317,7 +317,7 @@ class Group:
 
     def _campaign_if_due(self) -> None:
         now, core = self._env.clock(), self._raft.core
-        if self._leading is not None or now < core.election_deadline:
+        if core.state == LEADER or now < core.election_deadline:
             return
         if not self._may_lead():
             self._raft.election.postpone(now)
@@ -345,7 +345,7 @@ class Group:
         if self._known_leader != known:
             self._known_leader = known
             self._env.leader_changed()
-        led, leads, term = self._leading is not None, core.state == LEADER, core.term
+        led, leads, term = self._leading is not None, self._raft.leads, core.term
         if term == self._seen_term and leads == led:
             return
         self._seen_term = term

@@ -5,7 +5,8 @@
 
 Every change goes into memory at once and into the write batch that the driver
 writes and syncs for all groups together. `durable_index` says how far the last
-sync reached; nothing above it is applied, acknowledged or counted.
+sync reached; nothing above it is applied, acknowledged or counted. `durable_term` is the
+term, with the vote in it, that the sync reached: nobody leads in one above it.
 
 The log begins with a base: an index and a term without an entry, below which
 everything is covered by a checkpoint. Terms are kept as a short list of
@@ -72,13 +73,13 @@ class Journal:
         self.term, self.voted_for = state.term, state.voted_for
         self._starts = [first for first, _ in state.term_starts]
         self._terms = [term for _, term in state.term_starts]
-        self.durable_index = self.last_index
+        self.durable_index, self.durable_term = self.last_index, self.term
         self.applied_index = self.base_index
         # Entries in memory: indexes last_index - len(_tail) + 1 .. last_index.
         self._tail: dict[int, tuple[bytes, int]] = {}  # with their checksums
         self._tail_size = 0
         self.dirty = False
-        self._pending_index = self.last_index
+        self._pending_index, self._pending_term = self.last_index, self.term
         assert self.base_index <= self.last_index
         self._committed = min(state.commit_index, self.last_index)
         # Rising; those above the applied index are not in force yet.
@@ -215,11 +216,11 @@ class Journal:
 
     def begin_sync(self) -> None:
         """The batch with everything so far is on its way to stable storage."""
-        self._pending_index = self.last_index
+        self._pending_index, self._pending_term = self.last_index, self.term
         self.dirty = False
 
     def end_sync(self) -> None:
-        self.durable_index = self._pending_index
+        self.durable_index, self.durable_term = self._pending_index, self._pending_term
         self._shrink()
 
     def _shrink(self) -> None:

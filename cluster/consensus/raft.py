@@ -16,7 +16,7 @@ from cluster.consensus.election import Election
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.guard import Guard
 from cluster.consensus.journal import Journal
-from cluster.consensus.port import Core
+from cluster.consensus.port import LEADER, Core
 from cluster.consensus.state_check import StateCheck
 from storage.checkpoints import CheckpointStore
 from storage.errors import CorruptionError
@@ -48,6 +48,16 @@ class Raft:
     def _voters_changed(self) -> None:
         self.core.set_voters(self.members.voters)
         self.election.configuration_changed()
+
+    @property
+    def leads(self) -> bool:
+        """Whether it may act as the leader: its own vote is durable.
+
+        A majority of several has that vote from a message, which was sent after the sync. A lone
+        voter's core has won before: what it said in a term that a crash takes back would be
+        another leader's, or its own again with other entries (docs/adr/0085).
+        """
+        return self.core.state == LEADER and self.journal.durable_term == self.core.term
 
     @property
     def is_configured(self) -> bool:

@@ -15,7 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cluster.consensus.message import AppendReply, Message, Vote, VoteReply
+from cluster.consensus.message import (
+    Append,
+    AppendReply,
+    CheckpointAt,
+    Message,
+    TimeoutNow,
+    Vote,
+    VoteReply,
+)
 from tests.sim.model import (
     APPENDED,
     DUPLICATE,
@@ -72,6 +80,7 @@ class Checker:
         self.models = {gid: Model(f"group {gid}", expiry=expiry) for gid in self.logs if gid}
         self.metadata = MetadataModel()
         self.leaders: dict[tuple[int, int], int] = {}
+        self.leading: dict[tuple[int, int], int] = {}  # (node, group) -> term of what it sends
         # (group, term, voter, its instance) -> candidate: a replica made anew is another voter.
         self.votes: dict[tuple[int, int, int, int], int] = {}
         self.promised: dict[tuple[int, int], tuple[int, int]] = {}  # (node, group) -> term, index
@@ -142,6 +151,14 @@ class Checker:
             self._votes(node, node, message)  # type: ignore[arg-type]
         elif kind is VoteReply:
             self._votes(node, peer, message)  # type: ignore[arg-type]
+        elif isinstance(message, Append | CheckpointAt | TimeoutNow):
+            self._speaks_as_leader(node, message.group, message.term)
+
+    def _speaks_as_leader(self, node: int, gid: int, term: int) -> None:
+        """Who forgets the term in a crash would vote for another leader of it."""
+        if self.leading.get((node, gid)) != term and gid not in self.deleted:
+            self._knows_term(node, gid, term, "leads")
+            self.leading[node, gid] = term
 
     def _votes(self, node: int, candidate: int, message: Vote | VoteReply) -> None:
         gid, term = message.group, message.term
@@ -152,9 +169,12 @@ class Checker:
             raise Violation(
                 f"group {gid}: node {node} votes for {other} and for {candidate} in term {term}"
             )
+        self._knows_term(node, gid, term, "votes")
+
+    def _knows_term(self, node: int, gid: int, term: int, does: str) -> None:
         stored = self.disks[node].durable(self.families[1], _NUMBER.pack(gid) + b"\x01")
         if stored is None or _KEY.unpack(stored)[0] < term:
-            raise Violation(f"group {gid}: node {node} votes in term {term} before its fsync")
+            raise Violation(f"group {gid}: node {node} {does} in term {term} before its fsync")
 
     def _promises(self, node: int, reply: AppendReply) -> None:
         gid, index = reply.group, reply.next_index - 1

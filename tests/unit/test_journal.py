@@ -74,6 +74,18 @@ def test_only_synced_entries_are_durable() -> None:
     assert parts.journal.durable_index == 3, "what came during the sync is not covered by it"
 
 
+def test_a_term_is_durable_when_it_was_synced() -> None:
+    parts = Parts()
+    parts.journal.set_hard_state(3, 1)
+    parts.journal.begin_sync()
+    parts.journal.set_hard_state(4, 1)
+    assert parts.journal.durable_term < 3
+    parts.journal.end_sync()
+    assert parts.journal.durable_term == 3, "what came during the sync is not covered by it"
+    parts.sync()
+    assert parts.new_journal().durable_term == parts.journal.durable_term == 4
+
+
 def test_truncation_takes_durability_back() -> None:
     parts = Parts()
     parts.fill(1, 1, 1)

@@ -230,6 +230,38 @@ def a_restart_knows_the_configuration_before() -> None:
 
 
 @schedule
+def a_lone_voter_leads_once_its_own_vote_is_durable() -> None:
+    """1 stands by the configuration before, in which it is alone, and forgets that it did."""
+    stage = Changing(founding=1, nodes=3, smallest_majority=1)
+    stage.elect(1)
+    stage.produce(1, 2)
+    stage.learn(1, 2)
+    quick = stage.node(1).sync_time
+    stage.slow_disk(1, 0.1)
+    stage.propose(1, Step.PROMOTE, 2)
+    while stage.group(1).journal.configurations[-1].configuration.version < 2:
+        stage.cluster.scheduler.run_until(stage.cluster.scheduler.now + 0.0001)
+    stage.slow_disk(1)  # from the next sync on
+    stage.send(1, stage.batch())  # with it 2 hears that it has a vote
+    stage.run(0.5)
+    assert stage.group(2).members.version == 2
+    stage.crash(1)
+    stage.node(1).sync_time = quick
+    stage.start(1)
+    assert stage.group(1).members.is_alone, "that 2 has a vote was not on its disk"
+    stage.slow_disk(1)
+    stage.stands(1)
+    assert stage.group(1).core.is_leader and not stage.leaders()
+    stage.crash(1)
+    stage.node(1).sync_time = quick
+    stage.start(1)
+    stage.stands(2)
+    stage.run(1.0)
+    assert stage.leaders() == [2], "in that term"
+    stage.settle()
+
+
+@schedule
 def votes_of_learners_do_not_count() -> None:
     """R4: 2 and the learner 4 are no majority of {1,2,3}."""
     stage = Changing()

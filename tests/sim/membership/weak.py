@@ -52,6 +52,7 @@ CAUGHT_BY = {
     "changes-overlap": "one_change_at_a_time",
     "stands-unconfigured": "nobody_stands_with_an_unapplied_configuration",
     "commit-not-stored": "a_restart_knows_the_configuration_before",
+    "lone-vote-not-durable": "a_lone_voter_leads_once_its_own_vote_is_durable",
     "learners-count": "votes_of_learners_do_not_count",
     "all-count": "votes_of_removed_replicas_do_not_count",
     "removed-leads-on": "a_leader_that_is_removed_hands_over",
@@ -121,6 +122,11 @@ def stands_unconfigured() -> Any:
 @mutation("R3: the commit index is not stored with a configuration")
 def commit_not_stored() -> Any:
     return [(Journal, "save_commit", lambda self, index: None)]
+
+
+@mutation("a lone voter leads before its own vote is durable")
+def lone_vote_not_durable() -> Any:
+    return [(Raft, "leads", property(lambda self: self.core.is_leader))]
 
 
 @mutation("R4: the votes of learners count")
