@@ -53,9 +53,9 @@ class Raft:
     def leads(self) -> bool:
         """Whether it may act as the leader: its own vote is durable.
 
-        A majority of several has that vote from a message, which was sent after the sync. A lone
-        voter's core has won before: what it said in a term that a crash takes back would be
-        another leader's, or its own again with other entries (docs/adr/0085).
+        With several voters it is, as they were asked after that sync. A lone voter's core has won
+        before: what it said in a term that a crash takes back would be another leader's
+        (docs/adr/0085).
         """
         return self.core.state == LEADER and self.journal.durable_term == self.core.term
 

@@ -91,7 +91,7 @@ class ServiceContext:
     # -- nodes --------------------------------------------------------------------------
 
     def alive(self, node_id: int) -> bool:
-        return node_id == self.config.node_id or self.peers.up(node_id)
+        return self.sizes.alive(node_id)
 
     def insecure(self, node_id: int) -> bool:
         if node_id == self.config.node_id:
