@@ -20,7 +20,7 @@ from cluster.transactions.run_records import (
 )
 from cluster.transactions.sinks import Before, Sink, Sinks
 from cluster.transactions.transaction import Owner, Part, Transaction
-from cluster.transactions.types import Holder, State
+from cluster.transactions.types import FINISHED, Holder, State
 from cluster.v1 import transactions_pb2 as pb
 
 
@@ -99,7 +99,9 @@ def unpack(data: bytes) -> Saved:
         if known.last_id and (known.last_id not in rows or rows[known.last_id].owner != key):
             raise ValueError(f"transactions: the last one of sink {key!r} is missing")
     for row in rows.values():
-        if row.sink and sinks.get(row.owner) is None:
+        # A nameless sink is forgotten when its transaction has ended; the transaction stays
+        # until all before it have ended, too.
+        if row.sink and row.state not in FINISHED and sinks.get(row.owner) is None:
             raise ValueError(f"transactions: {row.transaction_id} is of an unknown sink")
     return Saved(snapshot.next_transaction_id, rows, owners, sinks)
 

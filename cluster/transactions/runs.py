@@ -251,7 +251,9 @@ class RunTable:
         ended = Ended(marker.committed, tuple(map(_published_of, published)))
         self._ended[marker.transaction_id] = pack_ended(marker.transaction_id, ended)
         self._raise_open_low(marker.open_low)
-        return Marked(ended, published=tuple(published), dropped=tuple(runs.values()))
+        # Rising: a loaded table has its runs in another order than the one that was saved.
+        dropped = tuple(run for _, run in sorted(runs.items()))
+        return Marked(ended, published=tuple(published), dropped=dropped)
 
     def _put(self, run: Run) -> None:
         self.by_producer[run.producer_id] = run

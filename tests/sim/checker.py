@@ -260,15 +260,17 @@ class Checker:
         if copies < self._majority(gid):
             raise Violation(f"node {node} applies {gid}/{index}, durable on {copies} nodes only")
 
-    def state(self, node: int, gid: int, index: int, dump: bytes) -> None:
-        """A replica's state after the entry at `index`."""
+    def state(self, node: int, gid: int, index: int, dump: bytes) -> bool:
+        """A replica's state after the entry at `index`; whether it is the first one there."""
         if gid in self.deleted or (node, gid) in self.damaged:
-            return
+            return False
         log = self.logs[gid]
         while index > 0 and log.get(index, _NOTHING).data == NOOP:
             index -= 1
+        is_first = (gid, index) not in self.dumps
         if self.dumps.setdefault((gid, index), dump) != dump:
             raise Violation(f"node {node}: state of {gid}/{index} differs from the others'")
+        return is_first
 
     # -- clients ----------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from cluster.metadata.topics import PartitionState, TopicState
 from cluster.node.replicas import METADATA_GROUP
 from cluster.partition.replica import Answer, Partition
 from storage.kv import WriteBatch
-from tests.sim import releases
+from tests.sim import releases, reloading
 from tests.sim.checker import DUMP_EVERY, Violation
 
 if TYPE_CHECKING:
@@ -56,8 +56,12 @@ class WatchedPartition(Partition):
         now_in = self.group.core.term
         self._checker.applies(self._sim.id, self._gid, after, now_in, index, term, data, result)
         if not index % DUMP_EVERY:
-            self._checker.state(self._sim.id, self._gid, index, self.machine_state())
+            self._tell(index, self.machine_state())
         return result
+
+    def _tell(self, index: int, state: bytes) -> None:
+        if self._checker.state(self._sim.id, self._gid, index, state):
+            reloading.check(state, reloading.partition, f"{self._gid}/{index}")
 
     def machine_state(self) -> bytes:
         return b"".join(super().pieces())
@@ -68,13 +72,13 @@ class WatchedPartition(Partition):
         for piece in super().pieces():
             pieces.append(piece)
             yield piece
-        self._checker.state(self._sim.id, self._gid, index, b"".join(pieces))
+        self._tell(index, b"".join(pieces))
 
     def restore(self, state: bytes | None, index: int) -> None:
         super().restore(state, index)
         self.watched_index = index if state is not None else 0
         if state is not None:
-            self._checker.state(self._sim.id, self._gid, index, self.machine_state())
+            self._tell(index, self.machine_state())
 
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
         if leader:
@@ -98,22 +102,27 @@ class WatchedMetadata(MetadataMachine):
         assert self.group is not None
         now_in, node = self.group.core.term, self._node.id
         self._checker.applies(node, METADATA_GROUP, after, now_in, index, term, data, result)
-        self._checker.state(node, METADATA_GROUP, index, super().dump())
+        self._tell(index, super().dump())
         releases.check_upgrade(self._node, data, result)
         return result
+
+    def _tell(self, index: int, state: bytes) -> None:
+        if self._checker.state(self._node.id, METADATA_GROUP, index, state):
+            again = reloading.metadata(self._node.release)
+            reloading.check(state, again, f"the metadata/{index}")
 
     def pieces(self) -> Iterator[bytes]:
         index, pieces = self.watched_index, []
         for piece in super().pieces():
             pieces.append(piece)
             yield piece
-        self._checker.state(self._node.id, METADATA_GROUP, index, b"".join(pieces))
+        self._tell(index, b"".join(pieces))
 
     def restore(self, state: bytes | None, index: int) -> None:
         super().restore(state, index)
         self.watched_index = index if state is not None else 0
         if state is not None:
-            self._checker.state(self._node.id, METADATA_GROUP, index, super().dump())
+            self._tell(index, super().dump())
 
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
         if leader and self.group is not None:

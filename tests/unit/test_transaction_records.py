@@ -11,6 +11,7 @@ import pytest
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta
 from cluster.entries import CorruptEntryError
+from cluster.transactions import sinks
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run_records import pack_marker, unpack_marker
 from cluster.transactions.runs import RunTable
@@ -114,3 +115,27 @@ def test_a_loaded_coordinator_goes_on() -> None:
     for number in (1, 2, 3):
         made.markers_done(number, {16: [], 17: []})
     assert made.open_low == 10 and not made.decided(), "the nameless job is open"
+
+
+def test_an_ended_transaction_outlives_its_forgotten_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as an older one is open. Checkpoints of that state exist."""
+    monkeypatch.setattr(sinks, "MAX_NAMELESS", 1)
+    made = Coordinator()
+    made.begin("p", Holder(1, 0), 1, now_ms=5, idle_ms=1000, total_ms=2000)
+    for number in (2, 3, 4):
+        asked = Asked(f"job-{number}", "", "", 0, 0, jobs=True)
+        made.begin_batch(asked, now_ms=5, total_ms=2000)
+        made.commit(number, None, (), 0)
+    assert made.sinks.get("job-2") is None and made.get(2) is not None
+    again = loaded(whole(made))
+    assert whole(again) == whole(made)
+    again.abort(1, None, "operator")
+    assert again.get(2) is None and again.get(4) is not None, "it goes when all before it have"
+
+
+def test_an_open_transaction_of_an_unknown_sink_is_refused() -> None:
+    made = Coordinator()
+    made.begin_batch(Asked("job", "", "", 0, 0, jobs=True), now_ms=5, total_ms=2000)
+    made.sinks._sinks.clear()
+    with pytest.raises(ValueError, match="of an unknown sink"):
+        loaded(whole(made))

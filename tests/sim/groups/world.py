@@ -28,6 +28,7 @@ from cluster.groups.coordinator import (
 )
 from cluster.groups.ownership import GroupOwnership, GroupSettings, TopicPartition
 from oncelog._engine.consume.membership import Membership
+from tests.sim import reloading
 from tests.sim.clock import NEVER, Scheduler
 from tests.sim.groups.checker import Checker
 
@@ -116,6 +117,7 @@ class World:
                 self.facts.claim(self.index, instance, expected, member)
             case Remove(member):
                 self.facts.remove(member)
+        reloading.ownership(self.facts)
         self.checker.applied(self.index, proposal)
 
     def fail_over(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.sinks import Asked
 from cluster.transactions.types import Expected, Published, Refused, State
+from tests.sim import reloading
 
 KEYS = ("a", "b")
 PARTITIONS = (1, 2)
@@ -84,7 +85,7 @@ class World:
         self._answers: dict[Process, Any] = {}
         self.total = self.rng.randint(6, 16)  # rows that there are
         self.producers = 0
-        self.commits = self.refusals = self.resets = 0
+        self.commits = self.refusals = self.resets = self.answers = 0
 
     # -- calls --------------------------------------------------------------------------
 
@@ -188,9 +189,13 @@ class World:
         answer = self._answer(call)
         return LOST if self.rng.random() < self.loss else answer
 
-    @staticmethod
-    def _answer(call: Callable[[], Any]) -> Any:
+    def _answer(self, call: Callable[[], Any]) -> Any:
         try:
-            return call()
+            answer = call()
         except Refused as refused:
-            return refused
+            answer = refused
+        self.answers += 1
+        if not self.answers % reloading.EVERY:
+            saved = b"".join(self.coordinator.pieces())
+            reloading.check(saved, reloading.coordinator, "the coordinator")
+        return answer

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from tests.sim import reloading
+
 
 class Violation(AssertionError):
     """A promise was broken."""
@@ -105,10 +107,18 @@ class Group:
         self.applied[replica] = index + 1
         if index == len(self.results):
             self.results.append(result)
+            if not index % reloading.EVERY:
+                saved = self.machines[replica].dump()
+                reloading.check(saved, self._again, f"group {self.number} at {index}")
             self.world.observe(self, index, self.log[index], result)
         elif repr(result) != repr(self.results[index]):
             raise Violation(f"group {self.number}: replicas disagree on {self.log[index]}")
         return result
+
+    def _again(self, saved: bytes) -> bytes:
+        machine = self._make_machine()
+        machine.load(saved)
+        return machine.dump()
 
     def change_leader(self, survivors: int) -> None:
         """Another replica leads; of what is pending so many survive, and nobody is told."""
