@@ -139,7 +139,9 @@ class Walk:
         )
 
     def _alter(self) -> What:
-        config = cpb.TopicConfig(retention_ms=self.rng.choice((-1, 5000)), expected_offsets=cpb.EXPECTED_OFFSETS_IGNORED)
+        config = cpb.TopicConfig(
+            retention_ms=self.rng.choice((-1, 5000)), expected_offsets=cpb.EXPECTED_OFFSETS_IGNORED
+        )
         return "alter_topic", pb.AlterTopic(
             name=self.rng.choice(TOPICS),
             config=config,
